@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients clean
+.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients browser clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,8 +49,9 @@ $(VENV)/.plot: $(VENV)/.play $(SETUP_FILES)
 	$(PIP_INSTALL) matplotlib
 	@touch $@
 
-bench: $(VENV)/.plot  ## measure every plan and the server on this machine, renew the tables and plots
-	$(BIN)/animegamer-rt bench --preset standard --results benchmarks/results $(ARGS)
+bench: $(VENV)/.plot  ## measure suite 1 with every plan, and the server, on this machine; renew the tables and plots
+	for plan in exact balanced fast; do \
+	  $(BIN)/animegamer-rt bench run --suite 1 --plan $$plan --results benchmarks/results $(ARGS) || exit 1; done
 	$(BIN)/animegamer-rt bench serve --results benchmarks/results
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/plots.py
@@ -88,6 +89,9 @@ packages cmake, g++ and pkg-config"; exit 1; }; done
 	cmake -S client/native -B build/native -DANIMEGAMER_SERVE="$(abspath $(BIN))/animegamer-rt serve" $(ARGS)
 	cmake --build build/native --parallel 2
 	ctest --test-dir build/native --output-on-failure
+
+browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
+	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
 
 clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bench.records import Record, read_json, read_records
-from benchmarks.records import OURS, device_label, newest, runner
+from benchmarks.records import OURS, cited, device_label, newest, runner
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahead": "#b07aa1", "frames": "#333333"}
@@ -46,7 +46,8 @@ def draw_all(results: Path) -> Iterator[Path]:
     """Draws every plot for which the folder has a record; yields their paths."""
     drawings: list[tuple[str, Figure]] = []
     if turns := read_records(results):
-        drawings.append(("turn", turn_plot(newest(turns))))
+        # A quick run in the folder changes nothing that README shows; alone, it is drawn.
+        drawings.append(("turn", turn_plot(newest(list(filter(cited, turns)) or turns))))
     for name, kind, draw in (
         ("wire", "wire", serving_plot),
         ("calibrate", "calibrate", plan_plot),
@@ -216,7 +217,7 @@ def _new_figure(height: float) -> Figure:
 
 
 def _turn_label(record: Record) -> str:
-    by, name = runner(record), f"{record['size']}, {record['plan']}{device_label(record)}"
+    by, name = runner(record), f"{record['bundle']}, {record['plan']}{device_label(record)}"
     return f"{name}{'' if by == OURS else f', {by}'}\n{record['seconds_per_turn_p50']:.2f} s"
 
 

@@ -8,21 +8,31 @@ from typing import Any
 from animegamer_rt.bench.records import Record
 
 OURS = "animegamer-rt"
+CITED = ("standard", "full-size")
+"""The presets whose records README shows. A quick run, or one with other settings, changes no row and no plot."""
+
+
+def cited(record: Record) -> bool:
+    """Whether README shows a record: of a suite, a whole preset, the GPU benchmark, or older than presets."""
+    of_the_gpu = bool(record.get("variant") or record["peer"])
+    return of_the_gpu or record.get("suite") is not None or record.get("preset", "standard") in CITED
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
     """The newest record of each machine, device, engine settings, bundle, plan and peer; the slowest plan first.
 
-    records: oldest first. Of several variants of one precision, the fastest. Only the newest fingerprint of a bundle
-    counts, on any machine: an earlier bundle of the same name can no longer be measured.
+    records: oldest first. One of a suite stands before any other. Of several variants of one precision, the fastest.
+    Only the newest fingerprint of a bundle counts, on any machine: an earlier bundle of the same name can no longer be
+    measured.
     """
-    current = {record["size"]: record.get("fingerprint") for record in records}
-    records = [record for record in records if record.get("fingerprint") == current[record["size"]]]
-    latest = {(*_key(record), record.get("variant")): record for record in records}
+    current = {record["bundle"]: record.get("fingerprint") for record in records}
+    records = [record for record in records if record.get("fingerprint") == current[record["bundle"]]]
+    by_weight = sorted(records, key=lambda record: record.get("suite") is not None)
+    latest = {(*_key(record), record.get("variant")): record for record in by_weight}
     fastest: dict[tuple[Any, ...], Record] = {}
     for record in sorted(latest.values(), key=lambda record: -float(record["seconds_per_turn_p50"])):
         fastest[_key(record)] = record
-    return sorted(fastest.values(), key=lambda record: (record["size"], -record["seconds_per_turn_p50"]))
+    return sorted(fastest.values(), key=lambda record: (record["bundle"], -record["seconds_per_turn_p50"]))
 
 
 def runner(record: Record) -> str:
@@ -39,7 +49,7 @@ def device_label(record: Record) -> str:
 
 def _key(record: Record) -> tuple[Any, ...]:
     settings = [record["precision"]["denoiser"]] if record.get("variant") else _engine_settings(record)
-    return record["machine"], record.get("device", "cpu"), record["size"], record["plan"], record["peer"], *settings
+    return record["machine"], record.get("device", "cpu"), record["bundle"], record["plan"], record["peer"], *settings
 
 
 def _engine_settings(record: Record) -> list[str]:

@@ -1,4 +1,6 @@
-"""Writes the tables of README, docs/QUALITY.md and WIRE.md from benchmarks/results and the shipped bundle's manifest.
+"""Writes the tables of README, docs/QUALITY.md and WIRE.md, and the box of what is timed, into the documents.
+
+They come from benchmarks/results and the shipped bundle's manifest.
 
 `python benchmarks/tables.py` renews them in place; `--check` writes nothing and exits with 1 if one is out of date.
 """
@@ -14,36 +16,39 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from animegamer_rt.bench.presets import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_rt.bench.records import Record, read_records
+from animegamer_rt.bench.statistics import FEWEST
 from animegamer_rt.serving.bench.table import rows
 from benchmarks.gpu.goals import BASELINE
-from benchmarks.records import OURS, device_label, newest, runner
+from benchmarks.records import OURS, cited, device_label, newest, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
 QUALITY_PAGE = ROOT / "docs" / "QUALITY.md"
+BENCHMARKS = ROOT / "benchmarks" / "README.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 COLUMNS = (
     "bundle, plan",
     "by",
-    "branches",
+    "network rows",
     "s/turn, median",
     "p95",
+    "n",
+    "steady",
     "predictor",
     "denoiser",
     "vae",
     "denoiser / roofline bound",
     "diffusers eager / this",
     "peak memory",
-    "first prompt",
+    "start to prompt",
     "fidelity against exact",
     "commit, date",
 )
-CITED = ("standard", "full-size")
-"""The presets whose records README shows. A quick run, or one with other settings, changes no row."""
 COMPARISON_COLUMNS = ("by", "diffusers eager / this")
 """Columns shown only where a machine ran peers or several variants."""
 
@@ -81,11 +86,6 @@ WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
 MISSED = " (missed)"
 
 
-def cited(record: Record) -> bool:
-    """Whether README shows a record: one of a whole preset, one older than presets, or one of the GPU benchmark."""
-    return bool(record.get("variant") or record["peer"]) or record.get("preset", "standard") in CITED
-
-
 def table(records: Sequence[Record]) -> str:
     """The newest record of each machine and plan as Markdown, a table a machine."""
     shown = newest(records)
@@ -97,13 +97,40 @@ def table(records: Sequence[Record]) -> str:
         alone = not any(runner(record) != OURS for record in here)
         kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in COMPARISON_COLUMNS)]
         rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, baseline(record, here)) for record in here)]
-        lines += [f"On {machine}:", "", *(_line([cells[place] for place in kept]) for cells in rows), ""]
-    return "\n".join(lines)
+        lines += [
+            f"On {machine} ({measured_by(here)}):",
+            "",
+            *(_line([cells[place] for place in kept]) for cells in rows),
+            "",
+        ]
+    return "\n".join([*lines, f"What is timed: {TIMED}"])
+
+
+def measured_by(records: Sequence[Record]) -> str:
+    """The suites and presets of records, in words; older ones have neither."""
+    suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
+    others = [record for record in records if record.get("suite") is None]
+    names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
+    return ", ".join([*suites, *names]) or "no suite"
+
+
+def steady(record: Record) -> str:
+    """Whether a run was steady and passed its quality gate, as text."""
+    words = "not judged" if "unsteady" not in record else "**unsteady**" if record["unsteady"] else "steady"
+    failed = (record.get("quality_gate") or {}).get("passed") is False
+    return f"{words}, **gate failed**" if failed else words
+
+
+def _p95(record: Record) -> str:
+    if (value := record.get("seconds_per_turn_p95")) is not None:
+        return f"{value:.2f}"
+    largest = record.get("seconds_per_turn_max")
+    return f"n < {FEWEST[95]}" if largest is None else f"max {largest:.2f}"
 
 
 def baseline(record: Record, here: Sequence[Record]) -> Record | None:
     """The record, of those of one machine, of the peer that goals compare with, at the same size."""
-    same = (other for other in here if other["size"] == record["size"])
+    same = (other for other in here if other["bundle"] == record["bundle"])
     return next((other for other in same if other["peer"] == BASELINE), None)
 
 
@@ -111,14 +138,16 @@ def row(record: Record, peer: Record | None = None) -> list[str]:
     """The cells of one record. peer: the record that it is compared with."""
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
     memory, first, floor = (
-        record.get(name) for name in ("memory_peak_mib", "first_prompt_seconds", "denoiser_floor_seconds")
+        record.get(name) for name in ("memory_peak_mib", "start_to_prompt_seconds", "denoiser_floor_seconds")
     )
     return [
-        f"{record['size']}, **{record['plan']}**{device_label(record)}",
+        f"{record['bundle']}, **{record['plan']}**{device_label(record)}",
         runner(record),
-        str(record["branches"]),
+        str(record["network_rows"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
-        f"{record['seconds_per_turn_p95']:.2f}",
+        _p95(record),
+        str(record.get("n", "not known")),
+        steady(record),
         *stages,
         f"{record['stages']['denoiser']['p50'] / floor:.2f}" if floor else "not known",
         f"{peer['seconds_per_turn_p50'] / record['seconds_per_turn_p50']:.1f}" if peer else "not measured",
@@ -157,6 +186,12 @@ def quality_table(quality: Mapping[str, Any]) -> str:
     judged = quality[plans[0]]
     turns, games = judged["held_out_single_turns"], f"{judged['games']} games of {judged['turns_per_game']}"
     return "\n".join([*lines, "", f"Counted on {turns} first turns and {games}."])
+
+
+def timed_box() -> str:
+    """What is timed, as a block quote."""
+    texts = (f"**What is timed.** {TIMED}", f"**Suite.** {SUITE_GAMES}", f"**Presets.** {ONE_GAME}")
+    return "\n>\n".join(f"> {text}" for text in texts)
 
 
 def fidelity(record: Record) -> str:
@@ -202,6 +237,7 @@ def main(arguments: Sequence[str]) -> int:
         README: {"measured": table(turns)},
         QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
+        BENCHMARKS: {"timed": timed_box()},
     }
     stale = False
     for path, tables in contents.items():

@@ -31,8 +31,9 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     started = time.perf_counter()
     # CMake uses make unless told otherwise; an image with CMake and Ninja from pip may have none.
     generator = [] if shutil.which("make") or os.environ.get("CMAKE_GENERATOR") else ["-G", "Ninja"]
+    # --fresh: a build folder that was copied from elsewhere names another source folder, and CMake would stop.
     for command in (
-        ["cmake", *generator, "-S", str(ROOT), "-B", str(FOLDER), "-DCMAKE_CUDA_ARCHITECTURES=native"],
+        ["cmake", "--fresh", *generator, "-S", str(ROOT), "-B", str(FOLDER), "-DCMAKE_CUDA_ARCHITECTURES=native"],
         ["cmake", "--build", str(FOLDER), "--parallel"],
     ):
         subprocess.run(command, check=True, env={**os.environ, "PATH": path})

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bench.records import read_json
+from animegamer_rt.bench.records import read_json, with_todays_names
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import ConfigError
 from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
@@ -123,7 +123,7 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
             "memory_source": "reserved by PyTorch" if entry["memory_peak_mib"] else None,
             "host_memory_peak_mib": None,
         }
-        found.append({**heading, **about, **counted})
+        found.append(with_todays_names({**heading, **about, **counted}))
     return found
 
 
@@ -133,7 +133,7 @@ def write_turns(results: Path, data: Mapping[str, Any]) -> int:
     for record in records:
         stamp = datetime.fromisoformat(record["date"]).strftime("%Y%m%dT%H%M%SZ")
         by = (record["peer"] or record["variant"]).replace(" ", "-")
-        path = results / f"{stamp}-{record['size']}-{record['plan']}-{by}.json"
+        path = results / f"{stamp}-{record['bundle']}-{record['plan']}-{by}.json"
         write_file(path, (json.dumps(record, indent=2) + "\n").encode())
     return len(records)
 

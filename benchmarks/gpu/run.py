@@ -196,7 +196,7 @@ def summary(record: Record) -> int:
         stages = ", ".join(f"{name} {seconds['p50']:.3f}" for name, seconds in turn["stages"].items())
         bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
-        print(f"{turn['size']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
+        print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
     for line in gpu_goals.lines(gpu_goals.goals(turns)):
         print(line)
     for one in record.data.get("queue", []):

@@ -72,6 +72,8 @@ SIZES: Mapping[str, Size] = {
 BEFORE_SHOT, STRENGTHS = CAPTION_TOKENS + 2, 4
 MOTION_SCOPE = 10.0
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+LATER_BYTES = 0.4e9
+"""What cuBLAS and cuDNN take outside of PyTorch's count when they are first used. An estimate: no GPU was at hand."""
 WARM_UP = 2
 """Turns before timing: one runs eagerly, one captures graphs."""
 RANDOM = np.random.default_rng(7)
@@ -189,9 +191,10 @@ def memory() -> dict[str, float]:
 
 
 def limit_memory(gb: float) -> None:
-    """Limit this process to the memory of a GPU of that size, CUDA's context included."""
+    """Limit this process to the memory of a GPU of that size, CUDA's context and libraries included."""
     free, whole = torch.cuda.mem_get_info()
-    torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, (gb * 1e9 - (whole - free)) / whole)))
+    left = gb * 1e9 - (whole - free) - LATER_BYTES
+    torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, left / whole)))
 
 
 def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:

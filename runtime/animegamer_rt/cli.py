@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +19,7 @@ from types import MappingProxyType
 
 from . import __version__
 from .arguments import Parser, whole
-from .bench.presets import PRESETS, WHAT_IS_TIMED, Preset
+from .bench.presets import ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, results_folder
 from .engine_config import EngineConfig, add_engine_options
 from .errors import ConfigError
 from .failures import output_error, output_lost, report
@@ -152,19 +153,26 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         "bench",
         help="measure turns by stage, or the server, on this machine",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=WHAT_IS_TIMED,
+        epilog="\n".join(["what is timed:", *map(_indented, (TIMED, ONE_GAME, SUITE_GAMES))]),
     )
     bench.set_defaults(run=_bench)
     bench.add_argument(
         "what",
         nargs="?",
-        choices=("turn", "serve", "compare", "wire"),
-        default="turn",
-        metavar="{turn,serve,compare}",
-        help="turns alone, the server, or two records (default: turn)",
+        choices=("run", "serve", "compare", "verify", "turn", "wire"),
+        default="run",
+        metavar="{run,serve,compare,verify}",
+        help="turns alone, the server, two records side by side, or check records (default: run)",
     )
-    bench.add_argument("records", nargs="*", type=Path, metavar="RECORD", help="of compare: two files of --results")
+    bench.add_argument(
+        "records",
+        nargs="*",
+        type=Path,
+        metavar="RECORD",
+        help="of compare: two files of --results; of verify: any number",
+    )
     bench.add_argument("--json", action="store_true", help="of compare: print JSON")
+    bench.add_argument("--suite", type=whole(1, 99), help="a frozen suite, for figures to cite; 10 minutes a plan")
     bench.add_argument(
         "--preset",
         choices=tuple(PRESETS),
@@ -174,14 +182,14 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     bench.set_defaults(bundle=None)
     add_engine_options(bench)
     bench.add_argument(
-        "--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15 of turn, 25 of serve)"
+        "--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15 of run, 25 of serve)"
     )
     bench.add_argument(
         "--results",
         type=Path,
-        default=Path("bench-results"),
+        default=None,
         metavar="DIR",
-        help="where the record goes (default: %(default)s)",
+        help="where the record goes (default: animegamer-rt/bench in the user's data folder)",
     )
     bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
 
@@ -223,6 +231,10 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def _indented(text: str) -> str:
+    return textwrap.fill(text, 78, initial_indent="  ", subsequent_indent="  ")
+
+
 def _add_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
     command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
@@ -256,19 +268,30 @@ def _bench(options: argparse.Namespace) -> int:
         return compare(options.records, options.json)
     if options.json:
         raise ConfigError("only `bench compare` prints JSON", do="leave --json out: each record is a JSON file")
+    if options.what == "verify":
+        from .bench.verify import verify
+
+        return verify(options.records)
     if options.records:
-        raise ConfigError("only `bench compare` takes records", found=str(options.records[0]), do="leave them out")
+        what = "only `bench compare` and `bench verify` take records"
+        raise ConfigError(what, found=str(options.records[0]), do="leave them out")
+    results = results_folder() if options.results is None else options.results
     engines = EngineConfig.from_arguments(options)
     if options.what in ("serve", "wire"):  # wire: the old name
         from .serving.bench.command import ServeBench, bench_serve
 
-        if options.preset is not None or options.trace is not None or engines != EngineConfig():
-            what = "--preset, --trace and the options of engines belong to `bench turn`, not to `bench serve`"
+        turns_only = (options.preset, options.suite, options.trace)
+        if any(one is not None for one in turns_only) or engines != EngineConfig():
+            what = "--preset, --suite, --trace and the options of engines belong to `bench run`, not to `bench serve`"
             raise ConfigError(what, do="leave them out")
         bundle = "pocket" if options.bundle is None else options.bundle
-        return bench_serve(ServeBench(bundle, options.plan, options.turns or 25, results=options.results))
+        return bench_serve(ServeBench(bundle, options.plan, options.turns or 25, results=results))
     from .bench.command import BenchOptions, bench
+    from .bench.suite import load_suite
 
+    if options.suite is not None and (options.preset is not None or options.turns is not None):
+        raise ConfigError("a suite has its own turns", found="--preset or --turns", do="leave them out, or --suite")
+    suite = None if options.suite is None else load_suite(options.suite)
     preset = PRESETS.get(options.preset, Preset())
     settings = replace(
         preset,
@@ -278,7 +301,7 @@ def _bench(options: argparse.Namespace) -> int:
         made_by=preset.made_by if options.bundle is None else None,
     )
     name = options.preset if settings == preset else None
-    return bench(BenchOptions(settings, name, engines, options.results, options.trace))
+    return bench(BenchOptions(settings, name, engines, results, options.trace, suite))
 
 
 def _selftest(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.records import newest
+from benchmarks.records import cited, newest
 from project import ROOT
 
 from animegamer_rt.bench.records import read_records
@@ -19,7 +19,7 @@ STAGES = ("predictor", "denoiser", "vae")
 
 def record(date: str = "2026-01-02", plan: str = "exact", total: float = 10.0, **changes: Any) -> dict[str, Any]:
     """A record of turns at full size."""
-    about = {"date": date, "machine": "a machine", "size": "full", "plan": plan, "peer": None, "branches": 98}
+    about = {"date": date, "machine": "a machine", "bundle": "full", "plan": plan, "peer": None, "network_rows": 98}
     about |= {"stages": {stage: {"p50": share * total} for stage, share in zip(STAGES, (0.1, 0.6, 0.3), strict=True)}}
     about |= {"seconds_per_turn_p50": total, "seconds_per_turn_p95": 12.0, "playback_seconds": 2.125}
     about |= {"fidelity": {}, "commit": "abc", "denoiser_floor_seconds": 4.0, "precision": {"denoiser": "fp8"}}
@@ -50,10 +50,18 @@ def test_an_earlier_bundle_of_the_same_name_is_not_shown() -> None:
 
 
 def test_quick_runs_are_not_cited() -> None:
-    assert tables.cited({"preset": "standard", "peer": None})
-    assert tables.cited({"peer": None}), "a record from before there were presets"
-    assert not tables.cited({"preset": "quick", "peer": None}) and not tables.cited({"preset": None, "peer": None})
-    assert tables.cited({"preset": None, "peer": None, "variant": "bf16"})
+    assert cited({"preset": "standard", "peer": None})
+    assert cited({"peer": None}), "a record from before there were presets"
+    assert not cited({"preset": "quick", "peer": None}) and not cited({"preset": None, "peer": None})
+    assert cited({"preset": None, "peer": None, "variant": "bf16"})
+    of_suite = record("2026-01-01", suite=1, total=5.0)
+    assert newest([of_suite, record("2026-01-02")]) == [of_suite], "a later preset does not replace a suite"
+
+
+def test_a_row_says_max_for_p95_of_few_turns_and_marks_an_unsteady_run() -> None:
+    few = record(n=8, seconds_per_turn_p95=None, seconds_per_turn_max=11.5, unsteady=["busy"])
+    text = tables.table([few | {"quality_gate": {"passed": False}}])
+    assert "| max 11.50 | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
 
 
 def test_tables_are_up_to_date() -> None:

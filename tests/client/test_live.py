@@ -206,7 +206,7 @@ def test_terminal_game_writes_real_clips(
         assert main(["play", address, "--seed", "3", "--out", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert shown.count("motion level") == 4 and "state     ready" in shown
-    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    names = sorted(path.name for path in (tmp_path / "out").glob("*.mp4"))
     assert names == ["turn-001.mp4", "turn-002.mp4", "turn-003.mp4"]
     with av.open(str(tmp_path / "out" / names[0])) as container:
         assert sum(1 for _ in container.decode(video=0)) == 17

@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import pickle
+import random
 import re
+from argparse import Namespace
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -18,7 +22,7 @@ from torch import Tensor
 
 from animegamer_export.build.sizes import FULL
 from animegamer_export.checkpoints import releases
-from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
+from animegamer_export.checkpoints.files import TensorFile, count_pieces, open_tensors, open_torch
 from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parity.fixtures import open_folder, vae_weights
 from animegamer_export.parts.streamed.parts import with_weights
@@ -184,14 +188,63 @@ class Executes:
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path: Path, zipped: bool) -> None:
     proof, path = tmp_path / "ran", tmp_path / "bad.pt"
-    if zipped:
-        torch.save({"module": Executes(proof)}, path)
-    else:
-        path.write_bytes(pickle.dumps({"module": Executes(proof)}, protocol=2))
+    torch.save({"module": Executes(proof)}, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(CheckpointError, match=r"bad\.pt: .*code to be run .*\((posix|nt)\.mkdir\)") as caught:
         releases.open_denoiser(path, 60, 90)
     assert not proof.exists()
     assert "weights_only" not in str(caught.value), "torch's way to run it all the same is no advice of ours"
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_trainer_s_file_gives_the_same_weights_and_builds_nothing_else(tmp_path: Path, zipped: bool) -> None:
+    """What SwissArmyTransformer and DeepSpeed write beside `module`, and a pickle that would run code."""
+    tensors, path = golden("dit_weights_a"), tmp_path / "trained.pt"
+    name = "model.diffusion_model.time_embed.0.weight"
+    module = OrderedDict(tensors)
+    module[name] = torch.nn.Parameter(torch.stack([tensors[name].T, tensors[name].T])[1].T)
+    beside = {
+        "iteration": 12000,
+        "client_lr_scheduler": {"num_iters": 12000, "decay_style": "cosine"},
+        "random_rng_state": random.getstate(),
+        "np_rng_state": np.random.RandomState(3).get_state(),
+        "torch_rng_state": torch.get_rng_state(),
+        "cuda_rng_state": torch.get_rng_state(),
+        "rng_tracker_states": {"model-parallel-rng": torch.get_rng_state()},
+        "loss": np.float32(0.25),
+        "sparse_tensor_module_names": {"a", "b"},
+        "ds_config": Namespace(zero={"stage": 2}),
+        "optimizer": torch.optim.AdamW([torch.zeros(3)]),
+        "dp_world_size": 8,
+        "callback": Executes(tmp_path / "ran"),
+    }
+    torch.save({**beside, "module": module}, path, _use_new_zipfile_serialization=zipped)
+    file = open_torch(path, "module")
+    assert list(file.shapes) == list(tensors)
+    assert all(torch.equal(file.read(key), value) for key, value in tensors.items())
+    assert not (tmp_path / "ran").exists()
+    read_tiny_denoiser(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "Git LFS pointer.*git lfs pull"),
+        (b"\n<!DOCTYPE html>\n<html><body>Sign in</body></html>", "web page.*/resolve/"),
+    ],
+)
+def test_what_a_failed_download_leaves_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    mistral, adapter = tiny_predictor(tmp_path, False, "safetensors")
+    openers: dict[Path, Callable[[], object]] = {
+        tmp_path / "vae.pt": lambda: releases.open_vae(tmp_path / "vae.pt"),
+        mistral / "model.safetensors": lambda: releases.open_predictor(mistral, adapter),
+        mistral / "config.json": lambda: releases.open_predictor(mistral, adapter),
+        adapter: lambda: releases.open_predictor(mistral, adapter),
+        tmp_path / "tokenizer.model": lambda: count_pieces(tmp_path / "tokenizer.model", ""),
+    }
+    for path, opened in openers.items():
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=rf"{path.name}: .*{said}"):
+            opened()
 
 
 def test_truncated_and_damaged_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from animegamer_export.parity.checks import compare
 from animegamer_export.parity.report import Result, check_folder, main
+from animegamer_rt.bundle import noise_schedule
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 DIFFUSION_WEIGHTS = ("dit_weights_a",)
@@ -167,6 +168,21 @@ def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_ro
     in_float64 = compare("shot", exact, recorded, 1e-6)
     assert check.beside(in_float64).passed
     assert not compare("shot", ours, recorded + 1e-5, 1e-6).beside(in_float64).passed
+
+
+def test_a_recording_of_another_processor_passes_as_far_as_float64_shows_it_to_be_rounding() -> None:
+    """On one set float64 was 1.65e-4 from the recording and our float32 2.1e-4 from float64, the other way."""
+    exact = torch.full((3,), 0.5, dtype=torch.float64)
+    recorded, ours = exact + 1.65e-4, exact - 2.1e-4
+    assert compare("latent", ours, recorded, 1e-4).beside(compare("latent", exact, recorded, 1e-4)).passed
+    wrong = exact + 2e-3  # in float64 too
+    assert not compare("latent", wrong - 2.1e-4, recorded, 1e-4).beside(compare("latent", wrong, recorded, 1e-4)).passed
+
+
+def test_a_wave_that_is_one_part_in_five_hundred_off_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = copy_sets(tmp_path, "sampler_n10_a", *DIFFUSION_WEIGHTS)
+    monkeypatch.setattr(noise_schedule, "WAVE_POWER", 4.99)
+    assert not only(check_folder(folder)).passed
 
 
 def test_a_network_run_in_fewer_bits_does_not_excuse_itself() -> None:

@@ -41,6 +41,7 @@ from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.video import write_png
 
 SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
+ADAPTER = "AnimeGamer/MLLM-Qiqi/pytorch_model.bin"
 CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"
 TEXTS = ("Mirel runs quickly at the beach.", "Mirel waves.")
 
@@ -119,6 +120,8 @@ def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Pa
     assert f"without text_tower and image_tower: {tmp_path / 'given'} has no {CLIP}/;" in " ".join(
         printed.getvalue().split()
     )
+    warned = next(line for line in printed.getvalue().splitlines() if line.startswith("warning"))
+    assert "not of the published sizes" in warned and "denoiser.layers 2 (published: 30)" in warned
     encoder = (out / "encoder.weights").stat().st_mtime_ns
     (tmp_path / CLIP).rename(tmp_path / "given" / CLIP)
     assert main([*arguments, "--out", str(out)]) == 0
@@ -135,7 +138,7 @@ def copied(release: Path, bundle: Bundle, tmp_path: Path) -> tuple[Path, Path]:
 
 @pytest.mark.parametrize(
     ("changed", "made_again"),
-    [("AnimeGamer/MLLM-Qiqi/pytorch_model.bin", ["predictor"]), (SAT, ["denoiser", "encoder"])],
+    [(ADAPTER, ["predictor"]), (SAT, ["denoiser", "encoder"])],
 )
 def test_a_checkpoint_that_changes_costs_the_parts_made_of_it(
     copied: tuple[Path, Path], changed: str, made_again: list[str]
@@ -169,6 +172,8 @@ def test_towers_that_are_not_at_hand_stay_in_the_bundle(copied: tuple[Path, Path
 def test_the_bundle_says_what_it_was_made_of(bundle: Bundle) -> None:
     manifest = bundle.manifest
     assert manifest.origin == "checkpoints" and "Qiqi" in manifest.description
+    assert "other sizes" in manifest.description
+    assert "denoiser.layers 2 (published: 30)" in manifest.provenance["made_of"]["unlike_published"]
     assert "European Union" in manifest.licence
     assert {part.precision for part in manifest.parts.values()} == {"fp32"}
     assert not any(entry.fidelity for entry in manifest.plans.values())  # shown as "not measured"
@@ -193,8 +198,46 @@ def test_an_unknown_character_or_folder_is_named(release: Path, tmp_path: Path) 
         from_checkpoints(tmp_path / "none", "Qiqi", *PICTURE)
 
 
-def without_pairs(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key: value for key, value in tensors.items() if ".matrix_" not in key}
+QKV = "model.diffusion_model.transformer.layers.1.attention.query_key_value"
+NORM = "llm.base_model.model.model.layers.1.input_layernorm"
+Q_PROJ = "llm.base_model.model.model.layers.0.self_attn.q_proj"
+POSITIONS = "model.diffusion_model.mixins.pos_embed.pos_embedding"
+
+
+def change_tensors(path: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
+    saved = torch.load(path, weights_only=True)
+    torch.save({"module": change(saved["module"])} if "module" in saved else change(saved), path)
+
+
+@pytest.mark.parametrize(
+    ("file", "absent"),
+    [
+        (SAT, [f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"]),
+        (ADAPTER, [f"{Q_PROJ}.lora_A.default.weight", f"{Q_PROJ}.lora_B.default.weight"]),
+        (ADAPTER, [f"{NORM}.modules_to_save.default.weight"]),
+    ],
+)
+def test_what_training_left_for_one_weight_is_missed_by_name(
+    release: Path, tmp_path: Path, file: str, absent: list[str]
+) -> None:
+    shutil.copytree(release, tmp_path / "given")
+    change_tensors(tmp_path / "given" / file, lambda tensors: {key: tensors[key] for key in tensors.keys() - absent})
+    with pytest.raises(CheckpointError) as caught:
+        from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
+    assert list(caught.value.missing) == absent
+
+
+def test_a_picture_of_another_height_and_width_is_refused_with_the_right_one(release: Path, tmp_path: Path) -> None:
+    height, width = PICTURE
+    for picture in ((width, height), (2 * height, width)):
+        with pytest.raises(CheckpointError, match=rf"another frame size(?s:.*)give --picture {height}x{width}$"):
+            from_checkpoints(release, "Qiqi", *picture)
+    shutil.copytree(release, tmp_path / "given")
+    change_tensors(
+        tmp_path / "given" / SAT, lambda tensors: {**tensors, POSITIONS: torch.zeros_like(tensors[POSITIONS])}
+    )
+    with pytest.raises(CheckpointError, match="table of positions is of no frame size"):
+        from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
 
 
 def at_rank_8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -204,16 +247,10 @@ def at_rank_8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**tensors, key: tensors[key][:8].contiguous(), other: tensors[other][:, :8].contiguous()}
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"), [(without_pairs, "no low-rank additions"), (at_rank_8, "8 and 64")], ids=["none", "rank 8"]
-)
-def test_low_rank_additions_of_another_rank_than_the_releases_are_refused(
-    release: Path, tmp_path: Path, changed: Callable[[dict[str, Tensor]], dict[str, Tensor]], said: str
-) -> None:
+def test_low_rank_additions_of_another_rank_than_the_releases_are_refused(release: Path, tmp_path: Path) -> None:
     shutil.copytree(release, tmp_path / "given")
-    tensors = torch.load(release / SAT, weights_only=True)["module"]
-    torch.save({"module": changed(tensors)}, tmp_path / "given" / SAT)
-    with pytest.raises(CheckpointError, match=rf"model_states\.pt: not the release(?s:.*)found {said}, expected 64"):
+    change_tensors(tmp_path / "given" / SAT, at_rank_8)
+    with pytest.raises(CheckpointError, match=r"model_states\.pt: not the release(?s:.*)found 8 and 64, expected 64"):
         from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
 
 

@@ -18,6 +18,7 @@ class FakeNvml(ModuleType):
     def __init__(self, cards: tuple[str, ...] = ("GPU-a",), lacks: tuple[str, ...] = ()) -> None:
         super().__init__("pynvml")
         self._cards, self._lacks, self._energy_mj = cards, lacks, count(7_000, 5_000)
+        self.throttle_bits = 0
 
     def _offer(self, name: str) -> None:
         if name in self._lacks:
@@ -45,6 +46,9 @@ class FakeNvml(ModuleType):
 
     def nvmlDeviceGetClockInfo(self, handle: str, kind: int) -> int:
         return {1: 1980, 2: 2619}[kind]
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return self.throttle_bits
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> SimpleNamespace:
         self._offer("memory")

@@ -14,13 +14,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import zmq
 
+import fakes
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
 TIMEOUT_S = 60.0
@@ -125,6 +127,13 @@ class LiveServer:
             if text in line:
                 return line
         raise AssertionError(f"the server never said {text!r}: {self.said}")
+
+
+def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
+    """A bundle that says its frames are 480 x 720, 1.4 MB each; engines of fixed cost paint them."""
+    tiny = fakes.write_bundle(folder)
+    geometry = replace(tiny.manifest.geometry, height=height, width=width)
+    return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
 
 
 def refusal(bundle: Path, state: Path, *options: str, code: str = "") -> tuple[int, str]:

@@ -59,7 +59,7 @@ def test_serve_and_its_worker_run_none(command: list[str], bundle: str, stray: P
     finally:
         process.terminate()
         process.communicate()
-    assert said.startswith(b"ready ") and ran(tmp_path) == ""
+    assert said.startswith(b'{"address"') and ran(tmp_path) == ""
 
 
 def test_measuring_the_memory_of_parts_runs_none(

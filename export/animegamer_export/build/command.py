@@ -38,6 +38,9 @@ def main(argv: Sequence[str]) -> int:
         make_folder(options.results)
     console = Console(markup=False)
     source = _source(options, console)
+    if source.unpublished:
+        told = f"warning: the checkpoints are not of the published sizes: {source.unpublished}"
+        console.print(told, highlight=False, soft_wrap=True)
     if "encoder" in precision and source.towers is None:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
         console.print(

@@ -40,6 +40,16 @@ class ModelSizes:
             "decoder": asdict(self.vae),
         }
 
+    def unlike_published(self) -> str:
+        """Each size that is not the published model's, the frame size aside, as text; empty if none differs."""
+        ours, theirs = self.record(), FULL.record()
+        return ", ".join(
+            f"{part}.{name} {value} (published: {theirs[part][name]})"
+            for part, numbers in ours.items()
+            for name, value in numbers.items()
+            if name not in ("latent_height", "latent_width") and value != theirs[part][name]
+        )
+
     def geometry(self, window_tokens: int) -> Geometry:
         """The manifest's geometry; window_tokens: the longest prompt."""
         size, upscale = self.denoiser, self.vae.upscale

@@ -47,7 +47,8 @@ class ExportSource:
     """A model to export.
 
     fingerprint: what the model is made of, for the manifest. made_of: what each part and the tokenizer are made of; a
-    part is exported again when its entry changes. towers_missing: why there are no towers, as text.
+    part is exported again when its entry changes. towers_missing: why there are no towers, as text. unpublished: sizes
+    that are not the published model's, as text.
     """
 
     sizes: ModelSizes
@@ -60,6 +61,7 @@ class ExportSource:
     made_of: Mapping[str, Any]
     towers: Towers | None = None
     towers_missing: str = ""
+    unpublished: str = ""
 
     def shapes(self, name: str) -> dict[str, Shape]:
         """Name and shape of every weight of a part."""
@@ -95,7 +97,9 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
             found=f"{height}x{width}",
             expected=f"multiples of {vae.upscale}",
         )
-    denoiser, encoder, both = releases.open_denoiser(found.denoiser, height // vae.upscale, width // vae.upscale)
+    denoiser, encoder, both = releases.open_denoiser(
+        found.denoiser, height // vae.upscale, width // vae.upscale, vae.upscale
+    )
     releases.require_rank(both, releases.DENOISER_RANK)
     if predictor.shot_width != denoiser.hidden:
         raise CheckpointError(
@@ -112,17 +116,21 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
     made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in ("denoiser", "vae")}}
     if towers is not None:
         made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
+    sizes = ModelSizes(predictor, denoiser, encoder, vae)
+    unpublished = sizes.unlike_published()
     return ExportSource(
-        ModelSizes(predictor, denoiser, encoder, vae),
+        sizes,
         {"predictor": predictor_weights, "denoiser": both, "encoder": both, "vae": vae_weights},
         model,
         tokens,
         "checkpoints",
-        f"AnimeGamer, {release}: from the published checkpoints",
-        {"checkpoints": stamps, "release": release, "picture": [height, width]},
+        f"AnimeGamer, {release}: from "
+        + ("checkpoints of other sizes" if unpublished else "the published checkpoints"),
+        {"checkpoints": stamps, "release": release, "picture": [height, width], "unlike_published": unpublished},
         made_of,
         towers,
         f"{folder} has no {' and no '.join(absent)}",
+        unpublished,
     )
 
 

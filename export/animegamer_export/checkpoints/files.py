@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
-import re
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,16 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
-import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from animegamer_rt.errors import CheckpointError
 
+from .torch_file import DamagedFileError, StandIn, StoredTensor, read_torch_file
+
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
 """Types of weights, by torch's and safetensors' names."""
 DOWNLOAD_AGAIN = "download it again"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +48,48 @@ def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
 def open_torch(path: Path, inside: str | None = None) -> TensorFile:
     """A torch.save file; `inside` names the dict entry that holds the tensors.
 
-    Only tensors and plain containers are unpickled. The whole file is read once for its checksums. Raises
-    CheckpointError for a file that is missing, truncated, damaged, not a PyTorch file, without the entry, or that needs
-    code to be run.
+    Nothing of the file is run; whatever stands beside the entry is not built. The whole file is read once for its
+    checksums (files older than PyTorch 1.6 have none). Raises CheckpointError for a file that is missing, truncated,
+    damaged, not a PyTorch file, without the entry, or whose tensors need code to be run.
     """
     _require(path)
     try:
-        # Files older than PyTorch 1.6 are no zip archives: they have no checksums and cannot be mapped.
-        zipped = zipfile.is_zipfile(path)
-        if zipped:
+        if zipfile.is_zipfile(path):
             _check_sums(path)
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
-    except pickle.UnpicklingError as error:
-        code = re.search(r"GLOBAL ([\w.]+)", str(error))
-        if code is None:
-            raise CheckpointError(
-                "damaged, or holds more than plain tensors, which is refused", where=path, do="take the published file"
-            ) from error
-        raise CheckpointError(
-            f"it needs code to be run when it is read ({code[1]}), which is refused",
-            where=path,
-            do="take the published file, which holds tensors alone",
-        ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        loaded: Any = read_torch_file(path)
+    except (DamagedFileError, OSError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
             f"truncated or not a PyTorch file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     if inside is not None:
         if not isinstance(loaded, Mapping) or inside not in loaded:
-            entries = ", ".join(map(str, list(loaded)[:8])) if isinstance(loaded, Mapping) else type(loaded).__name__
+            entries = ", ".join(map(_name, list(loaded)[:8])) if isinstance(loaded, Mapping) else _kind(loaded)
             raise CheckpointError(f"no entry {inside!r}; found {entries}", where=path, do="give the checkpoint itself")
         loaded = loaded[inside]
-    if not isinstance(loaded, Mapping):
+    if isinstance(loaded, StandIn):
         raise CheckpointError(
-            f"holds {type(loaded).__name__}, not named tensors", where=path, do="give the checkpoint itself"
+            f"it needs code to be run when it is read ({loaded.named}), which is refused",
+            where=path,
+            do="take the published file, whose tensors need none",
         )
-    foreign = [repr(key) for key, value in loaded.items() if not isinstance(value, Tensor) or not isinstance(key, str)]
+    if not isinstance(loaded, Mapping):
+        raise CheckpointError(f"holds {_kind(loaded)}, not named tensors", where=path, do="give the checkpoint itself")
+    foreign = [
+        f"{_name(key)} ({_kind(value)})"
+        for key, value in loaded.items()
+        if not isinstance(value, StoredTensor) or not isinstance(key, str)
+    ]
     if foreign:
         raise CheckpointError(
             "entries that are not tensors with a name", where=path, unexpected=foreign, do="take the published file"
         )
-    return open_tensors(loaded, path)
+    tensors: dict[str, StoredTensor] = dict(loaded)
+    return TensorFile(
+        path,
+        {key: tensor.shape for key, tensor in tensors.items()},
+        lambda key: tensors[key].read(path),
+        _non_float_types({key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()}),
+    )
 
 
 def open_safetensors(path: Path) -> TensorFile:
@@ -183,10 +185,37 @@ def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], T
 
 
 def _require(path: Path) -> None:
+    """Raises CheckpointError unless there is such a file, and it is no stand-in that a download left."""
     if not path.is_file():
         raise CheckpointError("no such file", where=path, do="download it, or see that the folder is the right one")
+    try:
+        with path.open("rb") as file:
+            start = file.read(200).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    except OSError as error:
+        raise CheckpointError(f"cannot be read ({_first_line(error)})", where=path, do="see its permissions") from error
+    if start.startswith(LFS_POINTER):
+        raise CheckpointError(
+            "a Git LFS pointer, not the file itself", where=path, do="run git lfs pull in its folder, or download it"
+        )
+    if start.startswith(WEB_PAGES):
+        raise CheckpointError(
+            "a web page, saved in place of the file",
+            where=path,
+            do="download the file itself (on Hugging Face: /resolve/ in its address, not /blob/)",
+        )
+
+
+def _kind(value: object) -> str:
+    """What an entry holds, by the name that its file gives it."""
+    if isinstance(value, StandIn):
+        return value.named
+    return "a tensor" if isinstance(value, StoredTensor) else type(value).__name__
+
+
+def _name(key: object) -> str:
+    return key if isinstance(key, str) else f"a key of type {_kind(key)}"
 
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:200]
+    return text.splitlines()[0]

@@ -31,12 +31,14 @@ class KeyNaming:
     """The naming of one checkpoint format.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
-    group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used).
+    group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used). `trained`: (pattern of
+    their name of a weight that training touched, the keys that training left for it).
     """
 
     ours: tuple[tuple[str, str], ...]
     pieces: tuple[tuple[str, str, Role], ...] = ()
     unused: tuple[tuple[str, str], ...] = ()
+    trained: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def checkpoint_name(self, name: str) -> str:
         """The checkpoint's name of our parameter. A KeyError is a bug of the table, not a fault of a file."""
@@ -53,6 +55,14 @@ class KeyNaming:
             if match:
                 return CheckpointKey(match.expand(weight), role, int(match.groupdict().get("index") or 0))
         return CheckpointKey(key, "base")
+
+    def trained_keys(self, weight: str) -> tuple[str, ...]:
+        """The keys that a whole checkpoint has for a weight beside the weight itself: training's own."""
+        for pattern, keys in self.trained:
+            match = re.fullmatch(pattern, weight)
+            if match:
+                return tuple(match.expand(key) for key in keys)
+        return ()
 
     def unused_reason(self, key: str) -> str | None:
         """Why the key is never used; None for a key that may be used."""
@@ -105,6 +115,13 @@ DENOISER = KeyNaming(
         (r"first_stage_model\..*", "the vae is read from its own checkpoint"),
         (r"conditioner\..*", "the text tower is a part of its own and not needed to play"),
         (r"clip_img_encoder\..*", "the image tower is a part of its own and not needed to play"),
+    ),
+    trained=(
+        (
+            r"(.*\.attention\.query_key_value)\.weight",
+            tuple(rf"\1.matrix_{factor}.{index}" for index in range(3) for factor in "AB"),
+        ),
+        (r"(.*\.attention\.dense)\.weight", (r"\1.matrix_A.0", r"\1.matrix_B.0")),
     ),
 )
 
@@ -177,4 +194,8 @@ PREDICTOR = KeyNaming(
         (r"(.*)\.modules_to_save\.\w+\.(weight|bias)", r"\1.\2", "copy"),
     ),
     unused=((r".*\.original_module\..*", "replaced by its modules_to_save copy"), _COMPUTED),
+    trained=(
+        (r"(llm\..*\.layers\..*_proj)\.weight", (r"\1.lora_A.default.weight", r"\1.lora_B.default.weight")),
+        (r"(llm\..*(?:layernorm|\.norm))\.weight", (r"\1.modules_to_save.default.weight",)),
+    ),
 )

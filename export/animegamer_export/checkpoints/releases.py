@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from animegamer_export.checkpoints.files import (
     DOWNLOAD_AGAIN,
@@ -22,7 +23,7 @@ from animegamer_export.checkpoints.files import (
     read_json,
 )
 from animegamer_rt.errors import CheckpointError
-from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
+from animegamer_rt.models.denoiser import Denoiser, DenoiserSize, position_table
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
@@ -36,16 +37,23 @@ DENOISER_RANK, PREDICTOR_RANK = 64, 32
 """Of the release's low-rank additions (MODEL.md sections 2 and 4)."""
 MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
 """Of Mistral-7B-Instruct-v0.1's config (MODEL.md section 2): no shape shows these; v0.2 and v0.3 differ."""
+POSITION_ROUNDING = 2.0**-8
+"""Twice what bf16 rounds a sine by; tables of other frame sizes are about 1 apart."""
 POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
 WIDTH_WITHOUT_MIX_NORM = 768
 """MODEL.md section 1: with image features of this width, `output_mix_layer_norm` is in the file but not used."""
 
 
-def open_denoiser(path: Path, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
-    """Sizes of a SAT checkpoint and the weight map of "denoiser.*" and "encoder.*"."""
+def open_denoiser(
+    path: Path, latent_height: int, latent_width: int, upscale: int = 8
+) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
+    """Sizes of a SAT checkpoint and the weight map of "denoiser.*" and "encoder.*".
+
+    upscale: pixels of the vae's frames for each latent, to name a frame size.
+    """
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
-    _check_positions(file, size)
+    _check_positions(file, size, upscale)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
     return size, encoder_size, denoiser_weight_map(file, denoiser, encoder)
@@ -135,17 +143,53 @@ def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> t
     return size, EncoderSize(text_width=text_width, image_width=image_width, hidden=hidden)
 
 
-def _check_positions(file: TensorFile, size: DenoiserSize) -> None:
-    """Checks the frame size, which only the table of positions shows."""
-    rows = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)[1]
-    expected = size.shot_tokens + math.prod(size.patch_grid)
-    if rows != expected:
+def _check_positions(file: TensorFile, size: DenoiserSize, upscale: int) -> None:
+    """Compares the table of positions with the computed one: nothing else shows the height and width of the frames."""
+    shape = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)
+    rows = size.shot_tokens + math.prod(size.patch_grid)
+    if shape[2] != size.hidden:
+        return  # named with all other misshapen keys
+    if shape[1] == rows and _is_table(file.read(POSITIONS)[0, size.shot_tokens :], size):
+        return
+    found = [
+        one for one in _frame_sizes(size, shape[1] - size.shot_tokens) if _first_rows_fit(file.read(POSITIONS), one)
+    ]
+    given = f"{size.latent_height * upscale}x{size.latent_width * upscale}"
+    if not found:
         raise CheckpointError(
-            "the denoiser was trained for another frame size",
+            "its table of positions is of no frame size: the file was damaged or made by another model",
             where=file.where,
-            misshapen={POSITIONS: (f"{rows} rows", f"{expected} rows")},
-            do="give the size of its pictures (--picture; the published release's is 480x720)",
+            misshapen={POSITIONS: (f"{shape[1]} rows, not those of {given}", f"{rows} rows")},
+            do="take the published file, and give the size of its pictures (--picture; the release's is 480x720)",
         )
+    theirs = f"{found[0].latent_height * upscale}x{found[0].latent_width * upscale}"
+    raise CheckpointError(
+        "the denoiser was trained for another frame size",
+        where=file.where,
+        misshapen={POSITIONS: (f"{shape[1]} rows of {theirs}", f"{rows} rows of {given}")},
+        do=f"give --picture {theirs}",
+    )
+
+
+def _frame_sizes(size: DenoiserSize, patches: int) -> list[DenoiserSize]:
+    """This denoiser with frames of any height and width that make so many patches."""
+    of_a_frame = patches // size.latent_frames
+    return [
+        replace(size, latent_height=rows * size.patch, latent_width=of_a_frame // rows * size.patch)
+        for rows in range(1, of_a_frame + 1)
+        if patches == of_a_frame * size.latent_frames and of_a_frame % rows == 0
+    ]
+
+
+def _first_rows_fit(stored: Tensor, size: DenoiserSize) -> bool:
+    """Whether the first frame of a stored table [1, shot tokens + patches, hidden] is that of this size."""
+    one = replace(size, latent_frames=1)
+    return _is_table(stored[0, size.shot_tokens :][: math.prod(one.patch_grid)], one)
+
+
+def _is_table(stored: Tensor, size: DenoiserSize) -> bool:
+    """Whether positions [patches, hidden] are the computed ones, but for the rounding of half precision."""
+    return bool((stored.float() - position_table(size)).abs().max() <= POSITION_ROUNDING)
 
 
 def vae_size(file: TensorFile) -> VaeSize:

@@ -155,7 +155,7 @@ def make_weight_map(
         if file.shapes[candidates[0]] != expected:
             misshapen[candidates[0]] = (list(file.shapes[candidates[0]]), list(expected))
         pairs, lacking = _pairs(keys.down[name], keys.up[name], theirs)
-        missing.extend(lacking)
+        missing.extend(lacking or _untrained(theirs, name, keys, naming))
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
         sources[name] = WeightSource(candidates[0], pairs)
         used = (candidates[0], *(key for pair in pairs for key in pair))
@@ -220,6 +220,14 @@ def _pairs(
     halves = sorted(down.keys() ^ up.keys())
     lacking = [f"the other half of {down.get(i) or up.get(i)} (of {theirs})" for i in halves]
     return tuple((down[i], up[i]) for i in whole), lacking
+
+
+def _untrained(theirs: str, name: str, keys: _Keys, naming: KeyNaming) -> list[str]:
+    """The keys that training left for a weight and the file lacks, by their role and index: names may differ."""
+    there = {("copy", 0)} if name in keys.copies else set()
+    there |= {("down", index) for index in keys.down[name]} | {("up", index) for index in keys.up[name]}
+    wanted = [(key, naming.piece(key)) for key in naming.trained_keys(theirs)]
+    return [key for key, piece in wanted if (piece.role, piece.index) not in there]
 
 
 def _misshapen_pairs(

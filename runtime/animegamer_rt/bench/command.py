@@ -1,19 +1,14 @@
 """`animegamer-rt bench`: measures how long a turn takes on this machine, by stage, and how much memory playing needs.
 
-Measures whole turns of a game whose history is full, without encoding clips. Writes one JSON record for each plan.
+Measures whole turns, without encoding clips: of a frozen suite, or of a game whose history is full. Writes one JSON
+record for each plan.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import cycle, islice
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,48 +19,66 @@ from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
-from animegamer_rt.errors import BackendError, BundleNotFoundError, ConfigError
+from animegamer_rt.errors import BundleNotFoundError, ConfigError
 from animegamer_rt.events import StageSeconds
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
-from animegamer_rt.profiling import energy, nvml
-from animegamer_rt.profiling.child_process import child_command, describe_failure
+from animegamer_rt.profiling import activity, energy, nvml
 from animegamer_rt.profiling.energy import EnergyMeter
-from animegamer_rt.profiling.host import describe_host, environment, percentile, write_record
-from animegamer_rt.profiling.trace import TurnTrace, check_trace, trace_turn, write_trace
-from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.profiling.host import describe_host, environment, write_record
+from animegamer_rt.profiling.machine_facts import machine_facts
+from animegamer_rt.profiling.trace import TurnTrace, check_trace, write_trace
 
-from .presets import Preset
-from .roofline import cpu_roofline, gpu_roofline
+from .fresh_process import measure_fresh_process
+from .measure import TimedTurn, TimedTurns, measure_suite, measure_turns
+from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, results_folder
+from .quality_gate import judge, play_gate
+from .records import TURN_FORMAT, seal
+from .report import SAMPLES, print_record
+from .roofline import Roofline, cpu_roofline, gpu_roofline
+from .statistics import percentiles
+from .steadiness import differ, unsteady
+from .suite import Suite, load_suite
 
 STAGES = ("predictor", "denoiser", "vae")
-SEED = 7
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
 """Whose version a record names, by device; onnxruntime's for the others."""
 ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
-P95_TURNS = 20
-"""Fewest turns of which the 95th percentile is not just the slowest."""
-INDENT = " " * 18
+GATE_TURNS = 2
+LATE_TURN = 10
+"""From this turn of a game on, its history is as long as it gets in every bundle so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What is measured, and where to. preset: the name of these settings, None if one of them was changed."""
+    """What is measured, and where to. preset: the name of these settings, None if one of them was changed.
+
+    suite: measured instead of the settings' turns.
+    """
 
     settings: Preset = Preset()
     preset: str | None = None
     engines: EngineConfig = DEFAULT_CONFIG
-    results: Path = Path("bench-results")
+    results: Path = field(default_factory=results_folder)
     trace: Path | None = None
+    suite: Suite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """Where the turns run, in words, and what counts there."""
+
+    name: str
+    card: nvml.NvmlDevice | None
+    meter: EnergyMeter
 
 
 def bench(options: BenchOptions) -> int:
     """Measure every plan of the settings; print and write a record of each, and the median turn's trace.
 
-    Raises AnimeGamerError.
+    Raises AnimeGamerError; KeyboardInterrupt after Ctrl-C, when the record of the turns so far is written.
     """
     make_folder(options.results)
     if options.trace is not None:
@@ -81,10 +94,12 @@ def bench(options: BenchOptions) -> int:
     engines = open_engines(bundle, options.engines)
     for plan in plans:
         record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
-        path = write_record(options.results, f"{record['size']}-{record['plan']}", record)
-        _print_summary(record)
+        path = write_record(options.results, f"{record['bundle']}-{record['plan']}", record)
+        print_record(record)
         print(f"record: {path}")
-        print(json.dumps(record))
+        print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
+        if not record["complete"]:
+            raise KeyboardInterrupt
     return 0
 
 
@@ -97,99 +112,178 @@ def _open(settings: Preset) -> Bundle:
         raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
 
 
+def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str, float | None]:
+    return measure_fresh_process(bundle, plan, options.engines)
+
+
 def _measure(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, fresh: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """The record of one plan. fresh: what a process of its own was measured at."""
-    manifest, turns = pipeline.bundle.manifest, options.settings.turns
-    playback = manifest.geometry.frames / manifest.geometry.fps
+    """The sealed record of one plan. fresh: what a process of its own was measured at."""
+    manifest, suite = pipeline.bundle.manifest, options.suite
+    on = _machine(options.engines.device, engines)
     precision = {part: engines.part_precision(pipeline.bundle, part) for part in manifest.parts}
-    cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
-    if options.engines.device in ON_CPU:
-        card, meter, where = None, energy.cpu_energy(), describe_host()
-        floor = cpu_roofline(pipeline.bundle, cost)
-    else:
-        card, why_not = nvml.open_nvml()
-        name = str(card.facts()["name"]) if card is not None else engines.device
-        meter, where = energy.gpu_energy(card, why_not), f"{name}, {describe_host()}"
-        floor = gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
-    print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {where}\na clip plays {playback:.2f} s")
-    measured = measure_turns(pipeline, turns, meter)
-    gpu = card.facts() if card is not None else None  # as found while it is still warm
-    figures = summary([turn.done.seconds for turn in measured])
+    playback = manifest.geometry.frames / manifest.geometry.fps
+    print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {on.name}\na clip plays {playback:.2f} s", flush=True)
+    read, texts = activity.reader(on.card), example_script(manifest.world)[:GATE_TURNS]
+
+    before, bounds = activity.watch_alone(read), [_bound(options, engines, pipeline, precision, on)]
+    clips = play_gate(pipeline, texts)
+    with activity.Watch(read) as watch:
+        if suite is None:
+            timed = measure_turns(pipeline, options.settings.turns, on.meter)
+        else:
+            timed = measure_suite(pipeline, suite, on.meter)
+    gpu = on.card.facts() if on.card is not None else None  # as found while it is still warm
+    gate: dict[str, Any] = {"passed": None}
+    if timed.complete:
+        gate = judge(pipeline, engines, texts, clips)
+    bounds.append(_bound(options, engines, pipeline, precision, on))
+    after = activity.watch_alone(read)
+
+    traces = [one.trace for one in timed.turns]
+    seconds = [trace.done.seconds.total for trace in traces]
+    figures = summary([trace.done.seconds for trace in traces])
+    during = activity.describe(watch.readings)
+    measured = [bound.seconds for bound in bounds if bound is not None]
+    reasons = unsteady(
+        seconds,
+        during,
+        (measured[0], measured[1]) if len(measured) == 2 else None,
+        during["throttled"],
+        timed.complete,
+    )
     if options.trace is not None:
-        median = sorted(measured, key=lambda turn: turn.done.seconds.total)[len(measured) // 2]
-        title = f"One turn: {manifest.name}, {pipeline.plan_name}, {where}"
+        median = sorted(traces, key=lambda trace: trace.done.seconds.total)[len(traces) // 2]
+        title = f"One turn: {manifest.name}, {pipeline.plan_name}, {on.name}"
         print(f"trace:  {write_trace(options.trace, median, pipeline.plan, title)}")
-    return {
+    record = {
         **environment(LIBRARIES.get(options.engines.device, "onnxruntime")),
-        "machine": where,
+        "format": TURN_FORMAT,
+        "machine": on.name,
+        **machine_facts(),
         "gpu": gpu,
         "device": options.engines.device,
         "runs_on": engines.device,
         "preset": options.preset,
-        "size": manifest.name,
+        # A suite that was shortened is no suite.
+        "suite": suite.number if suite and suite == load_suite(suite.number) else None,
+        "suite_sha256": suite.sha256 if suite else None,
+        "timed": f"{TIMED} {SUITE_GAMES if suite else ONE_GAME}",
+        "bundle": manifest.name,
         "fingerprint": None if manifest.origin == RANDOM_WEIGHTS else pipeline.bundle.fingerprint,
         "origin": manifest.origin,
         "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
         "plan": pipeline.plan_name,
         "steps": len(pipeline.plan),
-        "branches": pipeline.plan.network_rows,
-        "cost_rows": cost,
+        "network_rows": pipeline.plan.network_rows,
+        "cost_rows": pipeline.plan.cost(engines.denoiser.skippable_blocks),
         "peer": None,
+        "precision_asked": options.engines.precision,
         "precision": precision,
         "attention": engines.attention,
-        "n": turns,
+        "n": len(traces),
+        "complete": timed.complete,
+        "unsteady": reasons,
+        "quality_gate": gate,
+        "activity": {"before": before, "during": during, "after": after},
         "playback_seconds": playback,
-        "denoiser_floor_seconds": floor.seconds if floor else None,
-        "floor_source": floor.source if floor else None,
-        "ratio_to_floor": round(figures["stages"]["denoiser"]["p50"] / floor.seconds, 3) if floor else None,
+        **_floor(bounds, figures["stages"]["denoiser"]["p50"]),
         **figures,
-        **latency_fields(measured, manifest.geometry),
-        "energy_j_per_turn": None if meter.joules is None else round(meter.joules / turns, 3),
-        "energy_source": meter.source,
+        **latency_fields(traces, manifest.geometry),
+        **_history_fields(timed),
+        "energy_j_per_turn": None if on.meter.joules is None else round(on.meter.joules / len(traces), 3),
+        "energy_source": on.meter.source,
         **fresh,
-        **_memory(options.engines.device, engines, card, fresh["host_memory_peak_mib"]),
+        **_memory(options.engines.device, engines, on.card, fresh["host_memory_peak_mib"]),
         "fidelity": dict(manifest.plans[pipeline.plan_name].fidelity),
+        SAMPLES: samples(timed.turns),
     }
-
-
-def measure_turns(pipeline: Pipeline, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
-    """Play the bundle's example instructions: `history_turns` + 1 turns untimed, then `turns` timed and metered."""
-    session = Session.start(pipeline.bundle, seed=SEED)
-    texts = cycle(example_script(pipeline.bundle.manifest.world))
-
-    def play(text: str) -> TurnTrace:
-        return trace_turn(pipeline.run_turn(session, Instruction.parse(text)))
-
-    for text in islice(texts, session.history_turns + 1):
-        play(text)
-    with meter:
-        return [play(text) for text in islice(texts, turns)]
+    return seal(record)
 
 
 def latency_fields(measured: Sequence[TurnTrace], geometry: Geometry) -> dict[str, Any]:
     """Record fields: seconds to the state and to the first frame; frames per second, and playback over turn time."""
-    turn = percentile([one.done.seconds.total for one in measured], 50)
+    turn = percentiles([one.done.seconds.total for one in measured])["p50"]
     return {
-        "seconds_to_state_p50": percentile([one.to_state for one in measured], 50),
-        "seconds_to_first_frame_p50": percentile([one.to_first_frame for one in measured], 50),
+        "seconds_to_state_p50": percentiles([one.to_state for one in measured])["p50"],
+        "seconds_to_first_frame_p50": percentiles([one.to_first_frame for one in measured])["p50"],
         "fps": round(geometry.frames / turn, 3) if turn else None,
         "real_time_factor": round(geometry.frames / geometry.fps / turn, 3) if turn else None,
     }
 
 
 def summary(measured: list[StageSeconds]) -> dict[str, Any]:
-    """p50 and p95 of whole turns and of each stage, in seconds."""
-    totals = [turn.total for turn in measured]
+    """Percentiles of whole turns and of each stage that their count carries, else None, and the maximum; seconds."""
+    totals = percentiles([turn.total for turn in measured])
     return {
-        "seconds_per_turn_p50": percentile(totals, 50),
-        "seconds_per_turn_p95": percentile(totals, 95),
-        "stages": {
-            stage: {f"p{p}": percentile([getattr(turn, stage) for turn in measured], p) for p in (50, 95)}
-            for stage in STAGES
-        },
+        **{f"seconds_per_turn_{name}": value for name, value in totals.items()},
+        "stages": {stage: percentiles([getattr(turn, stage) for turn in measured]) for stage in STAGES},
     }
+
+
+def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
+    """Every timed turn: its game, its number in it, its start, and seconds, as a column each."""
+    rows = [
+        {
+            "game": one.game,
+            "turn": one.turn,
+            "at": one.at,
+            "seconds": one.trace.done.seconds.total,
+            **{stage: getattr(one.trace.done.seconds, stage) for stage in STAGES},
+            "to_state": one.trace.to_state,
+            "to_first_frame": one.trace.to_first_frame,
+        }
+        for one in turns
+    ]
+    return {name: [round(row[name], 5) for row in rows] for name in rows[0]}
+
+
+def _history_fields(timed: TimedTurns) -> dict[str, Any]:
+    """The first turns of games, those with a grown history, and the whole, pauses between turns included."""
+    first = [one.trace.done.seconds.total for one in timed.turns if one.turn == 1]
+    late = [one.trace.done.seconds.total for one in timed.turns if one.turn >= LATE_TURN]
+    return {
+        "first_turn": {"n": len(first), **percentiles(first)} if first else None,
+        f"turn_{LATE_TURN}_and_later": {"n": len(late), **percentiles(late)} if late else None,
+        "sustained_seconds_per_turn": round(timed.seconds / len(timed.turns), 4),
+    }
+
+
+def _machine(device: str, engines: Engines) -> _Machine:
+    if device in ON_CPU:
+        return _Machine(describe_host(), None, energy.cpu_energy())
+    card, why_not = nvml.open_nvml()
+    name = str(card.facts()["name"]) if card is not None else engines.device
+    return _Machine(f"{name}, {describe_host()}", card, energy.gpu_energy(card, why_not))
+
+
+def _bound(
+    options: BenchOptions, engines: Engines, pipeline: Pipeline, precision: Mapping[str, str], on: _Machine
+) -> Roofline | None:
+    cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
+    if options.engines.device in ON_CPU:
+        return cpu_roofline(pipeline.bundle, cost)
+    name = str(on.card.facts()["name"]) if on.card is not None else engines.device
+    return gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
+
+
+def _floor(bounds: Sequence[Roofline | None], denoiser: float) -> dict[str, Any]:
+    """The bound before and after; void if they differ by a tenth, otherwise the smaller one counts."""
+    first, last = bounds
+    found: dict[str, Any] = {
+        "denoiser_floor_before_seconds": first.seconds if first else None,
+        "denoiser_floor_after_seconds": last.seconds if last else None,
+        "denoiser_floor_seconds": None,
+        "floor_source": first.source if first else None,
+        "ratio_to_floor": None,
+    }
+    if first is None or last is None:
+        return found
+    if differ(first.seconds, last.seconds):
+        return {**found, "floor_source": f"void, it changed by a tenth or more: {first.source}"}
+    floor = min(first.seconds, last.seconds)
+    return {**found, "denoiser_floor_seconds": floor, "ratio_to_floor": round(denoiser / floor, 3)}
 
 
 def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mib: float | None) -> dict[str, Any]:
@@ -212,60 +306,3 @@ def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mi
 
 def _mib(count: int) -> float:
     return round(count / 2**20, 1)
-
-
-def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str, float | None]:
-    """Seconds from process start to first prompt; peak host memory of a process that plays two turns with clips."""
-    with tempfile.TemporaryDirectory() as folder:
-        start = time.perf_counter()
-        engine_args = [str(bundle.folder), plan, str(Path(folder) / "ready"), *options.engines.to_args()]
-        _run(child_command("animegamer_rt.play.command", *engine_args))
-        ready = time.perf_counter() - start
-        script = Path(folder) / "two-turns.txt"
-        script.write_text("\n".join(example_script(bundle.manifest.world)[:2]), encoding="utf-8")
-        command = child_command("animegamer_rt", "play", "--bundle", str(bundle.folder), "--plan", plan)
-        command += options.engines.to_args()
-        command += ["--instructions", str(script), "--out", str(Path(folder) / "game")]
-        peak = _run(command)
-    return {"first_prompt_seconds": round(ready, 3), "host_memory_peak_mib": peak}
-
-
-def _run(command: list[str]) -> float | None:
-    """Run a command to its end; its peak memory in MiB, None where the system does not tell. Raises BackendError."""
-    with tempfile.TemporaryFile() as stderr:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
-        peak = None
-        if sys.platform == "win32":
-            process.wait()
-        else:
-            _, status, usage = os.wait4(process.pid, 0)  # its own peak, not that of all plans measured so far
-            process.returncode = os.waitstatus_to_exitcode(status)
-            peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
-        if process.returncode:
-            stderr.seek(0)
-            output = stderr.read().decode(errors="replace")
-            raise BackendError("a fresh process cannot play this bundle", found=describe_failure(output))
-    return peak
-
-
-def _print_summary(record: Mapping[str, Any]) -> None:
-    """For a terminal of 80 columns."""
-    print(f"{'seconds':<12}{'median':>10}{'p95':>10}   (n = {record['n']} turns)")
-    for stage, seconds in record["stages"].items():
-        print(f"{stage:<12}{seconds['p50']:>10.3f}{seconds['p95']:>10.3f}")
-    print(f"{'turn':<12}{record['seconds_per_turn_p50']:>10.3f}{record['seconds_per_turn_p95']:>10.3f}")
-    if record["n"] < P95_TURNS:
-        print(f"Below {P95_TURNS} turns, p95 is close to the slowest one.")
-    print(f"state predicted   {record['seconds_to_state_p50']:.2f} s after the instruction (median)")
-    print(f"first frame       {record['seconds_to_first_frame_p50']:.2f} s after the instruction (median)")
-    print(f"speed             {record['fps']} frames/s, {record['real_time_factor']} x real time")
-    if record["denoiser_floor_seconds"] is not None:
-        bound, ratio = record["denoiser_floor_seconds"], record["ratio_to_floor"]
-        print(f"roofline bound    {bound:.3f} s of denoising; measured: {ratio} x the bound")
-        print(f"{INDENT}({record['floor_source']})")
-    print(f"start of process  {record['first_prompt_seconds']:.2f} s until the first instruction can be typed")
-    print(f"peak memory       {record['memory_peak_mib']} MiB, {record['memory_source']}")
-    joules, source = record["energy_j_per_turn"], record["energy_source"]
-    print(f"energy            {source}" if joules is None else f"energy            {joules:.1f} J per turn, {source}")
-    for name, value in (record["gpu"] or {}).items():
-        print(f"{name:<17} {value}")

@@ -1,6 +1,7 @@
-"""`animegamer-rt bench compare A B`: shows two records of turns side by side, with their ratios and differing settings.
+"""`animegamer-rt bench compare A B`: two records of one cohort side by side, with n, spread and the ratio's interval.
 
-Knows records; nothing of how they were measured.
+Knows records; nothing of how they were measured. Records of unlike machines, bundles, plans, suites or precisions are
+refused: their ratio would say nothing about the software.
 """
 
 from __future__ import annotations
@@ -16,18 +17,30 @@ from rich.table import Table
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.untrusted import plain
 
-from .records import Record, read_json
+from .records import Record, read_json, with_todays_names
+from .report import SAMPLES
+from .statistics import percentiles, ratio, spread
 
-SETTINGS = (
-    *("machine", "gpu", "device", "runs_on", "preset", "size", "plan", "branches", "cost_rows", "precision"),
-    *("attention", "peer", "variant", "memory_source", "energy_source", "software", "commit", "date"),
+COHORT = (
+    *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),
+    *("suite_sha256", "precision", "peer"),
 )
+"""Settings that two records must share. A record too old to have one of them is not refused for it."""
+SETTINGS = (
+    *("gpu", "runs_on", "preset", "cost_rows", "attention", "variant", "memory_source", "energy_source", "threads"),
+    *("kernel", "libc", "governor", "packages", "software", "commit", "date"),
+)
+"""Settings whose differences are listed."""
 FIGURES = (
     "seconds_per_turn_p50",
+    "seconds_per_turn_p90",
     "seconds_per_turn_p95",
+    "seconds_per_turn_p99",
+    "seconds_per_turn_max",
+    "sustained_seconds_per_turn",
     "seconds_to_state_p50",
     "seconds_to_first_frame_p50",
-    "first_prompt_seconds",
+    "start_to_prompt_seconds",
     "denoiser_floor_seconds",
     "memory_peak_mib",
     "host_memory_peak_mib",
@@ -35,21 +48,25 @@ FIGURES = (
     "ratio_to_floor",
     "energy_j_per_turn",
 )
-FIDELITY = {"ssim": 3, "psnr_db": 1}
-"""Figures of a plan's fidelity against `exact`, as the bundle holds it, and their digits."""
-COMPARABLE = ("machine", "size", "plan")
-"""Settings that two records must share for their ratio to say something about the software."""
-NOISE = "on a shared machine, figures vary by a tenth and more between runs: trust only ratios within one run"
+NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; measure both again"
+UNSTEADY = "no verdict: {} unsteady; run again on a quiet machine"
 
 
 def compare(paths: Sequence[Path], as_json: bool = False) -> int:
     """Print the figures of two records, as tables or as JSON; returns 0.
 
-    Raises ConfigError if these are not two records of turns.
+    Raises ConfigError if these are not two records of turns, or not of one cohort.
     """
     if len(paths) != 2:
-        raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files of bench-results")
+        raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files that bench wrote")
     first, second = map(_read, paths)
+    if unlike := list(differences(first, second, COHORT)):
+        raise ConfigError(
+            "the two records cannot be compared",
+            found="; ".join(plain(f"{name}: A {a}, B {b}") for name, a, b in unlike),
+            expected="the same machine, bundle, plan, suite and precision",
+            do="compare records of one kind; the tables show the others apart",
+        )
     if as_json:
         print(json.dumps(_as_json(first, second), indent=1))
         return 0
@@ -57,29 +74,35 @@ def compare(paths: Sequence[Path], as_json: bool = False) -> int:
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right")
     for name, a, b in figures(first, second):
-        table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.2f}" if a else "")
-    for name, digits in FIDELITY.items():
-        table.add_row(f"fidelity {name}", *(_fidelity(record, name, digits) for record in (first, second)), "")
+        table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.3f}" if a else "")
     console = Console(markup=False)
     for label, path, record in zip("AB", paths, (first, second), strict=True):
-        told = f"{label}: {path} (n = {record.get('n', 'unknown')} turns)"
-        console.print(plain(told), soft_wrap=True, highlight=False)
-    if different := [name for name in COMPARABLE if first.get(name) != second.get(name)]:
-        console.print(f"The records differ in {', '.join(different)}: the ratios compare more than the software.")
+        console.print(plain(f"{label}: {path} ({_about(record)})"), soft_wrap=True, highlight=False)
     console.print(table)
-    for name, a, b in differences(first, second):
+    for name, a, b in differences(first, second, SETTINGS):
         console.print(plain(f"{name}: A {a}; B {b}"), soft_wrap=True, highlight=False)
-    console.print(NOISE, style="dim", soft_wrap=True)
+    console.print(verdict(first, second), soft_wrap=True, highlight=False)
     return 0
 
 
 def _as_json(first: Record, second: Record) -> dict[str, Any]:
     return {
-        "comparable": all(first.get(name) == second.get(name) for name in COMPARABLE),
         "figures": {name: {"a": a, "b": b, "b_over_a": b / a if a else None} for name, a, b in figures(first, second)},
-        "fidelity": {"a": first.get("fidelity"), "b": second.get("fidelity")},
-        "differences": {name: {"a": a, "b": b} for name, a, b in differences(first, second)},
+        "differences": {name: {"a": a, "b": b} for name, a, b in differences(first, second, SETTINGS)},
+        "verdict": verdict(first, second),
     }
+
+
+def verdict(first: Record, second: Record) -> str:
+    """Whether B is faster or slower than A, in one sentence, or why the records cannot tell."""
+    shaky = [label for label, record in zip("AB", (first, second), strict=True) if record.get("unsteady")]
+    if SAMPLES not in first or SAMPLES not in second:
+        return NO_SAMPLES
+    if shaky:
+        return UNSTEADY.format(" and ".join(shaky) + (" are" if len(shaky) > 1 else " is"))
+    columns = [record[SAMPLES] for record in (first, second)]
+    seconds, games = ([column[name] for column in columns] for name in ("seconds", "game"))
+    return ratio(seconds[0], seconds[1], (games[0], games[1])).verdict
 
 
 def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]:
@@ -96,26 +119,37 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def differences(first: Record, second: Record) -> Iterator[tuple[str, Any, Any]]:
-    """(name, A, B) of each setting in which the records differ."""
-    for name in SETTINGS:
+def differences(first: Record, second: Record, names: Sequence[str]) -> Iterator[tuple[str, Any, Any]]:
+    """(name, A, B) of each setting in which the records differ; for COHORT, of those that both have."""
+    for name in names:
+        if names is COHORT and not (name in first and name in second):
+            continue
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)
 
 
-def _fidelity(record: Record, name: str, digits: int) -> str:
-    fidelity = record.get("fidelity")
-    found = fidelity.get(name) if isinstance(fidelity, dict) else None
-    if _is_number(found):
-        return f"{found:.{digits}f}"
-    return "the reference" if record.get("plan") == "exact" and not record.get("peer") else "not measured"
+def _about(record: Record) -> str:
+    told = f"n = {record.get('n', 'unknown')} turns"
+    if SAMPLES in record:
+        seconds = record[SAMPLES]["seconds"]
+        told += f", the middle half of them within {100 * spread(seconds):.1f} % of the median"
+    reasons = record.get("unsteady")
+    if reasons:
+        told += f"; unsteady: {', '.join(map(str, reasons))}"
+    if (record.get("quality_gate") or {}).get("passed") is False:
+        told += "; quality gate failed"
+    return told
 
 
 def _read(path: Path) -> Record:
-    record: Record = read_json(path)
     try:
+        record = with_todays_names(read_json(path))
         measured = {name for name, _, _ in figures(record, record)}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        if SAMPLES in record:
+            percentiles([float(value) for value in record[SAMPLES]["seconds"]])
+            assert len(record[SAMPLES]["game"]) == len(record[SAMPLES]["seconds"])
+            _about(record)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError, AssertionError):
         measured = set()
     if "seconds_per_turn_p50" not in measured:
         raise ConfigError("not a record of turns", where=path, do="give one that `animegamer-rt bench` wrote")

@@ -1,21 +1,29 @@
-"""The settings behind `animegamer-rt bench --preset`, named so that a figure can be cited, and what is timed."""
+"""The settings behind `animegamer-rt bench --preset`, named so that a figure can be repeated, and what is timed."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 FULL_SIZE = "bundles/full-random"
-WHAT_IS_TIMED = """\
-what is timed:
-  A turn inside one process, from the instruction to the last frame in memory,
-  without encoding and without a server. All turns are of one game with seed 7
-  that plays the bundle's example instructions. Its history is full:
-  history_turns + 1 turns of warm-up come first and are not counted.
-  Stages: predictor (text and history to game state and shot), denoiser (shot
-  to latents), vae (latents to frames). Time between them counts in the turn.
-"""
+TIMED = (
+    "A turn: from the instruction in at the calling program to the last frame out at it, in one process and one stream,"
+    " without a server and without encoding video. Stages: predictor (text and history to game state and shot),"
+    " denoiser (shot to latents), vae (latents to frames); time between them counts in the turn. Warm-up turns come"
+    " first and are not counted. No result is reused: every turn reads its prompt, denoises and decodes anew."
+)
+ONE_GAME = (
+    "All turns are of one game with seed 7 that plays the bundle's example instructions; its history is full, after"
+    " history_turns + 1 turns of warm-up."
+)
+SUITE_GAMES = (
+    "Suite 1: 16 games of 12 turns in everyday words, each game with a seed of its own, so that its history grows from"
+    " none to full; at least 600 s and at least 64 turns a plan."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +39,10 @@ class Preset:
     made_by: str | None = None
 
 
+QUICK = "quick"
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
-        "quick": Preset(turns=3),
+        QUICK: Preset(turns=3),
         "standard": Preset(plans=("exact", "balanced", "fast")),
         "full-size": Preset(
             FULL_SIZE,
@@ -43,5 +52,17 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-"""quick: a first impression. standard: README's table. full-size: time and memory at 720 x 480, on a GPU.
+"""quick: a look, not a figure to cite. standard: a few minutes. full-size: time and memory at 720 x 480, on a GPU.
 A CPU takes hours per turn."""
+
+
+def results_folder() -> Path:
+    """Where records go unless `--results` says otherwise: the user's data folder, outside any checkout."""
+    home = Path.home()
+    if sys.platform == "win32":
+        data = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        data = home / "Library" / "Application Support"
+    else:
+        data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return data / "animegamer-rt" / "bench"

@@ -1,18 +1,31 @@
-"""Reads benchmark records: one JSON file for each run of `animegamer-rt bench`."""
+"""Reads and seals benchmark records: one JSON file for each run of `animegamer-rt bench`."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from animegamer_rt.bundle import json_file
 from animegamer_rt.errors import ConfigError
 
+from .statistics import FEWEST
+
 Record = dict[str, Any]
+TURN_FORMAT = 2
+"""Version of the records of turns."""
+SEAL = "record_sha256"
+EARLIER_NAMES: Mapping[str, str] = MappingProxyType(
+    {"size": "bundle", "branches": "network_rows", "first_prompt_seconds": "start_to_prompt_seconds"}
+)
+"""Names of fields in records of turns of format 1 -> today's."""
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:
-    """All records of one kind in a folder, oldest first. A record without `kind` is of turns.
+    """All records of one kind in a folder, oldest first. A record without `kind` is of turns, with today's names.
 
     Other JSON files in the folder, such as a trace, have no date and are skipped. Raises ConfigError for a file that is
     not JSON.
@@ -23,7 +36,25 @@ def read_records(folder: Path, kind: str = "turn") -> list[Record]:
         for record in found
         if isinstance(record, dict) and "date" in record and record.get("kind", "turn") == kind
     ]
-    return sorted(chosen, key=lambda record: str(record["date"]))
+    named = map(with_todays_names, chosen) if kind == "turn" else chosen
+    return sorted(named, key=lambda record: str(record["date"]))
+
+
+def with_todays_names(record: Mapping[str, Any]) -> Record:
+    """A record of turns with the field names of TURN_FORMAT; its `format` stays that of the file.
+
+    A percentile that its `n` does not carry becomes None: earlier records told the 95th of three turns.
+    """
+    renamed = {EARLIER_NAMES.get(name, name): value for name, value in record.items()}
+    count, stages = renamed.get("n"), renamed.get("stages")
+    if isinstance(count, int) and isinstance(stages, Mapping):
+        few = [f"p{p}" for p, fewest in FEWEST.items() if count < fewest]
+        renamed |= {name: None for name in (f"seconds_per_turn_{p}" for p in few) if name in renamed}
+        renamed["stages"] = {
+            stage: {**figures, **{p: None for p in few if p in figures}} if isinstance(figures, Mapping) else figures
+            for stage, figures in stages.items()
+        }
+    return renamed
 
 
 def read_json(path: Path) -> Any:
@@ -34,3 +65,10 @@ def read_json(path: Path) -> Any:
         found = (getattr(error, "strerror", None) or str(error)).lower()
         do = "give a file that `animegamer-rt bench` wrote"
         raise ConfigError("the record cannot be read", where=path, found=found, do=do) from error
+
+
+def seal(record: Mapping[str, Any]) -> Record:
+    """The record with the hash of its other fields, which shows a change by hand (not one that means to deceive)."""
+    content = {name: value for name, value in record.items() if name != SEAL}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return {**content, SEAL: hashlib.sha256(text.encode()).hexdigest()}

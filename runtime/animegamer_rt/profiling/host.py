@@ -13,7 +13,7 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from animegamer_rt.bundle.files import checkout_folder, write_file
 
 RECORD_FORMAT = 1
 COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
+NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
+"""A list of numbers, which is written on one line."""
 MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
 """Paths whose changes mark a commit with `+`: a measurement depends on them."""
 
@@ -47,7 +49,8 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = free_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
-    write_file(path, (json.dumps(record, indent=2) + "\n").encode())
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
+    write_file(path, (text + "\n").encode())
     return path
 
 
@@ -84,7 +87,7 @@ def module_version(module: str) -> str | None:
 
 
 def commit() -> str:
-    """The checkout's commit, with a + if files differ from it; the version if there is no checkout.
+    """The checkout's commit, with a + if files differ from it; that of a package that pip took from git; the version.
 
     ANIMEGAMER_COMMIT overrides it, for a copy of a checkout or where there is no git.
     """
@@ -92,7 +95,7 @@ def commit() -> str:
         return named
     root = checkout_folder()
     if root is None:
-        return f"v{__version__}"
+        return _installed_commit() or f"v{__version__}"
     try:
         head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
         changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *MEASURED], cwd=root)
@@ -101,6 +104,15 @@ def commit() -> str:
     if head.returncode:
         return f"v{__version__}"
     return head.stdout.strip() + ("+" if changed.returncode else "")
+
+
+def _installed_commit() -> str | None:
+    """The commit that pip notes for `pip install git+URL` (PEP 610); None for any other install."""
+    try:
+        origin = json.loads(distribution("animegamer-rt").read_text("direct_url.json") or "{}")
+        return str(origin["vcs_info"]["commit_id"])[:10]
+    except (PackageNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _versions(*names: str) -> dict[str, str]:

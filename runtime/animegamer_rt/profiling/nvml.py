@@ -7,9 +7,21 @@ the GPU does not report is None.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 INSTALL = "pip install nvidia-ml-py"
+THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
+    {
+        0x4: "power cap",
+        0x8: "hardware slowdown",
+        0x20: "thermal, by the driver",
+        0x40: "thermal, by the hardware",
+        0x80: "power brake",
+    }
+)
+"""Bits of NVML's clocks event reasons (nvmlClocksEventReason*) -> what slows the clocks. Idle and settings are none."""
 
 
 class NvmlDevice:
@@ -29,6 +41,11 @@ class NvmlDevice:
             "temperature_c": self._ask("nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU),
             "power_limit_w": _thousandth(self._ask("nvmlDeviceGetEnforcedPowerLimit")),
         }
+
+    def throttled(self) -> tuple[str, ...]:
+        """Why the GPU runs below its clock now; empty if it does not, or does not tell."""
+        bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
+        return tuple(name for bit, name in THROTTLE_REASONS.items() if bits & bit)
 
     def joules(self) -> float | None:
         """Energy in joules since the driver was loaded, by the GPU's counter; GPUs before Volta have none."""

@@ -30,6 +30,7 @@ FRAMES = "frames"
 TRACE_BEGINS = b'{"displayTimeUnit": "ms", "otherData": {"title": '
 MICROSECONDS = 1e6
 NO_PIXELS = np.empty((0, 0, 3), np.uint8)
+NO_SHOT = np.empty((0, 0), np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class TurnTrace:
-    """A turn's events, each with the seconds since the turn was asked for; frames are noted without their pixels."""
+    """A turn's events, each with the seconds since the turn was asked for, without the shot and the pixels."""
 
     marks: Sequence[tuple[float, Event]]
 
@@ -87,11 +88,21 @@ class TurnTrace:
 
 def trace_turn(events: Iterable[Event]) -> TurnTrace:
     """Plays a turn to its end, noting when each event comes."""
-    started, marks = time.perf_counter(), []
+    started = time.perf_counter()
+    marks: list[tuple[float, Event]] = []
     for event in events:
         at = time.perf_counter() - started
-        marks.append((at, replace(event, frame=NO_PIXELS) if isinstance(event, FrameReady) else event))
+        marks.append((at, _without_arrays(event)))
     return TurnTrace(marks)
+
+
+def _without_arrays(event: Event) -> Event:
+    match event:
+        case FrameReady():
+            return replace(event, frame=NO_PIXELS)
+        case StatePredicted():
+            return replace(event, shot=NO_SHOT)
+    return event
 
 
 def check_trace(path: Path) -> None:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
 import fakes
 from animegamer_rt.bench import command as bench
+from animegamer_rt.bench import quality_gate
 from animegamer_rt.bench.command import BenchOptions
+from animegamer_rt.bench.measure import TimedTurn, TimedTurns
 from animegamer_rt.bench.presets import Preset
+from animegamer_rt.bench.quality_gate import GateClips, play_gate
+from animegamer_rt.bench.records import seal
 from animegamer_rt.bench.roofline import Roofline
+from animegamer_rt.bench.steadiness import unsteady
+from animegamer_rt.bench.suite import load_suite
+from animegamer_rt.bench.verify import json_schema
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.cli import main
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling import energy
+from animegamer_rt.profiling import activity, energy
+from animegamer_rt.profiling.activity import Reading
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.trace import TurnTrace
 from animegamer_rt.state.game import CharacterState, GameState
@@ -82,40 +95,121 @@ class Counts(EnergyMeter):
         self.counts, self.joules = False, 190.0
 
 
-def measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
-    """The record of the plan `exact` on turns of 1 to 19 seconds, out of order."""
-    order = [*NUMBERS[10:], *NUMBERS[:10]]
+def quiet() -> Callable[[], Reading]:
+    """A machine of two processors that works for nobody else; every reading is a second after the last."""
+    seconds = itertools.count()
+    return lambda: Reading(at=(at := next(seconds)), own=at, awake_or_not=at, processors=2 * at, busy=at, stolen=0)
 
-    def played(pipeline: object, turns: int, meter: EnergyMeter) -> list[TurnTrace]:
+
+def measured(
+    bundle: Bundle,
+    monkeypatch: pytest.MonkeyPatch,
+    order: Sequence[int] = (*NUMBERS[10:], *NUMBERS[:10]),
+    rates: Iterator[float] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The record of the plan `exact` on turns of 1 to 19 seconds. rates: the bound's factor before and after."""
+    rates = rates or itertools.repeat(1.0)
+
+    def played(pipeline: object, turns: int, meter: EnergyMeter) -> TimedTurns:
         with meter:
-            return [timed(number) for number in order]
+            starts = itertools.accumulate(order, initial=0)
+            return TimedTurns(
+                [TimedTurn(1, *one) for one in zip(count(1), starts, map(timed, order), strict=False)], sum(order)
+            )
 
     monkeypatch.setattr(bench, "measure_turns", played)
     monkeypatch.setattr(energy, "cpu_energy", Counts)
-    monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, branches: Roofline(branches / 10, "a rate"))
+    monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, rows: Roofline(next(rates) * rows / 10, "a rate"))
+    monkeypatch.setattr(activity, "ALONE_S", 0.0)
+    monkeypatch.setattr(activity, "read_machine", quiet())
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
     pipeline = Pipeline.open(bundle, fakes.fake_engines(), "exact")
     return bench._measure(
-        told, fakes.fake_engines(), pipeline, {"host_memory_peak_mib": 300.0, "first_prompt_seconds": 1}
+        told,
+        fakes.fake_engines(),
+        pipeline,
+        {"host_memory_peak_mib": 300.0, "start_to_prompt_seconds": 1, "first_turn_of_process_seconds": 2.0},
     )
 
 
 def test_record_is_of_what_was_measured(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     record = measured(bundle, monkeypatch)
-    assert (record["seconds_per_turn_p50"], record["seconds_per_turn_p95"]) == (10.0, 18.1)
-    assert record["stages"] == {
-        "predictor": {"p50": 1.0, "p95": 1.81},
-        "denoiser": {"p50": 4.0, "p95": 7.24},
-        "vae": {"p50": 3.0, "p95": 5.43},
+    assert (record["seconds_per_turn_p50"], record["seconds_per_turn_p90"]) == (10.0, 17.2)
+    assert (record["seconds_per_turn_p95"], record["seconds_per_turn_max"]) == (None, 19.0), "19 turns carry no p95"
+    assert {name: (of["p50"], of["p95"], of["max"]) for name, of in record["stages"].items()} == {
+        "predictor": (1.0, None, 1.9),
+        "denoiser": (4.0, None, 7.6),
+        "vae": (3.0, None, 5.7),
     }
+    assert record["samples"]["seconds"] == [*NUMBERS[10:], *NUMBERS[:10]]
+    assert (record["first_turn"]["n"], record["turn_10_and_later"]["n"]) == (1, 10)
     assert record["seconds_to_state_p50"] == 1.0
     assert record["seconds_to_first_frame_p50"] == 7.0
     assert (record["fps"], record["real_time_factor"]) == (1.7, round(17 / 8 / 10, 3))
-    assert (record["steps"], record["branches"]) == (STEPS, 2 * STEPS)
+    assert (record["steps"], record["network_rows"]) == (STEPS, 2 * STEPS)
     assert record["denoiser_floor_seconds"] == 1.2 and record["ratio_to_floor"] == round(4.0 / 1.2, 3)
     assert record["energy_j_per_turn"] == 10.0
     assert record["fidelity"] == {"ssim": 0.06}
     assert (record["memory_peak_mib"], record["n"]) == (300.0, 19)
+
+
+def test_a_steady_run_and_what_makes_one_unsteady(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    steady = measured(bundle, monkeypatch, order=[10] * 12)
+    assert (steady["unsteady"], steady["activity"]["during"]["others_share"]) == ([], 0.0)
+    slower = measured(bundle, monkeypatch, order=[10] * 6 + [11] * 6)
+    assert slower["unsteady"] == ["turns of the second half took 10 % longer than those of the first"]
+    (few,) = measured(bundle, monkeypatch, order=[10] * 3)["unsteady"]
+    assert few.startswith("3 turns are too few")
+    changed = measured(bundle, monkeypatch, order=[10] * 12, rates=iter([1.0, 1.25]))
+    assert "roofline bound 1.200 s, then 1.500 s" in changed["unsteady"][0]
+    assert (changed["denoiser_floor_seconds"], changed["ratio_to_floor"]) == (None, None)
+
+
+def test_a_busy_a_sleeping_and_a_throttled_machine_are_told() -> None:
+    first = Reading(at=0.0, own=0.0, awake_or_not=0.0, processors=0.0, busy=0.0, stolen=0.0)
+    last = Reading(
+        at=10.0, own=5.0, awake_or_not=70.0, processors=20.0, busy=8.0, stolen=1.0, throttled=("power brake",)
+    )
+    during = activity.describe([first, last])
+    assert (during["others_share"], during["stolen_share"], during["asleep_seconds"]) == (0.15, 0.05, 60.0)
+    assert unsteady([1.0] * 8, during, throttled=during["throttled"]) == [
+        "other programs or machines took 20 % of the processor's time",
+        "the machine slept for 60 s",
+        "the card throttled: power brake",
+    ]
+
+
+def test_the_gate_passes_equal_frames_and_fails_others(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = measured(bundle, monkeypatch)["quality_gate"]
+    assert (gate["passed"], gate["deterministic"], len(gate["frames_sha256"])) == (True, True, 2)
+    pipeline, texts = Pipeline.open(bundle, fakes.fake_engines(), "exact"), ["Mia waves.", "Mia runs."]
+    before = play_gate(pipeline, texts)
+    drifted = GateClips(tuple(255 - clip for clip in before.clips))
+    assert quality_gate.judge(pipeline, fakes.fake_engines(), texts, drifted)["passed"] is False
+
+
+def test_a_record_is_verified_and_a_change_by_hand_is_told(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(json.dumps(measured(bundle, monkeypatch)))
+    jsonschema.validate(record, json_schema())
+    faster = {**record, "seconds_per_turn_p50": 5.0, "fps": 3.4}
+    spoilt = {
+        "was changed after it was written": faster,
+        "seconds_per_turn_p50: found 5.0, but the turns give 10.0": seal(faster),
+        "n: missing": {name: value for name, value in record.items() if name != "n"},
+        "plan: found integer, expected string": {**record, "plan": 3},
+        "not a record of turns of format 2": {**record, "format": 1},
+        "suite 1: found 19 turns": seal({**record, "suite": 1, "suite_sha256": load_suite(1).sha256}),
+    }
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(record))
+    assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
+    for told, changed in spoilt.items():
+        path.write_text(json.dumps(changed))
+        assert main(["bench", "verify", str(path)]) == 1
+        assert told in capsys.readouterr().out
 
 
 def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(
@@ -143,7 +237,7 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
 
     pipeline = Pipeline.open(bundle, fakes.fake_engines(denoiser=Noting()))
     turns = bench.measure_turns(pipeline, 4, counter)
-    states = [event for turn in turns for _, event in turn.marks if isinstance(event, StatePredicted)]
+    states = [event for turn in turns.turns for _, event in turn.trace.marks if isinstance(event, StatePredicted)]
     window = bundle.manifest.compatibility.history_turns
     assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.

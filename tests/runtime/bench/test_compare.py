@@ -1,4 +1,4 @@
-"""`animegamer-rt bench compare`: two records side by side."""
+"""`animegamer-rt bench compare`: which records are compared, and what is found."""
 
 from __future__ import annotations
 
@@ -6,30 +6,74 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from animegamer_rt.cli import main
 
-RECORD = {"plan": "exact", "seconds_per_turn_p50": 2.0, "stages": {"vae": {"p50": 0.5, "p95": 0.6}}}
+RECORD: dict[str, Any] = {
+    "plan": "exact",
+    "machine": "a machine",
+    "seconds_per_turn_p50": 2.0,
+    "stages": {"vae": {"p50": 0.5, "p95": 0.6}},
+}
+
+
+def steady(seed: int, factor: float = 1.0, **changes: Any) -> dict[str, Any]:
+    """A record of 10 games of 12 turns; a turn takes about 1 s, a first turn less, and the noise is 3 %."""
+    random = np.random.default_rng(seed)
+    games, turns = np.repeat(np.arange(1, 11), 12), np.tile(np.arange(1, 13), 10)
+    seconds = factor * np.where(turns == 1, 0.8, 1.0) * random.normal(1.0, 0.03, 120)
+    samples = {"game": games.tolist(), "turn": turns.tolist(), "seconds": seconds.round(5).tolist()}
+    median = float(np.median(seconds))
+    return {**RECORD, "n": 120, "unsteady": [], "seconds_per_turn_p50": median, "samples": samples, **changes}
+
+
+def compared(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -> int:
+    for name, record in (("a", first), ("b", second)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(record))
+    return main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+
+
+def test_a_slow_down_of_5_percent_is_found_in_steady_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(tmp_path, steady(1), steady(2, factor=1.05)) == 0
+    said = capsys.readouterr().out
+    assert "% slower (ratio 1.0" in said and "n = 120 turns, the middle half of them within" in said
+    assert compared(tmp_path, steady(1), steady(3)) == 0
+    assert "no difference found" in capsys.readouterr().out
+
+
+def test_an_unsteady_record_gets_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(tmp_path, steady(1), steady(2, factor=1.5, unsteady=["busy"])) == 0
+    said = capsys.readouterr().out
+    assert "no verdict: B is unsteady" in said and "unsteady: busy" in said and "slower" not in said
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "shown"),
+    ("changes", "told"),
     [
-        ({"energy_j_per_turn": 80.0}, {"energy_j_per_turn": 20.0}, ["energy_j_per_turn", "0.25"]),
-        ({}, {"plan": "fast", "fidelity": {"ssim": 0.9274}}, ["plan: A exact; B fast", "the reference", "0.927"]),
+        ({"machine": "another"}, "machine: A a machine, B another"),
+        ({"plan": "fast"}, "plan: A exact, B fast"),
+        ({"suite": 2}, "suite: A 1, B 2"),
+        ({"precision": {"denoiser": "int8"}}, "precision: A {'denoiser': 'fp16'}, B {'denoiser': 'int8'}"),
     ],
 )
-def test_two_records_are_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], first: dict[str, Any], second: dict[str, Any], shown: list[str]
+def test_records_of_unlike_cohorts_are_refused_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], told: str
 ) -> None:
-    paths = [tmp_path / name for name in ("a.json", "b.json")]
-    for path, changes in zip(paths, (first, second), strict=True):
-        path.write_text(json.dumps({**RECORD, **changes}))
-    assert main(["bench", "compare", *map(str, paths)]) == 0
+    first = steady(1, suite=1, precision={"denoiser": "fp16"})
+    assert compared(tmp_path, first, {**first, **changes}) == 2
+    assert f"the two records cannot be compared; found {told}; expected" in capsys.readouterr().err
+
+
+def test_earlier_records_are_still_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    of_format_1 = {"size": "pocket", "n": 15, "first_prompt_seconds": 0.5, "seconds_per_turn_p95": 2.1, "format": 1}
+    old = {**RECORD, **of_format_1}
+    assert compared(tmp_path, old, {**old, "energy_j_per_turn": 20.0}) == 0
     said = capsys.readouterr().out
-    assert [words for words in shown if words not in said] == []
-    assert ("energy" in said) == ("energy_j_per_turn" in first), "where only one of them has it, it is not compared"
+    assert "start_to_prompt_seconds" in said and "no verdict: a record without every turn's seconds" in said
+    assert "seconds_per_turn_p95" not in said, "15 turns carry no 95th percentile"
+    assert "energy" not in said, "where only one of them has it, it is not compared"
 
 
 def test_json_has_figures_with_their_ratio_and_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,8 @@ def test_the_machine_of_a_record_does_not_steer_the_terminal(
     for name, machine in (("a", "x\x1b[2J\u202e"), ("b", "y\x1b]0;z\x07")):
         stages = {"stage\x1b[31m": {"p50": 1.0}}
         (tmp_path / f"{name}.json").write_text(json.dumps({**RECORD, "machine": machine, "stages": stages}))
-    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
-    said = capsys.readouterr().out
-    assert not set("\x1b\x07\u202e") & set(said) and "\\x1b[2J" in said
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
+    refused = capsys.readouterr().err
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 0
+    shown = capsys.readouterr().out
+    assert not set("\x1b\x07\u202e") & set(refused + shown) and "\\x1b[2J" in refused and "\\x1b[31m" in shown

@@ -17,6 +17,7 @@ from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling import activity
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
@@ -72,10 +73,11 @@ def test_bound_of_a_plan_that_skips_blocks_counts_only_computed_ones(
     engines.denoiser.skippable_blocks = 6
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
     monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows: seen.append(rows))
+    monkeypatch.setattr(activity, "ALONE_S", 0.0)
     pipeline = replace(Pipeline.open(bundle, engines), plan=plan)
     record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, pipeline, {"host_memory_peak_mib": None})
-    assert seen == [record["cost_rows"]] == [2 + 1 + 2], "of the second step's pair half is skipped"
-    assert record["branches"] == 6
+    assert seen == 2 * [record["cost_rows"]] == 2 * [2 + 1 + 2], "of the second step's pair half is skipped"
+    assert record["network_rows"] == 6
 
 
 def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:

@@ -37,10 +37,13 @@ def test_every_option_reaches_the_server() -> None:
         "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
         "turn_deadline_s": 6.5, "send_queue_mib": 7.5, "drain_s": 8.5, "worker_timeout_s": 9.5, "backoff_s": 1.5,
         "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
-        "log_format": "json", "parent": 4711, "trace": Path("t.json"),
+        "log_format": "json", "parent": 4711, "trace": Path("t.json"), "web": "0.0.0.0:8080", "web_password": Path("p"),
+        "origin": ("https://example.org",),
     }  # fmt: skip
     assert asked.keys() | {"bundle", "plan", "engines", "continue_on_other_engines"} == asdict(ServeOptions()).keys()
-    options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()}
+    options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()} | {
+        "--origin": "https://example.org"
+    }
     options["--turn-deadline"] = options.pop("--turn-deadline-s")
     engines = ["--device", "torch", "--precision", "fp8", "--attention", "flash"]
     found = parsed(*engines, "--continue-on-other-engines", *(word for pair in options.items() for word in pair))

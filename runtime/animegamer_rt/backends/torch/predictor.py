@@ -28,6 +28,9 @@ from .device import GraphCache, TorchDevice
 ANSWER_TOKENS = 64
 """Positions of the cache beyond the longest prompt; a state's answer takes 9 of them."""
 
+MASK_ALIGNMENT = 16
+"""Elements; of PyTorch's attention with a mask (aten/native/transformers/attention.cpp, pad_bias)."""
+
 StoreCache = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """(layer, new keys, new values) -> all keys and values that this layer attends to."""
 
@@ -128,7 +131,7 @@ class Predictor:
         rotary = rotation(positions, size.head_width, size.rope_theta)
         group = size.heads // size.kv_heads
         # Grouped-query attention: query heads of a group are stacked along the query axis, so keys are not repeated.
-        mask = mask[:, None].repeat(1, 1, group, 1)
+        mask = _float_mask(mask.repeat(1, group, 1)[:, None], x.dtype)
         with SDPA_LOCK, sdpa_kernel([*MASKED_BACKENDS]):
             for number, block in enumerate(self._blocks):
                 x = x + _attend(block, block.attention_norm(x), rotary, mask, partial(store, number))
@@ -151,6 +154,16 @@ class Predictor:
                 expected=f"at most {self.capacity}",
                 do="use a shorter instruction or a smaller --history-turns",
             )
+
+
+def _float_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where a bool mask [B, 1, n, keys] allows and -inf elsewhere: attention would convert it in every layer.
+
+    Rows are MASK_ALIGNMENT elements apart or a multiple of it, or the kernels would copy it in every layer too.
+    """
+    keys = mask.shape[-1]
+    whole = torch.zeros((*mask.shape[:-1], keys + -keys % MASK_ALIGNMENT), dtype=dtype, device=mask.device)
+    return whole[..., :keys].masked_fill_(~mask, -torch.inf)
 
 
 def _attend(

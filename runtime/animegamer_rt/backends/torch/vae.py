@@ -99,7 +99,12 @@ class Vae:
             scaled = self.torch_device.to_device(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
             self._latent[frames].copy_(scaled)
             self._graphs.run(frames, lambda: self._decode(frames))
-            if not torch.isfinite(self._rgb[frames]).all():  # as uint8 they would be black
+            # Outside the graph, which would otherwise be captured for each channel order and flip.
+            convert = to_uint8 if self._kernels is None else self._kernels.pixels
+            pixels = convert(self._rgb[frames], channel_order, flip)
+            unusable = torch.isfinite(self._rgb[frames]).logical_not().any().reshape(1)
+            out: Frames = self.torch_device.to_host(pixels).numpy()
+            if self.torch_device.to_host(unusable).numpy()[0]:  # as uint8 they would be black
                 raise UnusableOutputError(
                     "the frames cannot be used",
                     stage="vae",
@@ -107,10 +112,6 @@ class Vae:
                     found="NaN or infinite pixels",
                     expected="finite numbers",
                 )
-            # Outside the graph, which would otherwise be captured for each channel order and flip.
-            convert = to_uint8 if self._kernels is None else self._kernels.pixels
-            pixels = convert(self._rgb[frames], channel_order, flip)
-            out: Frames = self.torch_device.to_host(pixels).numpy()
         return out
 
     def _decode(self, frames: int) -> None:

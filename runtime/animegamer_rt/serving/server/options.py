@@ -62,13 +62,19 @@ class ServeOptions:
     """How the log is written to stderr: `text`, or `json` with one object a line."""
     parent: int | None = None
     """Id of the process that the server belongs to: it drains and ends when that process has ended."""
+    web: str | None = None
+    """`[ADDRESS:]PORT` of the page and its WebSocket; None: no gateway. Port 0: any free one."""
+    web_password: Path | None = None
+    """File whose first line everyone who opens the page is asked for."""
+    origin: tuple[str, ...] = ()
+    """Origins of other pages that may connect to the gateway."""
     trace: Path | None = None
     """A trace of the engines is written there whenever no turn waits."""
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Add serve's own options to its parser; those of bundle and engines are added by the caller."""
-    command.set_defaults(**{field.name: field.default for field in _own_fields()})
+    command.set_defaults(**{field.name: field.default for field in _own_fields()} | {"origin": None})
     add = command.add_argument
     add("--port", type=int, help="port for turns; control is the next one (default: %(default)s)")
     add("--state-dir", type=Path, metavar="DIR", help="folder of sessions and exports (default: %(default)s)")
@@ -129,6 +135,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
     add("--log-format", choices=FORMATS, help="of the log on stderr; json: an object a line (default: %(default)s)")
     add("--parent", type=int, metavar="PID", help="end, after the running turns, when this process has ended")
+    add(
+        "--web",
+        metavar="[ADDRESS:]PORT",
+        help="also serve a page for browsers there (docs/WEB.md)",
+    )
+    add("--web-password", type=Path, metavar="FILE", help="file with the password of the page; needed beyond loopback")
+    add(
+        "--origin",
+        action="append",
+        metavar="URL",
+        help="https://HOST whose pages may connect; may be repeated",
+    )
     add("--trace", type=Path, metavar="FILE", help="write a trace of the engines, for ui.perfetto.dev")
     add(
         "--metrics-port",
@@ -141,6 +159,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
     """The options of a command line; `check` finds those out of range."""
     own = {field.name: getattr(arguments, field.name) for field in _own_fields()}
+    own["origin"] = tuple(own["origin"] or ())
     return ServeOptions(engines=EngineConfig.from_arguments(arguments), **own)
 
 

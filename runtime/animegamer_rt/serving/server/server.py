@@ -25,6 +25,7 @@ from animegamer_rt.serving.store import Quota, Store, read_keep_shots
 
 from .clients import Clients
 from .descriptors import raise_limit
+from .gateway_process import GatewayProcess
 from .handlers import CONTROL, TURNS, RequestHandlers
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
@@ -71,17 +72,31 @@ def serve(options: ServeOptions) -> int:
         worker.open_log()
         stack.callback(worker.stop)
         metrics, queue = Metrics(), JobQueue(options)
+        gateway = None
+        if options.web is not None:
+            gateway = GatewayProcess(options, sockets)
+            stack.callback(gateway.stop)
         status = ServerStatus(options, bundle, sockets, store, queue, worker, metrics)
         scheduler = Scheduler(options, store, queue, worker, metrics)
         handlers = RequestHandlers(options, status, store, queue, worker, scheduler, instruction_filter)
         clients = Clients(options.connections, int(options.send_queue_mib * 2**20), metrics)
-        server = Server(options, sockets, store, worker, queue, status, scheduler, handlers, clients, metrics, parent)
+        server = Server(
+            options, sockets, store, worker, queue, status, scheduler, handlers, clients, metrics, parent, gateway
+        )
         address = None
         if options.metrics_port != 0:
             address = stack.enter_context(serve_metrics(metrics, _metrics_port(options, sockets.port)))
             log.info("metrics on %s", address)
+        if gateway is not None:
+            log.info("web page on %s", gateway.url)
         if options.port == 0:
-            say(json.dumps(sockets.describe() | {"pid": os.getpid(), "metrics": address}))
+            say(
+                json.dumps(
+                    sockets.describe()
+                    | {"pid": os.getpid(), "metrics": address}
+                    | ({} if gateway is None else {"web": gateway.url})
+                )
+            )
         with server.signals():
             return server.run()
 
@@ -102,8 +117,9 @@ class Server:
         clients: Clients,
         metrics: Metrics,
         parent: ParentProcess | None = None,
+        gateway: GatewayProcess | None = None,
     ) -> None:
-        self._parent = parent
+        self._parent, self._gateway = parent, gateway
         self._options, self._sockets, self._store, self._worker = options, sockets, store, worker
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
@@ -169,12 +185,16 @@ class Server:
         death = self._worker.watch(now)
         if death is not None:
             self._scheduler.on_worker_death(death, now)
+        if self._gateway is not None:
+            self._gateway.watch(now)
         self._scheduler.stop_overdue(now)
         self._scheduler.dispatch(now)
         if self._worker.serving and not self._announced:
             self._announced = True
             say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
             self._service.ready()
+            if self._gateway is not None:
+                say(f"page {self._gateway.url}")
         if self._working and self._service.alive(now):
             self._worker_spoke = False
         if now >= self._sweep_at:

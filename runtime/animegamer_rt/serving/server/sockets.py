@@ -13,6 +13,7 @@ import ipaddress
 import random
 import socket as tcp
 import struct
+from dataclasses import replace
 
 import zmq
 from zmq.utils import z85
@@ -70,6 +71,7 @@ class ServerSockets:
             self._context.destroy(linger=0)
             raise
         self.address = f"tcp://{_bracketed(host)}:{self.port}"
+        self._local_host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         self._silent: dict[int, None] = {}
         """Descriptors of connections to either port that have sent nothing yet, the oldest first."""
         self._routing: dict[int, bytes] = {}
@@ -85,6 +87,15 @@ class ServerSockets:
     def connections(self) -> int:
         """Clients connected to the turn socket that have sent a message; only an authorized client can send one."""
         return len(self._routing)
+
+    def local_address(self, offset: int) -> str:
+        """Where a process of this machine finds the turn socket (offset 0) or the control socket (1)."""
+        return f"tcp://{_bracketed(self._local_host)}:{self.port + offset}"
+
+    def admit(self, key: bytes) -> None:
+        """Let in one more public key (Z85). Only where there are keys."""
+        assert self.keys is not None
+        self.keys = replace(self.keys, authorized=self.keys.authorized | {key})
 
     def describe(self) -> dict[str, str | int]:
         """The address and both ports, for a program that started the server."""

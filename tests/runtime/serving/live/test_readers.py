@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from live_server import LiveServer, frames
-
-import fakes
-from animegamer_rt.bundle.writer import write_manifest
-
-
-def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
-    """A bundle that says its frames are 480 x 720, 1.4 MB each; engines of fixed cost paint them."""
-    tiny = fakes.write_bundle(folder)
-    geometry = replace(tiny.manifest.geometry, height=height, width=width)
-    return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
+from live_server import LiveServer, frames, full_size
 
 
 def stalled(socket: Any) -> None:

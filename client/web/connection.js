@@ -1,0 +1,108 @@
+// One WebSocket to the gateway: requests and their answers, pings, and connecting again. Knows nothing of games.
+
+const SUBPROTOCOL = "animegamer.v1.json";
+const PING_MS = 20_000, SILENT_MS = 15_000, FIRST_WAIT_MS = 400, LONGEST_WAIT_MS = 5_000;
+const LOCAL = ["localhost", "127.0.0.1", "[::1]"], RAW_PIXELS = 40_000;
+
+export class Connection {
+  /** onUp(welcome), onDown(): each time the connection is there or gone. */
+  constructor(onUp, onDown) {
+    this.onUp = onUp;
+    this.onDown = onDown;
+    this.handlers = new Map();
+    this.count = 0;
+    this.wait = FIRST_WAIT_MS;
+    addEventListener("online", () => this.retry());
+    document.addEventListener("visibilitychange", () => document.hidden || this.retry());
+    this.connect();
+  }
+
+  get up() {
+    return this.socket.readyState === WebSocket.OPEN;
+  }
+
+  connect() {
+    clearTimeout(this.again);
+    this.again = null;
+    const address = new URL("ws", location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    address.search = address.hash = "";
+    const socket = (this.socket = new WebSocket(address, SUBPROTOCOL));
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => this.greet();
+    socket.onmessage = (event) => this.received(event.data);
+    socket.onclose = () => this.lost(socket);
+  }
+
+  /** Connect now, if this waits for the next try. */
+  retry() {
+    if (this.again) this.connect();
+  }
+
+  greet() {
+    this.heard = performance.now();
+    this.pings = setInterval(() => this.ping(), PING_MS / 4);
+    const hello = { versions: [1], minor: 1, client: "web page" };
+    this.ask("hello", hello).then(async ({ fields }) => {
+      this.wait = FIRST_WAIT_MS;
+      // Small pictures lose colour in a JPEG. On the same machine their bytes cost nothing.
+      const raw = LOCAL.includes(location.hostname) && fields.bundle.width * fields.bundle.height < RAW_PIXELS;
+      if (raw) await this.ask("hello", { ...hello, codec: "raw" });
+      this.onUp(fields);
+    }).catch(() => this.socket.close());
+  }
+
+  ping() {
+    const silent = performance.now() - this.heard;
+    if (silent > PING_MS + SILENT_MS) this.lost(this.socket);
+    else if (silent > PING_MS) this.send("ping", {}, {});
+  }
+
+  lost(socket) {
+    if (socket !== this.socket || this.again) return;
+    socket.onmessage = socket.onclose = null;
+    socket.close();
+    clearInterval(this.pings);
+    this.handlers.clear();
+    this.again = setTimeout(() => this.connect(), this.wait * (0.75 + Math.random() / 2));
+    this.wait = Math.min(2 * this.wait, LONGEST_WAIT_MS);
+    this.onDown();
+  }
+
+  received(data) {
+    this.heard = performance.now();
+    const message = typeof data === "string" ? JSON.parse(data) : behindHeader(data);
+    if (message.type === "error" && message.fields.code === "hello_first") return this.socket.close();
+    this.handlers.get(message.parent)?.(message);
+  }
+
+  send(type, fields, header, handler) {
+    const id = `w${++this.count}`;
+    if (handler) this.handlers.set(id, handler);
+    if (this.up) this.socket.send(JSON.stringify({ type, id, ...header, fields }));
+    return id;
+  }
+
+  /** Send a request; resolves with its one answer, rejects with the fields of an error. */
+  ask(type, fields = {}, header = {}) {
+    return new Promise((resolve, reject) => {
+      const id = this.send(type, fields, header, (message) => {
+        this.handlers.delete(id);
+        message.type === "error" ? reject(message.fields) : resolve(message);
+      });
+    });
+  }
+
+  /** Send a request that many messages answer; returns a function that stops listening. */
+  listen(type, fields, header, handler) {
+    const id = this.send(type, fields, header, handler);
+    return () => this.handlers.delete(id);
+  }
+}
+
+/** A binary message: 4 bytes of length, the header, then the picture's bytes. */
+function behindHeader(data) {
+  const length = new DataView(data).getUint32(0);
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(data, 4, length)));
+  return { ...header, buffer: new Uint8Array(data, 4 + length) };
+}

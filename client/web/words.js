@@ -1,0 +1,112 @@
+// Chips that compose a sentence from the words that the bundle lists, or example sentences where it lists none.
+
+import { label, t } from "./strings.js";
+
+const EXAMPLES = { pocket: ["Tofi waves gently in the meadow.", "Mirel in a raincoat jumps smoothly in the snowfield.", "Zelki and Tofi dance smoothly.",
+  "Bixo runs quickly in the city at night.", "Dovan sits at the beach.", "Zelki flies wildly in the cloudland at night."] };
+const MOST = { who: 2 }; // chips of a group that may be chosen together
+
+export class Words {
+  /** holder: the element that gets the chips. onChange(sentence): "" when nothing is chosen. */
+  constructor(holder, onChange) {
+    this.holder = holder;
+    this.onChange = onChange;
+    this.chosen = {};
+  }
+
+  /** The groups that a bundle's `welcome` makes possible. */
+  use(bundle) {
+    const groups = { who: bundle.people, motion: bundle.motions, manner: bundle.manners, place: bundle.places, hour: bundle.hours, clothes: bundle.clothes };
+    this.groups = bundle.motions ? Object.entries(groups).filter(([, words]) => words?.length) : [["examples", EXAMPLES[bundle.name] ?? []]];
+    if (!this.groups[0][1].length) this.groups = [];
+    this.show();
+  }
+
+  show() {
+    if (!this.groups) return;
+    this.holder.replaceChildren(...this.groups.map(([name, words]) => this.group(name, words)));
+    this.onChange(this.sentence());
+  }
+
+  group(name, words) {
+    const group = document.createElement("div");
+    group.className = `group ${name}`;
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", t(name));
+    const title = document.createElement("h3");
+    title.textContent = t(name);
+    const chips = words.map((word, place) => {
+      const chip = document.createElement("button");
+      chip.type = "button";
+      chip.textContent = label(word);
+      chip.dataset.word = word;
+      chip.tabIndex = place ? -1 : 0;
+      chip.setAttribute("aria-pressed", String(this.has(name, word)));
+      chip.onclick = () => this.toggle(name, word, chips);
+      return chip;
+    });
+    group.onkeydown = (event) => move(event, chips);
+    const line = document.createElement("div");
+    line.append(...chips);
+    group.append(title, line);
+    return group;
+  }
+
+  has(name, word) {
+    return (this.chosen[name] ?? []).includes(word);
+  }
+
+  toggle(name, word, chips) {
+    const rest = (this.chosen[name] ?? []).filter((one) => one !== word);
+    this.chosen[name] = this.has(name, word) ? rest : [...rest, word].slice(-(MOST[name] ?? 1));
+    for (const chip of chips) chip.setAttribute("aria-pressed", String(this.has(name, chip.dataset.word)));
+    this.onChange(this.sentence());
+  }
+
+  /** Choose at random: somebody doing something somewhere. */
+  deal() {
+    this.chosen = {};
+    for (const [name, words] of this.groups) {
+      if (["clothes", "hour", "manner"].includes(name) && Math.random() < 0.5) continue;
+      this.chosen[name] = [words[Math.floor(Math.random() * words.length)]];
+    }
+    this.show();
+  }
+
+  clear() {
+    this.chosen = {};
+    this.show();
+  }
+
+  /** The chosen words as an English sentence. */
+  sentence() {
+    const { who = [], motion, manner, place, hour, clothes, examples } = this.chosen;
+    if (examples?.length) return examples[0];
+    const parts = [who.join(" and ")];
+    if (clothes?.length) parts.push(clothes[0] === "raincoat" ? "in a raincoat" : `in ${clothes[0]} clothes`);
+    if (motion?.length) parts.push(who.length === 1 ? thirdPerson(motion[0]) : motion[0]);
+    if (manner?.length) parts.push(manner[0]);
+    if (place?.length) parts.push(`${place[0] === "beach" ? "at" : "in"} the ${place[0]}`);
+    if (hour?.length) parts.push(hour[0] === "night" ? "at night" : hour[0] === "day" ? "by day" : hour[0]);
+    const text = parts.filter(Boolean).join(" ");
+    if (!text) return "";
+    return who.length ? `${text}.` : `Now ${text}.`;
+  }
+}
+
+function thirdPerson(motion) {
+  const [verb, ...rest] = motion.split(" ");
+  const ending = /[^aeiou]y$/.test(verb) ? verb.slice(0, -1) + "ies" : /(s|x|z|ch|sh|o)$/.test(verb) ? verb + "es" : verb + "s";
+  return [ending, ...rest].join(" ");
+}
+
+/** Arrow keys move within a group, so that Tab goes from group to group. */
+function move(event, chips) {
+  const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  const at = chips.indexOf(document.activeElement);
+  if (!step || at < 0) return;
+  event.preventDefault();
+  const next = chips[(at + step + chips.length) % chips.length];
+  for (const chip of chips) chip.tabIndex = chip === next ? 0 : -1;
+  next.focus();
+}

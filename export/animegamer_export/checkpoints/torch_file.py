@@ -1,0 +1,277 @@
+"""Reads what torch.save wrote, without running anything that the file asks for.
+
+Tensors become descriptions of bytes, read when they are asked for; dicts, lists and plain values are built; any other
+class becomes an inert `StandIn` with its name. It does not know which entries a checkpoint should have.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import pickle
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+"""The first number of files older than PyTorch 1.6, which are pickles one after another and then the numbers."""
+_LOCAL_HEADER = 30
+"""Bytes of a zip member's own header; its name and extra field follow, their lengths at bytes 26 to 29."""
+_STORAGES = {
+    f"{name}Storage": dtype
+    for name, dtype in {
+        "Double": torch.float64,
+        "Float": torch.float32,
+        "Half": torch.float16,
+        "BFloat16": torch.bfloat16,
+        "Long": torch.int64,
+        "Int": torch.int32,
+        "Short": torch.int16,
+        "Char": torch.int8,
+        "Byte": torch.uint8,
+        "Bool": torch.bool,
+        "ComplexFloat": torch.complex64,
+        "ComplexDouble": torch.complex128,
+        "Untyped": torch.uint8,
+    }.items()
+}
+
+
+class DamagedFileError(Exception):
+    """The bytes are not those of a PyTorch file; the text says why."""
+
+
+class _Fixed:
+    """Ignores the attributes that a pickle would give it."""
+
+    __slots__ = ()
+
+    def __setstate__(self, _: object) -> None:
+        pass
+
+
+class StandIn(_Fixed):
+    """An instance, or the result of a call, of something that only the file's own code could build. Does nothing."""
+
+    __slots__ = ()
+    named = ""
+
+    def __new__(cls, *_: object, **__: object) -> StandIn:
+        """Ignores all that it is given."""
+        return object.__new__(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Ignores all that it is given."""
+
+    def __call__(self, *_: object, **__: object) -> StandIn:
+        """Stands for the result too."""
+        return self
+
+    def __setitem__(self, _: object, __: object) -> None:
+        """Ignores the entry."""
+
+    def append(self, _: object) -> None:
+        """Ignores the entry."""
+
+    add = extend = append
+
+
+@dataclass(frozen=True)
+class StoredTensor(_Fixed):
+    """A tensor in a file: its type and shape, and where its numbers lie."""
+
+    storage: _Storage
+    dtype: torch.dtype
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def read(self, path: Path) -> Tensor:
+        """The tensor, mapped: its numbers come from the disk when they are used. It must not be written to."""
+        bytes_before = self.storage.place()
+        mapped = torch.UntypedStorage.from_file(str(path), shared=False, nbytes=path.stat().st_size)
+        part = mapped[bytes_before : bytes_before + self.storage.bytes]
+        if bytes_before % self.dtype.itemsize:
+            part = part.clone()  # old files align nothing
+        return torch.empty(0, dtype=self.dtype).set_(part, self.offset, self.shape, self.stride)
+
+
+class _Storage(_Fixed):
+    """The numbers that tensors share. `place` gives their first byte in the file, known once all of it is read."""
+
+    def __init__(self, dtype: torch.dtype, numel: int, place: Callable[[], int]) -> None:
+        self.dtype, self.numel, self.place = dtype, numel, place
+
+    @property
+    def bytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+
+class _Entries(_Fixed, dict[Any, Any]):
+    """An OrderedDict of the file."""
+
+
+class _Function(_Fixed):
+    """One of our functions, in a form that a pickle cannot change."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+
+def read_torch_file(path: Path) -> Any:
+    """The object of a torch.save file, with StoredTensor for tensors and StandIn for what is not known.
+
+    Raises DamagedFileError for anything that is no such file, and OSError. Checksums are not compared.
+    """
+    if zipfile.is_zipfile(path):
+        return _read_zip(path)
+    with path.open("rb") as file:
+        return _read_legacy(file)
+
+
+def _read_zip(path: Path) -> Any:
+    try:
+        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            members = {info.filename: info for info in archive.infolist()}
+            pickles = [name for name in members if name.endswith("/data.pkl")]
+            if len(pickles) != 1:
+                raise DamagedFileError("an archive without data.pkl")
+            folder = pickles[0].removesuffix("data.pkl")
+            order = folder + "byteorder"
+            if order in members and archive.read(order).decode("ascii", "replace") != sys.byteorder:
+                raise DamagedFileError(f"its numbers are not {sys.byteorder}-endian")
+
+            def place(key: str, size: int) -> Callable[[], int]:
+                info = members.get(f"{folder}data/{key}")
+                if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size < size:
+                    raise DamagedFileError(f"the numbers of data/{key} are missing, too few or compressed")
+                file.seek(info.header_offset)
+                header = file.read(_LOCAL_HEADER)
+                lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+                first = info.header_offset + _LOCAL_HEADER + lengths
+                return lambda: first
+
+            return _load(io.BytesIO(archive.read(pickles[0])), place)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise DamagedFileError(str(error)) from error
+
+
+def _read_legacy(file: BinaryIO) -> Any:
+    """Magic number, version and machine, the object, the storages' keys; then each storage's length and numbers."""
+    if _load(file) != _LEGACY_MAGIC:
+        raise DamagedFileError("neither an archive nor an old file's first number")
+    _load(file), _load(file)
+    sizes: dict[str, int] = {}
+    places: dict[str, int] = {}
+
+    def place(key: str, size: int) -> Callable[[], int]:
+        sizes[key] = size
+        return lambda: places[key]
+
+    found, keys = _load(file, place), _load(file)
+    at, end = file.tell(), file.seek(0, io.SEEK_END)
+    for key in keys if isinstance(keys, list) else ():
+        places[key] = at + 8
+        at += 8 + sizes.get(key, 0)
+    if at > end or places.keys() < sizes.keys():
+        raise DamagedFileError("it ends before its last numbers")
+    return found
+
+
+def _load(file: BinaryIO | io.BytesIO, place: Callable[[str, int], Callable[[], int]] | None = None) -> Any:
+    try:
+        return _Unpickler(file, place).load()
+    except DamagedFileError:
+        raise
+    except Exception as error:
+        # What foreign bytes make of a pickle has no bounds: every way to fail is the file's.
+        raise DamagedFileError(f"its pickle cannot be read: {error or type(error).__name__}") from error
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds no class but the few below; they neither call nor import what the file names."""
+
+    def __init__(
+        self, file: BinaryIO | io.BytesIO, place: Callable[[str, int], Callable[[], int]] | None = None
+    ) -> None:
+        super().__init__(file, encoding="utf-8")
+        self._place = place
+        self._storages: dict[str, _Storage] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """The class of a name, or a class of inert objects."""
+        known = _KNOWN.get(f"{module}.{name}")
+        if known is not None:
+            return known
+        if module in ("torch", "torch.storage") and name in _STORAGES:
+            return _STORAGES[name]
+        dtype = getattr(torch, name, None) if module == "torch" else None
+        if isinstance(dtype, torch.dtype):
+            return dtype
+        return type("StandIn", (StandIn,), {"named": f"{module}.{name}"})
+
+    def persistent_load(self, pid: Any) -> _Storage:
+        """A storage: ("storage", type, key, device, number of elements)."""
+        kind, dtype, key, _, numel, *view = pid
+        if self._place is None or kind != "storage" or any(part is not None for part in view):
+            raise DamagedFileError("a form of PyTorch's that is not known")
+        if not isinstance(dtype, torch.dtype) or not isinstance(key, str) or not _whole(numel):
+            raise DamagedFileError(f"storage {key!r} of {numel!r} elements of {dtype!r}")
+        if key not in self._storages:
+            self._storages[key] = _Storage(dtype, numel, self._place(key, numel * dtype.itemsize))
+        return self._storages[key]
+
+
+def _tensor(
+    storage: _Storage, offset: int, shape: Any, stride: Any, *_: object, dtype: torch.dtype | None = None
+) -> StoredTensor:
+    """torch's _rebuild_tensor and _rebuild_tensor_v2. Raises DamagedFileError for numbers that the file lacks."""
+    shape, stride, dtype = tuple(shape), tuple(stride), dtype or storage.dtype
+    if len(shape) != len(stride) or not all(map(_whole, (offset, *shape, *stride))):
+        raise DamagedFileError(f"a tensor of shape {shape}, stride {stride}, offset {offset}")
+    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+    if math.prod(shape) and (last + 1) * dtype.itemsize > storage.bytes:
+        raise DamagedFileError(f"a tensor of shape {list(shape)} lies outside of its {storage.numel} numbers")
+    return StoredTensor(storage, dtype, offset, shape, stride)
+
+
+def _tensor_of_type(storage: _Storage, offset: int, shape: Any, stride: Any, _: Any, __: Any, dtype: Any) -> Any:
+    """torch's _rebuild_tensor_v3, for types that have no storage class of their own."""
+    return _tensor(storage, offset, shape, stride, dtype=dtype)
+
+
+def _parameter(tensor: Any, *_: object) -> Any:
+    """torch's _rebuild_parameter: the tensor, without gradient, hooks and attributes."""
+    return tensor
+
+
+def _subclass(function: Any, _: object, arguments: Any, __: object) -> Any:
+    """torch's _rebuild_from_type_v2: the tensor of a subclass, or of a tensor with attributes."""
+    return function(*arguments) if isinstance(function, _Function) else StandIn()
+
+
+_KNOWN: Mapping[str, Any] = {
+    "collections.OrderedDict": _Entries,
+    "torch.Size": tuple,
+    "torch._utils._rebuild_tensor": _Function(_tensor),
+    "torch._utils._rebuild_tensor_v2": _Function(_tensor),
+    "torch._utils._rebuild_tensor_v3": _Function(_tensor_of_type),
+    "torch._utils._rebuild_parameter": _Function(_parameter),
+    "torch._utils._rebuild_parameter_with_state": _Function(_parameter),
+    "torch._tensor._rebuild_from_type_v2": _Function(_subclass),
+}
+
+
+def _whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0

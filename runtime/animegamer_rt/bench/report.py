@@ -1,0 +1,74 @@
+"""Prints a record of turns for people, and the one line that quotes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .presets import QUICK
+
+SAMPLES = "samples"
+"""The field of every turn's seconds, left out of what is printed."""
+INDENT = " " * 18
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """For a terminal of 80 columns."""
+    top = tail(record)
+    print(f"{'seconds':<12}{'median':>10}{top:>10}   (n = {record['n']} turns)")
+    for stage, seconds in record["stages"].items():
+        print(f"{stage:<12}{seconds['p50']:>10.3f}{seconds[top]:>10.3f}")
+    print(f"{'turn':<12}{record['seconds_per_turn_p50']:>10.3f}{record[f'seconds_per_turn_{top}']:>10.3f}")
+    for name in ("first_turn", "turn_10_and_later"):
+        if found := record[name]:
+            print(f"{name.replace('_', ' '):<18}{found['p50']:.3f} s (median, n = {found['n']})")
+    print(f"sustained         {record['sustained_seconds_per_turn']:.3f} s a turn")
+    print(f"state predicted   {record['seconds_to_state_p50']:.2f} s after the instruction (median)")
+    print(f"first frame       {record['seconds_to_first_frame_p50']:.2f} s after the instruction (median)")
+    print(f"speed             {record['fps']} frames/s, {record['real_time_factor']} x real time")
+    if record["denoiser_floor_seconds"] is not None:
+        bound, ratio = record["denoiser_floor_seconds"], record["ratio_to_floor"]
+        print(f"roofline bound    {bound:.3f} s of denoising; measured: {ratio} x the bound")
+    if record["floor_source"] is not None:
+        print(f"{INDENT}({record['floor_source']})")
+    print(f"start of process  {record['start_to_prompt_seconds']:.2f} s until the first instruction can be typed")
+    print(f"peak memory       {record['memory_peak_mib']} MiB, {record['memory_source']}")
+    joules, source = record["energy_j_per_turn"], record["energy_source"]
+    print(f"energy            {source}" if joules is None else f"energy            {joules:.1f} J per turn, {source}")
+    for name, value in (record["gpu"] or {}).items():
+        print(f"{name:<17} {value}")
+    _print_trust(record)
+
+
+def tail(record: Mapping[str, Any]) -> str:
+    """The highest of p95 and p99 that the count carries, else "max"."""
+    return next((name for name in ("p99", "p95") if record.get(f"seconds_per_turn_{name}") is not None), "max")
+
+
+def quote(record: Mapping[str, Any]) -> str:
+    """One line that says the figure, what it is of, and what kept it from being steady or right."""
+    top, plan = tail(record), f"{record['bundle']}, plan {record['plan']}"
+    of = f"suite {record['suite']}" if record.get("suite") else f"preset {record.get('preset') or 'none'}"
+    spoilt = ["unsteady"] if record.get("unsteady") else []
+    spoilt += ["quality gate failed"] if (record.get("quality_gate") or {}).get("passed") is False else []
+    figure = f"{record['seconds_per_turn_p50']:.3f} s a turn"
+    if record.get(f"seconds_per_turn_{top}") is not None:
+        figure += f" ({top} {record[f'seconds_per_turn_{top}']:.3f} s)"
+    return (
+        f"animegamer-rt {record['commit']}: {figure}, n = {record['n']}, {plan}, {of}, on {record['machine']}, "
+        f"{record['date'][:10]}{''.join(f'; {word}' for word in spoilt)}"
+    )
+
+
+def _print_trust(record: Mapping[str, Any]) -> None:
+    gate = record["quality_gate"]
+    words = {True: "passed", False: "FAILED: the frames are not those of this plan", None: "not judged"}
+    print(f"quality gate      {words[gate['passed']]}")
+    for reason in record["unsteady"]:
+        print(f"unsteady          {reason}")
+    if record["suite"] is None:
+        what = "a quick look" if record["preset"] == QUICK else "not of a suite"
+        print(f"This is {what}. A figure to cite: animegamer-rt bench run --suite 1")
+    elif record["unsteady"]:
+        print("Unsteady: run it again on a quiet machine before you cite it.")
+    print(f"to quote: {quote(record)}")

@@ -1,0 +1,66 @@
+"""Who may connect: pages of this address or of the allowed ones, and, if there is a password, who knows it.
+
+Knows headers only. A page of another site could otherwise play through its visitor's browser, also on loopback.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+
+COOKIE = "animegamer"
+
+
+class Access:
+    """The rules of one gateway. `cookie`: what a browser that knew the password shows from then on."""
+
+    def __init__(self, password: str | None, origins: Sequence[str]) -> None:
+        self._password, self._origins = password, frozenset(origins)
+        self._hosts = frozenset(urlsplit(origin).netloc for origin in origins)
+        # Derived from the password, so that a gateway which was started again knows its browsers.
+        key = b"" if password is None else hashlib.scrypt(password.encode(), salt=b"animegamer", n=2**14, r=8, p=1)
+        self.cookie = key.hex()
+
+    def knows_password(self, connection: HTTPConnection) -> bool:
+        """Whether no password is needed, or the connection shows the cookie or `Authorization: Bearer PASSWORD`."""
+        if self._password is None:
+            return True
+        bearer = connection.headers.get("authorization", "").removeprefix("Bearer ")
+        return self.is_password(bearer) or secrets.compare_digest(
+            connection.cookies.get(COOKIE, "").encode(), self.cookie.encode()
+        )
+
+    def is_password(self, text: str) -> bool:
+        """Compares in constant time."""
+        return self._password is not None and hmac.compare_digest(text.encode(), self._password.encode())
+
+    def host_allowed(self, connection: HTTPConnection) -> bool:
+        """Whether the browser was asked for an address that is ours.
+
+        A foreign site can give its own name the address 127.0.0.1, and its page is then of the "same" origin. So
+        without a password a name must be localhost or that of an allowed origin.
+        """
+        host = connection.headers.get("host", "")
+        name = urlsplit(f"//{host}").hostname or ""
+        return self._password is not None or host in self._hosts or name == "localhost" or _is_address(name)
+
+    def origin_allowed(self, connection: HTTPConnection) -> bool:
+        """Whether the page that connects is of the same origin or an allowed one. Programs send no origin."""
+        origin = connection.headers.get("origin")
+        if origin is None or origin in self._origins:
+            return True
+        return urlsplit(origin).netloc == connection.headers.get("host", "")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

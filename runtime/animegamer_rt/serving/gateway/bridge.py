@@ -1,0 +1,106 @@
+"""One WebSocket and its two ZeroMQ sockets: each message goes across as it came, in the other form.
+
+Nothing is kept here. A browser that does not read stops the reading from the server, whose queue for this client is
+bounded and drops the frames of a turn together (`--send-queue-mib`); the gap in `seq` tells the page to replay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import zmq
+import zmq.asyncio
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.wire import MESSAGES, SERVER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire.client_errors import client_text
+
+from .message_forms import error_answer, read_request, write_answer
+from .settings import GatewaySettings
+
+UNREAD_MESSAGES = 8
+"""Messages that ZeroMQ keeps for a browser that does not read. The next ones stay with the server."""
+SOCKET_BYTES = 256 * 1024
+PICTURES = {"codec": "jpeg", "jpeg_quality": 90}
+"""What a `hello` over WebSocket gets unless it asks for another form: raw pictures are for the same machine."""
+
+
+class ServerLink:
+    """Opens connections to the server. `connected`: WebSockets that are served now."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings, self._context = settings, zmq.asyncio.Context()
+        self._context.set(zmq.MAX_SOCKETS, 2 * settings.connections + 64)
+        self.connected = 0
+
+    def open(self, address: str) -> zmq.asyncio.Socket:
+        """A DEALER to one address, which is closed by the caller."""
+        socket = self._context.socket(zmq.DEALER)
+        socket.linger = 0
+        socket.rcvhwm = socket.sndhwm = UNREAD_MESSAGES
+        socket.rcvbuf = SOCKET_BYTES
+        socket.maxmsgsize = SERVER_LIMITS.buffer_bytes
+        if self._settings.keys:
+            server, public, secret = (key.encode() for key in self._settings.keys)
+            socket.curve_serverkey, socket.curve_publickey, socket.curve_secretkey = server, public, secret
+        socket.connect(address)
+        return socket
+
+    async def status(self, timeout_s: float) -> dict[str, Any] | None:
+        """The fields of the server's `status`; None when it does not answer in time."""
+        with self.open(self._settings.control) as socket:
+            await socket.send_multipart(encode(Message("status")))
+            if not await socket.poll(round(1000 * timeout_s)):
+                return None
+            return dict(decode(await socket.recv_multipart(), SERVER_LIMITS).fields)
+
+    async def carry(self, browser: WebSocket, form: str) -> None:
+        """Carry messages both ways until the WebSocket is closed."""
+        self.connected += 1
+        with self.open(self._settings.turns) as turns, self.open(self._settings.control) as control:
+            tasks = {
+                asyncio.create_task(_to_browser(turns, browser, form)),
+                asyncio.create_task(_to_browser(control, browser, form)),
+                asyncio.create_task(_to_server(browser, turns, control, form)),
+            }
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.connected -= 1
+                for task in tasks:
+                    task.cancel()
+                for task in tasks:
+                    with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
+                        await task
+
+
+async def _to_browser(server: zmq.asyncio.Socket, browser: WebSocket, form: str) -> None:
+    while True:
+        frames = [frame.buffer for frame in await server.recv_multipart(copy=False)]
+        await _send(browser, write_answer(frames, form))
+
+
+async def _to_server(browser: WebSocket, turns: zmq.asyncio.Socket, control: zmq.asyncio.Socket, form: str) -> None:
+    while True:
+        received = await browser.receive()
+        if received["type"] != "websocket.receive":
+            return
+        text = received.get("text")
+        try:
+            message = read_request(received["bytes"] if text is None else text, form)
+        except ProtocolError as error:
+            fields = {"code": error.code, "text": client_text(error)} | ({"do": error.do} if error.do else {})
+            await _send(browser, error_answer(fields, error.request, form))
+            continue
+        if message.type == "hello":
+            message = Message("hello", PICTURES | dict(message.fields), message.id)
+        kind = MESSAGES["client"].get(message.type)
+        await (control if kind is not None and "T" not in kind.sockets else turns).send_multipart(encode(message))
+
+
+async def _send(browser: WebSocket, data: str | bytes) -> None:
+    """Send a message. uvicorn waits here while the browser has not taken what came before."""
+    await (browser.send_text(data) if isinstance(data, str) else browser.send_bytes(data))

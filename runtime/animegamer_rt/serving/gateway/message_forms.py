@@ -1,0 +1,82 @@
+"""Messages as WebSocket carries them: the header as JSON or msgpack, a picture's bytes behind its header.
+
+client/PROTOCOL.md, section WebSocket, describes both forms. Knows no socket.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.wire import CLIENT_LIMITS, FIRST_FRAME, Buffer, Message, decode
+
+JSON, MSGPACK = "animegamer.v1.json", "animegamer.v1.msgpack"
+SUBPROTOCOLS = (JSON, MSGPACK)
+LENGTH_BYTES = 4
+"""A binary message begins with the length of its header, big-endian."""
+
+
+def read_request(data: str | bytes, form: str) -> Message:
+    """A client's message. Its fields are not checked: the server does that.
+
+    Raises ProtocolError, and no other error, whatever the data are.
+    """
+    if (form == JSON) != isinstance(data, str):
+        expected = "text" if form == JSON else "a binary message"
+        raise ProtocolError("the wrong kind of WebSocket message", where=form, expected=expected)
+    packed = _packed_json(data) if isinstance(data, str) else _behind_length(data)
+    return decode([FIRST_FRAME, packed], CLIENT_LIMITS, check=False)
+
+
+def _packed_json(text: str) -> bytes:
+    if len(text.encode(errors="replace")) > CLIENT_LIMITS.header_bytes:
+        expected = f"at most {CLIENT_LIMITS.header_bytes} bytes"
+        raise ProtocolError("too large", code="too_large", where="message", found=len(text), expected=expected)
+    try:
+        header = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("the message is not JSON", found=str(error)) from error
+    if not isinstance(header, dict):
+        raise ProtocolError("the message is not a JSON object", found=type(header).__name__)
+    try:
+        packed: bytes = msgpack.packb(header)
+    except (ValueError, OverflowError, RecursionError) as error:
+        what = "the message holds what cannot be sent"
+        raise ProtocolError(what, found=str(error), expected="UTF-8 text and numbers of 64 bits") from error
+    return packed
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _behind_length(data: bytes) -> bytes:
+    length = int.from_bytes(data[:LENGTH_BYTES], "big")
+    if length != len(data) - LENGTH_BYTES:
+        found = f"{length} in a message of {len(data)} bytes"
+        expected = f"the bytes of the header, {LENGTH_BYTES} less than those of the message"
+        raise ProtocolError("the header's length is wrong", found=found, expected=expected)
+    return data[LENGTH_BYTES:]
+
+
+def write_answer(frames: Sequence[Buffer], form: str) -> str | bytes:
+    """A message of the server, as it came over ZeroMQ, for a browser."""
+    packed, buffers = frames[1], frames[2:]
+    if form == JSON:
+        text = json.dumps(msgpack.unpackb(packed), ensure_ascii=False, separators=(",", ":"))
+        return text if not buffers else _behind(text.encode(), buffers)
+    return _behind(bytes(packed), buffers)
+
+
+def _behind(header: bytes, buffers: Sequence[Buffer]) -> bytes:
+    return b"".join([len(header).to_bytes(LENGTH_BYTES, "big"), header, *buffers])
+
+
+def error_answer(fields: dict[str, Any], parent: str | None, form: str) -> str | bytes:
+    """An `error` of the gateway's own."""
+    header: dict[str, Any] = {"type": "error", "fields": fields} | ({} if parent is None else {"parent": parent})
+    return write_answer([FIRST_FRAME, msgpack.packb(header)], form)

@@ -1,0 +1,38 @@
+"""What the server tells its gateway, as one line of JSON on the gateway's standard input.
+
+The line holds secrets, so it is in no argument and in no environment variable. The pipe stays open: its end tells the
+gateway that the server is gone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """descriptor: the listening TCP socket, inherited. turns, control: ZeroMQ addresses of the server.
+
+    keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE. password: asked
+    of everyone who opens the page or the WebSocket; None: nobody is asked. origins: pages of other sites that may
+    connect, `https://host[:port]`. connections: WebSockets that may be open.
+    """
+
+    descriptor: int
+    turns: str
+    control: str
+    keys: tuple[str, ...]
+    password: str | None
+    origins: tuple[str, ...]
+    connections: int
+
+    def to_line(self) -> bytes:
+        """One line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> GatewaySettings:
+        """The inverse of `to_line`."""
+        fields = json.loads(line)
+        return cls(**fields | {"keys": tuple(fields["keys"]), "origins": tuple(fields["origins"])})

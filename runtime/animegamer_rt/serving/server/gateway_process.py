@@ -1,0 +1,197 @@
+"""Starts the web gateway and starts it again when it died. No game depends on it: it is a client of the server.
+
+Knows one process and its listening socket, which stays open while the process is away: browsers wait instead of being
+refused. The gateway's standard input is a pipe that closes when the server is gone, and then the gateway ends, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import ipaddress
+import logging
+import socket as tcp
+import subprocess
+import sys
+import time
+
+import zmq
+
+from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.errors import ConfigError, ServerError
+from animegamer_rt.profiling.child_process import child_command
+from animegamer_rt.serving.gateway.settings import GatewaySettings
+
+from .descriptors import KeptDescriptors
+from .options import ServeOptions
+from .sockets import ServerSockets, is_loopback
+
+BACKOFF_S, MAX_BACKOFF_S, STEADY_S = 0.5, 30.0, 60.0
+"""Wait before a start that follows a death. It doubles, up to the second figure, with each death of a gateway that had
+lived for less than the third."""
+STOP_S = 3.0
+BIND_TRIES, BIND_WAIT_S = 20, 0.1
+"""The gateway of a server that was killed holds its socket until it has noticed."""
+BACKLOG = 256
+MAX_PASSWORD_BYTES = 1024
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+log = logging.getLogger(__name__)
+
+
+class GatewayProcess:
+    """`url`: where a browser on this machine finds the page.
+
+    Raises ConfigError for options that make no sense together, ServerError for an address that cannot be bound.
+    """
+
+    def __init__(self, options: ServeOptions, sockets: ServerSockets) -> None:
+        assert options.web is not None
+        _check_installed()
+        host, port = _address(options.web)
+        password = _password(options)
+        if password is None and not is_loopback(host):
+            do = "write one into a file and give it with --web-password FILE"
+            raise ConfigError("a page beyond loopback needs a password", where="--web", found=options.web, do=do)
+        for origin in options.origin:
+            if not origin.startswith(("http://", "https://")) or origin.count("/") != 2:
+                raise ConfigError("not an origin", where="--origin", found=origin, expected="https://HOST[:PORT]")
+        self._socket = _listen(host, port)
+        bound = self._socket.getsockname()[1]
+        self.url = f"http://{_bracketed(ANY.get(host, host))}:{bound}/"
+        self._settings = GatewaySettings(
+            descriptor=self._socket.fileno(),
+            turns=sockets.local_address(0),
+            control=sockets.local_address(1),
+            keys=_new_keys(sockets),
+            password=password,
+            origins=options.origin,
+            connections=options.connections,
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+        self._descriptors = KeptDescriptors()
+        self._deaths, self._start_at, self._started_at = 0, 0.0, 0.0
+
+    def watch(self, now: float) -> None:
+        """Start the gateway when it is time, and note its death."""
+        if self._process is None:
+            if now >= self._start_at:
+                self._start(now)
+            return
+        code = self._process.poll()
+        if code is None:
+            return
+        self._process = None
+        self._plan_start(now, f"the gateway ended with code {code}")
+
+    def stop(self) -> None:
+        """End the gateway and close its socket."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = None
+        self._socket.close()
+
+    def _start(self, now: float) -> None:
+        self._started_at = now
+        command = child_command("animegamer_rt.serving.gateway")
+        try:
+            with self._descriptors.released():
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, pass_fds=[self._settings.descriptor], start_new_session=True
+                )
+            assert self._process.stdin is not None
+            self._process.stdin.write(self._settings.to_line())
+            self._process.stdin.flush()
+        except OSError as error:  # no memory, or it died at once: that may pass, and the games go on
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+                self._process = None
+            self._plan_start(now, f"the gateway could not be started: {error.strerror or error}")
+            return
+        log.info("gateway started, process %d", self._process.pid)
+
+    def _plan_start(self, now: float, reason: str) -> None:
+        self._deaths = 1 if now - self._started_at > STEADY_S else min(self._deaths + 1, 30)
+        wait_s = min(MAX_BACKOFF_S, BACKOFF_S * 2 ** (self._deaths - 1))
+        self._start_at = now + wait_s
+        log.error("%s; it is started again in %.1f s, the games go on", reason, wait_s)
+
+
+def _check_installed() -> None:
+    if sys.platform == "win32":
+        raise ConfigError("the page cannot be served on Windows yet", where="--web", do="run the server on Linux")
+    missing = [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]
+    if missing:
+        do = "run: pip install 'animegamer-rt[web]'"
+        raise ConfigError("the page needs more packages", where="--web", found=f"no {', '.join(missing)}", do=do)
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port of `[ADDRESS:]PORT`; an IPv6 address is in brackets."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+    host = "127.0.0.1" if host == "localhost" else host
+    try:
+        ipaddress.ip_address(host)
+        number = int(port)
+    except ValueError:
+        number = -1
+    if not (0 <= number <= 65535 and port.isascii() and port.isdecimal()):
+        expected = "[ADDRESS:]PORT, for example 8080 or 0.0.0.0:8080"
+        raise ConfigError("not an address to serve a page on", where="--web", found=text, expected=expected)
+    return host, number
+
+
+def _password(options: ServeOptions) -> str | None:
+    if options.web_password is None:
+        return None
+    do = "write the password into its first line"
+    try:
+        text = read_bounded(options.web_password, MAX_PASSWORD_BYTES).decode()
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("the password cannot be read", where=options.web_password, found=found, do=do) from error
+    password = (text.splitlines() or [""])[0].strip()
+    if not password:
+        raise ConfigError("the password is empty", where=options.web_password, do=do)
+    return password
+
+
+def _listen(host: str, port: int) -> tcp.socket:
+    socket = tcp.socket(tcp.AF_INET6 if ":" in host else tcp.AF_INET)
+    socket.setsockopt(tcp.SOL_SOCKET, tcp.SO_REUSEADDR, 1)
+    for left in reversed(range(BIND_TRIES)):
+        try:
+            socket.bind((host, port))
+            socket.listen(BACKLOG)
+            return socket
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and left:
+                time.sleep(BIND_WAIT_S)
+                continue
+            socket.close()
+            do = "stop the other program, or give another address with --web"
+            found = error.strerror or str(error)
+            raise ServerError(
+                "the page's address cannot be bound", where=f"--web {host}:{port}", found=found, do=do
+            ) from error
+    raise AssertionError("the last try returns or raises")
+
+
+def _new_keys(sockets: ServerSockets) -> tuple[str, ...]:
+    """With CURVE: the server's public key and a new pair that only this server's gateway has."""
+    if sockets.keys is None:
+        return ()
+    public, secret = zmq.curve_keypair()
+    sockets.admit(public)
+    return tuple(key.decode() for key in (sockets.keys.public, public, secret))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

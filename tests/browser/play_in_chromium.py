@@ -1,0 +1,170 @@
+"""Plays the page in a real Chromium: by chips and text, over a reload and a killed server; keeps screenshots.
+
+`make browser` runs it. It is no part of `make test`, because it needs Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from chromium import Chromium
+
+SIZES = {"desk": (1360, 860), "phone": (390, 844), "wall": (1080, 1920)}
+CHIPS = (("Tofi", "wave", "gently", "meadow", "day"), ("Zelki", "fly", "cloudland", "night"))
+EXAMPLE = "#chips .examples button"
+TEXT = "the fox jumps on the beach in a raincoat"
+HOSTILE = "<img src=x onerror=document.title='hit'> waves in the room"
+
+
+def free_ports() -> tuple[int, int]:
+    """Two ports: one with a free next one for the server, and one for the page."""
+    with socket.socket() as one, socket.socket() as two:
+        one.bind(("127.0.0.1", 0))
+        two.bind(("127.0.0.1", 0))
+        return one.getsockname()[1] + 2, two.getsockname()[1]
+
+
+class Serve:
+    """`animegamer-rt serve --web` on ports that stay the same when it is started again."""
+
+    def __init__(self, options: list[str], state: str) -> None:
+        port, web = free_ports()
+        self.url = f"http://127.0.0.1:{web}/"
+        self._command = [sys.executable, "-m", "animegamer_rt", "serve", "--port", str(port), "--web", str(web)]
+        self._command += ["--metrics-port", "0", "--state-dir", state, *options]
+
+    def start(self) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"}
+        )
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.terminate()
+        self._process.wait(60)
+
+
+def turns(page: Chromium) -> int:
+    """Frames in the filmstrip."""
+    return int(page.evaluate("document.querySelectorAll('#turns li').length"))
+
+
+def await_turns(page: Chromium, count: int) -> None:
+    """Wait until so many turns are done, with every picture of the last one on the screen's chart."""
+    page.until(f"document.querySelectorAll('#turns li').length === {count}")
+    page.until("document.querySelectorAll('#chart .here').length === 17")
+    page.until("document.querySelector('#cancel').hidden")
+
+
+def click(page: Chromium, selector: str) -> None:
+    """Click an element, which must be there and enabled."""
+    page.until(f"document.querySelector({json.dumps(selector)})?.disabled === false")
+    page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+def say(page: Chromium, text: str) -> None:
+    """Type a sentence and press Enter."""
+    page.until("document.querySelector('#cancel').hidden && !document.body.classList.contains('off')")
+    page.evaluate("document.querySelector('#text').focus()")
+    page.type(text)
+
+
+def play(page: Chromium, server: Serve, shots: Path) -> None:
+    """The whole visit; fails by an assertion."""
+    page.size(*SIZES["desk"])
+    page.open(server.url)
+    page.until("document.querySelectorAll('#chips button').length > 3")
+    words = not page.evaluate(f"document.querySelector('{EXAMPLE}') !== null")
+    for number, chips in enumerate(CHIPS, 1):
+        chosen = [f'#chips [data-word="{word}"]' for word in chips] if words else [f"{EXAMPLE}:nth-child({number})"]
+        for selector in chosen:
+            click(page, selector)
+        sentence = page.evaluate("document.querySelector('#sentence').textContent")
+        assert sentence.endswith("."), f"the chips compose no sentence: {sentence}"
+        click(page, "#draw")
+        await_turns(page, number)
+    say(page, TEXT)
+    await_turns(page, 3)
+    print("three turns played")
+
+    session = page.evaluate("localStorage['animegamer.token']")
+    page.open(server.url)
+    await_turns(page, 3)
+    say(page, HOSTILE)
+    page.until("localStorage['animegamer.pending'] || document.querySelectorAll('#turns li').length === 4")
+    page.open(server.url)
+    await_turns(page, 4)
+    assert page.evaluate("document.title") == "animegamer-rt", "a visitor's words ran as HTML"
+    print("reloaded, also in a turn")
+
+    assert page.console == [], page.console
+    server.kill()
+    page.until("document.body.classList.contains('off')")
+    server.start()
+    page.until("!document.body.classList.contains('off')")
+    await_turns(page, 4)
+    assert page.evaluate("localStorage['animegamer.token']") == session
+    print("went on after the server was killed")
+
+    click(page, "#turns li:nth-child(2) button")
+    click(page, "#rewind")
+    await_turns(page, 2)
+    say(page, "Bixo dances wildly in the desert.")
+    await_turns(page, 3)
+    print("rewound")
+
+    for name, (width, height) in SIZES.items():
+        page.size(width, height, scale=2 if name == "phone" else 1, mobile=name == "phone")
+        time.sleep(0.5)
+        overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert overflow <= 0, f"{name}: the page is {overflow} pixels wider than the window"
+        page.screenshot(shots / f"{name}.png")
+    page.open(server.url + "?kiosk")
+    await_turns(page, 3)
+    for language, word in (("zh", "谁"), ("ja", "だれが"), ("en", "who")):
+        set_language = f"one.value = '{language}'; one.dispatchEvent(new Event('change'))"
+        page.evaluate(f"(one => {{ {set_language} }})(document.querySelector('#language'))")
+        assert not words or page.evaluate("document.querySelector('#chips h3').textContent") == word
+    assert page.evaluate("getComputedStyle(document.querySelector('#free')).display") == "none"
+    page.screenshot(shots / "kiosk.png")
+    print(f"screenshots in {shots}")
+
+
+def main() -> int:
+    """Play; what is not understood is passed on to `serve`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("build/browser"), help="folder of the screenshots")
+    arguments, options = parser.parse_known_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as state, Chromium() as page:
+        server = Serve(options, state)
+        server.start()
+        try:
+            for _ in range(300):
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", int(server.url.rsplit(":", 1)[1].rstrip("/")))) == 0:
+                        break
+                time.sleep(0.1)
+            play(page, server, arguments.out)
+        finally:
+            server.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""`bench run --suite 1`: what is frozen, how long it plays, and what is kept when it is interrupted."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import fakes
+from animegamer_rt.bench.measure import measure_suite
+from animegamer_rt.bench.suite import load_suite
+from animegamer_rt.cli import main
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling.energy import EnergyMeter
+
+NO_METER = EnergyMeter(None, "none")
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Pipeline:
+    return Pipeline.open(fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines())
+
+
+def test_suite_1_is_frozen() -> None:
+    suite = load_suite(1)
+    assert (suite.seconds, suite.turns, len(suite.games), {len(game) for game in suite.games}) == (600, 64, 16, {12})
+    assert suite.sha256 == "f487e46e278cc7bc29ed815272a3f6afd3ec521f5a0140a52685f333f2de2776"
+
+
+@pytest.mark.parametrize(("turn_s", "expected"), [(20.0, 64), (5.0, 120)], ids=["64 turns", "600 s"])
+def test_a_suite_takes_its_turns_and_its_seconds(pipeline: Pipeline, turn_s: float, expected: int) -> None:
+    clock = itertools.count(0.0, turn_s / 2)  # read before and after each turn
+    timed = measure_suite(pipeline, load_suite(1), NO_METER, lambda: next(clock))
+    assert abs(len(timed.turns) - expected) <= 1 and timed.complete
+    assert [(one.game, one.turn) for one in timed.turns[:13]] == [*((1, n) for n in range(1, 13)), (2, 1)]
+
+
+def test_ctrl_c_keeps_the_turns_so_far(pipeline: Pipeline) -> None:
+    readings = iter([0.0, 1.0, 2.0, 3.0, 4.0])
+
+    def clock() -> float:
+        for reading in readings:
+            return reading
+        raise KeyboardInterrupt
+
+    timed = measure_suite(pipeline, replace(load_suite(1), seconds=1e9), NO_METER, clock)
+    assert (len(timed.turns), timed.complete) == (2, False)
+
+
+def test_a_suite_cannot_be_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "run", "--suite", "1", "--turns", "3"]) == 2
+    assert "a suite has its own turns" in capsys.readouterr().err
+    assert main(["bench", "run", "--suite", "9"]) == 2
+    assert "no such suite; found 9; expected 1" in capsys.readouterr().err

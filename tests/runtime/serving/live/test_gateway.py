@@ -1,0 +1,275 @@
+"""`serve --web`: a browser gets what a program gets, bad visitors harm nobody, and no game depends on the gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from live_server import TIMEOUT_S, LiveServer, frames, full_size, refusal, until_timeout
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode
+
+JSON, MSGPACK = "animegamer.v1.json", "animegamer.v1.msgpack"
+
+
+class Browser:
+    """What a page does, without a page: one WebSocket, and the protocol's checks on all that comes."""
+
+    def __init__(self, url: str, form: str = JSON, **options: Any) -> None:
+        address = url.replace("http://", "ws://") + "ws"
+        self.form = form
+        self.socket: ClientConnection = connect(address, subprotocols=[Subprotocol(form)], max_size=None, **options)
+        self.socket.__enter__()
+        self._count = 0
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, type: str, fields: dict[str, Any], **header: Any) -> str:
+        self._count += 1
+        whole = {"type": type, "id": f"b{self._count}", "fields": fields, **header}
+        packed = msgpack.packb(whole)
+        self.socket.send(json.dumps(whole) if self.form == JSON else len(packed).to_bytes(4, "big") + packed)
+        return f"b{self._count}"
+
+    def receive(self) -> Message:
+        data = self.socket.recv(timeout=TIMEOUT_S)
+        if isinstance(data, str):
+            return decode([b"AGRT\x01", msgpack.packb(json.loads(data))], SERVER_LIMITS)
+        length = 4 + int.from_bytes(data[:4], "big")
+        header = msgpack.packb(json.loads(data[4:length])) if self.form == JSON else data[4:length]
+        return decode([b"AGRT\x01", header, *([data[length:]] if data[length:] else [])], SERVER_LIMITS)
+
+    def ask(self, type: str, fields: dict[str, Any] | None = None, **header: Any) -> Message:
+        id = self.send(type, fields or {}, **header)
+        while (message := self.receive()).parent != id:
+            pass
+        return message
+
+    def hello(self, **fields: Any) -> Message:
+        return self.ask("hello", {"versions": [1], "client": "test", "minor": 1, **fields})
+
+    def begin(self, opened: Message, turn_id: str, type: str = "turn", **header: Any) -> str:
+        turn = {"instruction": "Mia waves.", "turn_id": turn_id} if type == "turn" else {}
+        return self.send(type, {**turn, "token": opened.fields["token"]}, session=opened.session, **header)
+
+    def rest(self, id: str) -> list[Message]:
+        messages: list[Message] = []
+        while not messages or messages[-1].type not in ("done", "error"):
+            message = self.receive()
+            if message.parent == id:
+                messages.append(message)
+        return messages
+
+
+def web(server: LiveServer) -> str:
+    """The page's address, from the first line that the server prints."""
+    for _ in until_timeout():
+        for line in server.said:
+            if line.startswith("{"):
+                return str(json.loads(line)["web"])
+    raise AssertionError("no address was printed")
+
+
+def gateway_pid(server: LiveServer) -> int:
+    """The process id of the gateway that was started last."""
+    for _ in until_timeout():
+        started = [line for line in server.said if "gateway started, process " in line]
+        if started:
+            return int(started[-1].rsplit(" ", 1)[1])
+    raise AssertionError("no gateway was started")
+
+
+@pytest.fixture(scope="module")
+def page(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
+    """A server with a gateway, and its address."""
+    with LiveServer(bundle, tmp_path_factory.mktemp("web"), "--web", "0", "--sessions", "0") as server:
+        yield server, web(server.ready())
+
+
+def status_of(url: str, data: bytes | None = None, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers)) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+
+
+@pytest.mark.parametrize("form", [JSON, MSGPACK])
+def test_a_browser_gets_the_pictures_that_a_program_gets(page: tuple[LiveServer, str], form: str) -> None:
+    server, url = page
+    with server.client() as program:
+        plain = frames(program.play(program.open(seed=5)))
+    with Browser(url, form) as browser:
+        assert browser.hello(codec="raw").fields["protocol"] == "1.1"
+        opened = browser.ask("open", {"seed": 5})
+        assert frames(browser.rest(browser.begin(opened, "one"))) == plain
+        browser.hello()
+        pictures = frames(browser.rest(browser.begin(opened, "two")))
+        assert all(picture.startswith(b"\xff\xd8") for picture in pictures), "JPEG unless asked otherwise"
+        assert browser.ask("cancel", {"token": opened.fields["token"]}, session=opened.session).type == "cancelling"
+
+
+def test_the_page_comes_whole_and_asks_for_nothing_outside(page: tuple[LiveServer, str]) -> None:
+    _, url = page
+    for name, content in (
+        ("", "text/html"),
+        ("page.js", "javascript"),
+        ("style.css", "text/css"),
+        ("attract.jpg", "image/jpeg"),
+    ):
+        with urllib.request.urlopen(url + name) as answer:
+            assert content in answer.headers["Content-Type"]
+            assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert status_of(url + "healthz") == status_of(url + "readyz") == 200
+    assert {status_of(url + name) for name in ("..%2f..%2fpyproject.toml", "login.html", "%2e%2e/x", "app.py")} == {404}
+    folder = Path(__file__).parents[4] / "client" / "web"
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 150_000
+    for path in folder.iterdir():
+        assert path.suffix == ".jpg" or not [
+            line
+            for line in path.read_text("utf-8").splitlines()
+            if "//" in line and "http://www.w3.org/2000/svg" not in line and ("http:" in line or "https:" in line)
+        ], path
+
+
+def test_what_is_no_message_is_answered_and_the_connection_lives(page: tuple[LiveServer, str]) -> None:
+    _, url = page
+    with Browser(url) as browser:
+        browser.hello()
+        bad: list[tuple[str | bytes, str]] = [
+            ("{", "protocol"), ("[]", "protocol"), ("[" * 60_000, "protocol"), (b"\x00", "protocol"),
+            ('{"type": NaN}', "protocol"), ('{"type": 5}', "bad_field"), ("{}", "missing_field"),
+            ('{"type": "eat"}', "unknown_type"), (json.dumps({"type": "x" * 70_000}), "too_large"),
+            ('{"type": "open", "fields": {"seed": "x"}}', "bad_field"),
+            ('{"type": "open", "fields": {"seed": 1e999}}', "bad_field"),
+            ('{"type": "open", "fields": {"seed": 99999999999999999999999}}', "protocol"),
+            ('{"type": "open", "fields": {"token": "\\ud800"}}', "protocol"),
+            ('{"type": "ping", "fields": [[1]]}', "bad_field"),
+        ]  # fmt: skip
+        for data, code in bad:
+            browser.socket.send(data)
+            answer = browser.receive()
+            assert (answer.type, answer.fields.get("code")) == ("error", code), data[:60]
+        assert browser.ask("ping").type == "pong"
+        browser.socket.send("x" * 200_000)
+        with pytest.raises(ConnectionClosed) as closed:
+            browser.receive()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+    with Browser(url, MSGPACK) as browser:
+        for packed in (b"", b"\x00\x00\x00\x05\xc1", b"\x00\x00\x00\x01\xc1", b"\xff\xff\xff\xff\x80"):
+            browser.socket.send(packed)
+            assert browser.receive().fields["code"] == "protocol"
+
+
+def test_pages_of_other_sites_and_other_protocols_are_refused(page: tuple[LiveServer, str]) -> None:
+    _, url = page
+    for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}):
+        with pytest.raises(InvalidStatus) as refused:
+            Browser(url, additional_headers=headers)
+        assert refused.value.response.status_code == 403
+    with Browser(url, additional_headers={"Origin": url.rstrip("/")}) as browser:
+        assert browser.hello().type == "welcome"
+    assert status_of(url, Host="rebound.example.org") == 421, "a foreign name for our address"
+    with Browser(url, "animegamer.v9.xml") as browser, pytest.raises(ConnectionClosed) as closed:
+        browser.receive()
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1002
+
+
+def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> None:
+    code, text = refusal(bundle, tmp_path / "state", "--web", "0.0.0.0:0")
+    assert code == 2 and "--web-password FILE" in text
+    secret = tmp_path / "password"
+    secret.write_text("cel and peg\n")
+    options = ("--web", "0.0.0.0:0", "--web-password", str(secret), "--origin", "https://play.example.org")
+    with LiveServer(bundle, tmp_path / "state", *options) as server:
+        url = web(server.listening())
+        with urllib.request.urlopen(url) as answer:
+            assert b'type="password"' in answer.read()
+        with pytest.raises(InvalidStatus) as refused:
+            Browser(url)
+        assert refused.value.response.status_code == 403
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(url + "login", b"password=wrong") as answer:
+            assert b'type="password"' in answer.read()
+        with opener.open(url + "login", b"password=cel+and+peg") as answer:
+            assert b'id="sheet"' in answer.read()
+        headers = {"Authorization": "Bearer cel and peg", "Origin": "https://play.example.org"}
+        with Browser(url, additional_headers=headers) as browser:
+            assert browser.hello().type == "welcome"
+
+
+def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay(tmp_path: Path) -> None:
+    limits = ("--send-queue-mib", "8", "--queue", "32", "--turns-per-minute", "0", "--web", "0")
+    with LiveServer(full_size(tmp_path / "full"), tmp_path / "state", *limits, device="simulated:0.02") as server:
+        url = web(server.ready())
+        with Browser(url, max_queue=1) as sleeper, Browser(url) as reader:
+            sleeper.hello(codec="raw")
+            reader.hello(codec="raw")
+            before = resident_mib(gateway_pid(server))
+            games = [sleeper.ask("open", {"seed": 2}) for _ in range(6)]
+            turns = [sleeper.begin(game, "slept") for game in games]
+            mine = [frames(reader.rest(reader.begin(reader.ask("open", {"seed": 1}), "read"))) for _ in range(2)]
+            assert mine[0] == mine[1], "the reader gets all of its frames"
+            server.await_status(lambda status: not status["running"] and not status["queue"])
+            assert resident_mib(gateway_pid(server)) - before < 100, "the frames, 24 MB a turn, are not kept here"
+
+            received: dict[str, list[Message]] = {turn: [] for turn in turns}
+            while not all(events and events[-1].type == "done" for events in received.values()):
+                message = sleeper.receive()
+                received[str(message.parent)].append(message)
+            counts = {sum(event.type == "frame" for event in events) for events in received.values()}
+            assert min(counts) < 17 == max(counts), "some turns lost frames, others none"
+            again = sleeper.begin(games[-1], "", "replay", turn=1)
+            assert len(frames(sleeper.rest(again))) == 17
+
+
+def resident_mib(pid: int) -> float:
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1024
+
+
+def test_no_game_is_lost_when_the_gateway_is_killed(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:0.5") as server:
+        url = web(server.ready())
+        with Browser(url) as browser, server.client() as program:
+            browser.hello(codec="raw")
+            opened = browser.ask("open", {"seed": 6})
+            begun = browser.begin(opened, "kept")
+            while browser.receive().type != "progress":
+                pass
+            game = program.open(seed=6)
+            mine = program.begin(game)
+            first = gateway_pid(server)
+            os.kill(first, signal.SIGKILL)
+            with pytest.raises(ConnectionClosed):
+                browser.rest(begun)
+            plain = frames(program.rest(mine))
+        for _ in until_timeout():
+            if gateway_pid(server) != first:
+                break
+        with Browser(url, open_timeout=TIMEOUT_S) as browser:
+            browser.hello(codec="raw")
+            assert browser.ask("open", {"token": opened.fields["token"]}).type == "opened"
+            assert frames(browser.rest(browser.begin(opened, "kept"))) == plain
+        second = gateway_pid(server)
+        server.process.kill()
+        for _ in until_timeout():
+            if not Path(f"/proc/{second}").exists():
+                return
+        raise AssertionError("the gateway outlived its server")
