@@ -10,7 +10,7 @@ Knows the stages of a turn and their order; nothing of the libraries that run th
 >>> session = Session.start(bundle, seed=7)
 >>> events = list(pipeline.run_turn(session, Instruction.parse("Tofi waves gently in the meadow.")))
 >>> [type(event).__name__ for event in events[:2]], len(events), session.turns
-(['StatePredicted', 'Progress'], 24, 1)
+(['Understood', 'StatePredicted'], 25, 1)
 """
 
 from __future__ import annotations
