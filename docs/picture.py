@@ -1,4 +1,4 @@
-"""The animated picture of README: plays docs/story.txt for real and draws clips, instructions and state as a GIF.
+"""The animated picture of README: plays docs/everyday.txt for real and draws clips, instructions and state as a GIF.
 
 `make picture` runs it. The frames are the pipeline's own; only the strip below them is added.
 """
@@ -25,7 +25,7 @@ from animegamer_rt.video import Frames
 DOCS = Path(__file__).resolve().parent
 SCALE, STRIP, MARGIN = 3, 74, 10
 BARS = {"stamina": "#e15759", "social": "#b07aa1", "entertainment": "#edc948"}
-COLOURS = 128
+COLOURS = 96
 
 
 def draw(frame: Frames, text: str, state: CharacterState) -> Image.Image:
@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--bundle", default="pocket")
     parser.add_argument("--plan")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--story", default=str(DOCS / "story.txt"))
+    parser.add_argument("--story", default=str(DOCS / "everyday.txt"))
     parser.add_argument("--out", type=Path, default=DOCS / "game.gif")
     options = parser.parse_args()
     bundle = open_bundle(options.bundle)

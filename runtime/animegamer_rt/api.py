@@ -20,7 +20,7 @@ import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ from .state.instruction import Instruction
 if TYPE_CHECKING:
     from .stages.image_start import ImageStart
     from .stages.prompt import HistoryTurn
+    from .state.scene import Scene
 
 
 MAX_SCALE = 16
@@ -166,15 +167,21 @@ class Player:
                 found = type(image).__name__
                 raise PictureError("not the path of a picture", found=found, expected="a path (str or Path)")
             start = read_image_start(self.bundle, session.history_turns, Path(image), motion)
-            session.start_from(self.encode_image(start))
+            session.start_from(*self.encode_image(start))
         return Game(self, session)
 
-    def encode_image(self, start: ImageStart) -> HistoryTurn:
-        """Turn 0 of a game that starts from a picture: its shot, as the prompts of later turns see it."""
+    def encode_image(self, start: ImageStart) -> tuple[HistoryTurn, Scene | None]:
+        """Turn 0 of a game that starts from a picture, as the prompts of later turns see it, and the scene in it.
+
+        The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
+        """
         from .stages.image_start import encode_image_start
 
         assert self._engines is not None and self._engines.encoder is not None
-        return encode_image_start(self.bundle, start, open_towers(self.bundle, self._config), self._engines.encoder)
+        turn = encode_image_start(self.bundle, start, open_towers(self.bundle, self._config), self._engines.encoder)
+        reader = self.pipeline.reader
+        scene = None if reader is None else reader.read_image(start.picture, Instruction(start.caption))
+        return (turn, None) if scene is None else (replace(turn, text=scene.caption), scene)
 
     @contextmanager
     def _one_turn(self) -> Generator[None, None, None]:

@@ -10,7 +10,7 @@ Knows the stages of a turn and their order; nothing of the libraries that run th
 >>> session = Session.start(bundle, seed=7)
 >>> events = list(pipeline.run_turn(session, Instruction.parse("Tofi waves gently in the meadow.")))
 >>> [type(event).__name__ for event in events[:2]], len(events), session.turns
-(['StatePredicted', 'Progress'], 24, 1)
+(['Understood', 'StatePredicted'], 25, 1)
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Pipeline:
             bundle=bundle,
             plan_name=plan_name,
             plan=denoise_plan,
-            reader=InstructionReader(reader, words, bundle.manifest.name) if words and reader else None,
+            reader=InstructionReader(reader, engines.picture_reader, words, bundle.manifest.name)
+            if words and reader
+            else None,
             predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle), precision(bundle, "predictor")),
             denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, "denoiser")),
             vae=Vae(engines.vae, precision(bundle, "vae_first")),

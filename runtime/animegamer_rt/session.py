@@ -99,7 +99,7 @@ class Session:
         return session
 
     def start_from(self, turn: HistoryTurn, scene: Scene | None = None) -> None:
-        """Begins the game with a picture: its turn 0, and the scene in it (None: no network reads it)."""
+        """Begins the game with a picture: its turn 0, and the scene in it (None: none was read)."""
         self.initial_turn, self.initial_scene, self.scene = turn, scene, scene
 
     @property

@@ -32,7 +32,7 @@ NAME = "pocket"
 DESCRIPTION = "a small procedural cartoon world of our own, 96 x 144, with the architecture of the full size"
 LICENCE = "Apache-2.0"
 TOKENIZER_FILES = ("tokenizer.model", "added_tokens.json")
-MAX_BYTES = 24_000_000
+MAX_BYTES = 32_000_000
 
 WORLD = World(
     characters=CHARACTERS,
@@ -75,7 +75,7 @@ def write_bundle(
 
     folder: is replaced. tokenizer: the folder with tokenizer.model and added_tokens.json. precision: fp16 ships; fp32
     is the reference that other precisions are compared with.
-    Raises BundleError if a part disagrees with its network, or if an fp16 bundle is over 24 MB.
+    Raises BundleError if a part disagrees with its network, or if an fp16 bundle is over 32 MB.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -104,7 +104,7 @@ def write_bundle(
 
 
 def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
-    """Replace a bundle's quality figures; parts and plans stay. Raises BundleError if it is over 24 MB."""
+    """Replace a bundle's quality figures; parts and plans stay. Raises BundleError if it is over 32 MB."""
     return _write_checked(folder, replace(load(folder).manifest, quality=quality))
 
 

@@ -76,6 +76,8 @@ class BuildConfig:
     adapt_phase: PhaseConfig
     generated_clips: int  # clips that the adapted denoiser generates to train the decoder on
     adapt_decoder_phase: PhaseConfig
+    reader_phase: PhaseConfig  # of the instruction reader; a batch is of turns
+    picture_reader_phase: PhaseConfig  # a batch is of pictures
 
     @property
     def encoder(self) -> EncoderSize:
@@ -126,6 +128,8 @@ FULL = BuildConfig(
     adapt_phase=PhaseConfig(steps=21600, batch=8, learning_rate=7e-4, muon_learning_rate=6e-3),
     generated_clips=1100,
     adapt_decoder_phase=PhaseConfig(steps=1750, batch=2, learning_rate=5e-4, final_ratio=0.05),
+    reader_phase=PhaseConfig(steps=8500, batch=256, learning_rate=1.5e-3, final_ratio=0.02),
+    picture_reader_phase=PhaseConfig(steps=2500, batch=48, learning_rate=2e-3),
 )
 
 SHORT = BuildConfig(
@@ -155,6 +159,8 @@ SHORT = BuildConfig(
     adapt_phase=PhaseConfig(steps=3, batch=2, learning_rate=3e-4, muon_learning_rate=3e-3),
     generated_clips=2,
     adapt_decoder_phase=PhaseConfig(steps=1, batch=1, learning_rate=5e-4),
+    reader_phase=PhaseConfig(steps=2, batch=4, learning_rate=1e-3),
+    picture_reader_phase=PhaseConfig(steps=2, batch=2, learning_rate=1e-3),
 )
 
 CONFIGS = {config.name: config for config in (FULL, SHORT)}

@@ -1,7 +1,7 @@
 """The phases of the pocket build in order.
 
 corpus (with the tokenizer) -> frames -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder ->
-bundle -> plans -> answers, quality.
+readers -> bundle -> plans -> answers, quality.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from .context import BuildContext
 from .evaluation.reconstruction import vae_figures
 from .judge.reading import Judge
 from .judge.scorer import JudgeScorer
+from .reader.export import add_readers
+from .reader.picture import train_picture_reader
+from .reader.training import load_reader
 from .training import autoencoder, checkpoint
 from .world.captions import caption
 
@@ -53,6 +56,8 @@ def write_networks(context: BuildContext, out: Path, precision: Precision = "fp1
         provenance={"recipe": context.config.name, "seed": context.config.seed, "latent_scale": context.latent_scale},
         precision=precision,
     )
+    pictures = train_picture_reader(context.weights_path("picture_reader"), context.config.picture_reader_phase)
+    add_readers(out, load_reader(context.weights_path("reader")), pictures, precision)
 
 
 def record_selftest(context: BuildContext) -> None:
@@ -109,6 +114,7 @@ PHASES: dict[str, Callable[[BuildContext], None]] = {
     "predictor": train.train_predictor,
     "adapt": train.adapt_denoiser,
     "adapt_decoder": train.adapt_decoder,
+    "readers": train.train_readers,
     "bundle": make_bundle,
     "plans": calibrate_plans,
     "answers": record_selftest,

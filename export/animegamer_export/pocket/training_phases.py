@@ -18,6 +18,8 @@ from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 
 from .context import BuildContext
+from .reader.picture import picture_accuracy, train_picture_reader
+from .reader.training import train_reader
 from .training import autoencoder, checkpoint, decoder_start, diffusion, prediction
 from .training.optimiser import exponential_average
 from .training.progress import run_phase
@@ -163,3 +165,10 @@ def adapt_decoder(context: BuildContext) -> None:
     )
     run_phase("adapt decoder", losses, phase.steps)
     checkpoint.save(context.weights_path("adapted_decoder"), ("decoder", ema.module))
+
+
+def train_readers(context: BuildContext) -> None:
+    """Train the readers of instructions and of pictures; leaves reader.pt and picture_reader.pt."""
+    train_reader(context.weights_path("reader"), context.config.reader_phase, context.config.seed + 7)
+    pictures, phase = context.weights_path("picture_reader"), context.config.picture_reader_phase
+    print("pictures read right", picture_accuracy(train_picture_reader(pictures, phase, context.config.seed + 8)))

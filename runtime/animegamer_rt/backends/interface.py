@@ -193,6 +193,17 @@ class ReaderEngine(Protocol):
         ...
 
 
+class PictureReaderEngine(Protocol):
+    """A picture -> the scene in it, as logits; a picture shows no unknown words."""
+
+    height: int
+    width: int
+
+    def read(self, picture: FloatArray) -> ReaderLogits:
+        """picture f32 [1, 3, height, width] in -1..1."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """Peak memory of the engines on their device since they were opened, loading included; `source` says who counted.
@@ -213,7 +224,7 @@ class Engines:
     precision: part -> what it computes in, where that differs from the bundle's.
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
     memory: reads the peak memory on the device; None where the library does not report it.
-    reader: of a bundle that has one; it always runs on the CPU.
+    reader, picture_reader: of a bundle that has them; they always run on the CPU.
     concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: true where
     they share no memory that is written to, and where the two together are faster than one after the other.
     """
@@ -229,6 +240,7 @@ class Engines:
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None
     reader: ReaderEngine | None = None
+    picture_reader: PictureReaderEngine | None = None
 
     def part_precision(self, bundle: Bundle, part: str) -> str:
         """What a part computes in, as far as is known: its engine's word, or else the precision of its weights.

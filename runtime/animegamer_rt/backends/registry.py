@@ -22,7 +22,7 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
     """The engines of a bundle, loaded.
 
     cache: parts that an earlier bundle left loaded on the same device. onnxruntime takes what it can use from there and
-    leaves this bundle's parts in it; other backends ignore it. The part `reader` runs in onnxruntime on the CPU,
+    leaves this bundle's parts in it; other backends ignore it. The readers run in onnxruntime on the CPU,
     whatever the configuration.
 
     Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
@@ -31,9 +31,10 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
     if bundle.manifest.reader is None:
         return engines
     _need_onnxruntime()
-    from .reader import load_reader
+    from .reader import load_picture_reader, load_reader
 
-    return replace(engines, reader=load_reader(bundle))
+    pictures = load_picture_reader(bundle) if "picture_reader" in bundle.manifest.parts else None
+    return replace(engines, reader=load_reader(bundle), picture_reader=pictures)
 
 
 def open_towers(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG) -> TowerEngines:

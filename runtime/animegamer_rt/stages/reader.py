@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, IntArray, ReaderEngine, ReaderLogits
+from animegamer_rt.backends.interface import FloatArray, IntArray, PictureReaderEngine, ReaderEngine, ReaderLogits
 from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import BackendError
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import HOURS, LEVELS, Scene
 
+from .image import Picture, prepare
 from .instruction_words import GRAMS, MAX_WORDS, split_words, word_features
 
 ABSENT, FIRST, SECOND = range(3)
@@ -42,10 +43,15 @@ class Reading:
 
 
 class InstructionReader:
-    """One bundle's reader: engine and words. name: the bundle's, for the notices. Keeps nothing between turns."""
+    """One bundle's readers and their words. name: the bundle's, for the notices. Keeps nothing between turns.
 
-    def __init__(self, engine: ReaderEngine, words: ReaderWords, name: str) -> None:
-        self._engine, self._words, self._name = engine, words, name
+    pictures: reads what a picture shows; None in a bundle without that part.
+    """
+
+    def __init__(
+        self, engine: ReaderEngine, pictures: PictureReaderEngine | None, words: ReaderWords, name: str
+    ) -> None:
+        self._engine, self._pictures, self._words, self._name = engine, pictures, words, name
 
     def read(self, instruction: Instruction, before: Scene | None) -> Reading:
         """The scene that an instruction asks for after the scene `before` (None: nothing has been shown yet).
@@ -63,6 +69,19 @@ class InstructionReader:
         asked = [word for word, logit in zip(words, logits.unknown, strict=False) if readable and logit > 0]
         unknown = tuple(dict.fromkeys(asked))
         return Reading(scene, unknown, self._describe(scene), self._notice(unknown, readable, len(words)))
+
+    def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
+        """The scene of a picture in which `instruction` happens; None if nobody is seen, or without a picture reader.
+
+        picture: u8 [H, W, 3]. Raises BackendError where an engine fails.
+        """
+        if self._pictures is None:
+            return None
+        height, width = self._pictures.height, self._pictures.width
+        logits = self._pictures.read(prepare(picture, height, width, width / height))
+        if not _who(logits.people, nobody=True):
+            return None
+        return self.read(instruction, self._decode(logits, None)).scene
 
     def _encode(self, scene: Scene | None) -> IntArray:
         """The engine's input i64 [1, P + 5]: a number for each person, then motion, level, place, hour, position."""
@@ -123,8 +142,11 @@ class InstructionReader:
         return "; ".join(parts) or None
 
 
-def _who(logits: FloatArray) -> tuple[int, ...]:
-    """The likeliest choice of one person named first and at most one named second; logits [P, 3]."""
+def _who(logits: FloatArray, nobody: bool = False) -> tuple[int, ...]:
+    """The likeliest choice of one person named first and at most one named second; logits [P, 3].
+
+    nobody: it may also be that nobody is there.
+    """
     shifted = logits - logits.max(-1, keepdims=True)
     chances = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     if not np.isfinite(chances).all():
@@ -133,7 +155,8 @@ def _who(logits: FloatArray) -> tuple[int, ...]:
     first, second = chances[:, FIRST] - chances[:, ABSENT], chances[:, SECOND] - chances[:, ABSENT]
     everybody = range(len(logits))
     choices = [(one,) for one in everybody] + [(one, two) for one in everybody for two in everybody if one != two]
-    return max(choices, key=lambda who: first[who[0]] + sum(second[other] for other in who[1:]))
+    best = max(choices, key=lambda who: first[who[0]] + sum(second[other] for other in who[1:]))
+    return () if nobody and first[best[0]] + sum(second[other] for other in best[1:]) < 0 else best
 
 
 def _best(logits: FloatArray) -> int:

@@ -13,7 +13,7 @@ import pytest
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.events import Done, FrameReady, StatePredicted
+from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
@@ -38,7 +38,7 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
     _, printed, _ = built
     named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
     trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "adapt_decoder"]
-    assert named == [*trained, "bundle", "plans", "answers", "quality"]
+    assert named == [*trained, "readers", "bundle", "plans", "answers", "quality"]
 
 
 def test_the_built_bundle_plays_a_turn_with_history(built: tuple[Bundle, str, Path]) -> None:
@@ -49,7 +49,9 @@ def test_the_built_bundle_plays_a_turn_with_history(built: tuple[Bundle, str, Pa
         events = list(pipeline.run_turn(session, Instruction.parse(text)))
         frames = [event.frame for event in events if isinstance(event, FrameReady)]
         assert np.stack(frames).shape == (17, 96, 144, 3)
-        assert isinstance(events[0], StatePredicted) and isinstance(events[-1], Done)
+        assert (
+            isinstance(events[0], Understood) and isinstance(events[1], StatePredicted) and isinstance(events[-1], Done)
+        )
     assert session.turns == 2
 
 

@@ -171,7 +171,7 @@ def test_a_typo_stays_nearer_to_its_word_than_to_another_concept() -> None:
     rng = random.Random(3)
     words = concept_words()
     tried = 0
-    for word in rng.sample(sorted(word for word in words if len(word) > 3), 150):
+    for word in rng.sample(sorted(word for word in words if len(word) > 3), 40):
         typo = misspell(rng, word)
         if typo == word:
             continue
@@ -180,7 +180,7 @@ def test_a_typo_stays_nearer_to_its_word_than_to_another_concept() -> None:
             kin = word in (third_person(other), ing(other), past(other))
             if not kin and not concepts & words[word] and abs(len(other) - len(typo)) < 2:
                 assert _edits(typo, other) > 1, (word, typo, other)
-    assert tried > 60
+    assert tried > 15
 
 
 def _edits(a: str, b: str) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from .clothes import Clothes
 from .references import Reference, alone, from_pronoun, group, named, one_named
 
+_PRONOUN_LEAVES = 0.35
+"""How often somebody leaves, or stays, by pronoun, where it tells who."""
+
 
 class Nouns(Clothes):
     """Who is spoken of. A noun phrase that fills a slot sets the number that verbs agree with."""
@@ -61,6 +64,14 @@ class Nouns(Clothes):
                 return from_pronoun(pronoun)
         return self._names((name,), attach=False)
 
+    def _told_apart(self) -> bool:
+        """True if one of two leaves and their pronouns tell which: she leaves, he stays."""
+        plan = self.plan
+        if plan.kind != "leave" or len(plan.left) != 1 or len(plan.stay) != 1:
+            return False
+        pronouns = {self.pronouns[plan.left[0]], self.pronouns[plan.stay[0]]}
+        return pronouns == {"he", "she"} and {plan.left[0], plan.stay[0]} <= {"Mirel", "Dovan", "Bixo"}
+
     def _both(self) -> Reference:
         text = self.rng.choice(
             ("they", "they", "they", "both", "they both", "the two", "both of them", "the two of them")
@@ -90,6 +101,10 @@ class Nouns(Clothes):
             return reference.subject.upper() if slot == "N" else reference.subject
         if slot == "n.pro":
             return self._set(from_pronoun(self.pronouns[plan.new[0]])).subject
+        if slot == "x" and self._told_apart() and rng.random() < _PRONOUN_LEAVES:
+            return self._set(from_pronoun(self.pronouns[plan.left[0]])).subject
+        if slot in ("k", "k.n") and plan.kind == "leave" and self._told_apart() and rng.random() < _PRONOUN_LEAVES:
+            return self._set(from_pronoun(self.pronouns[stay[0]])).subject
         if slot in ("x", "X", "p"):
             people = self.before.characters if slot == "p" and self.before else plan.left
             text = self._set(self._names(people, attach=False)).subject

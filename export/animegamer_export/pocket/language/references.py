@@ -22,6 +22,9 @@ _FORMS = {
     "it": ("it", "its", "itself"),
     "they": ("them", "their", "themselves"),
 }
+_SPOKEN_TO = 0.04
+"""How often a player speaks to the character: "you jump"."""
+
 _SINGULAR_GROUPS = frozenset(
     """everyone;everybody;the pair;the duo;each of them;the couple;the gang;the team;our pair;our duo;the whole bunch;
     the dynamic duo;the twosome;the crew;the lot of them;the pair of them""".replace("\n", "")
@@ -97,7 +100,10 @@ def group(rng: random.Random) -> Reference:
 
 def alone(rng: random.Random, pronoun: str) -> Reference:
     """The only character of the scene: a pronoun, or "our hero"."""
-    if rng.random() < 0.85:
+    chance = rng.random()
+    if chance < _SPOKEN_TO:
+        return Reference("you", "you", True, "your", "yourself")
+    if chance < 0.87:
         return from_pronoun(pronoun)
     text = load("people")["one"].pick(rng, lambda phrase: phrase.text not in _FORMS).text
     return Reference(text, text, False, *_FORMS[pronoun][1:])

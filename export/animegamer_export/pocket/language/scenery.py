@@ -11,6 +11,7 @@ from .text import cap, lower
 
 _MOVING = re.compile("(through|across|over|around|about|past|up and down|down the|atop|above) ")
 _SUNNY = re.compile("sunny|shade|blazing|sunlit|sparkles|Bees|Butterflies|Heat|desert heat|heat of", re.ASCII)
+_SHARED_SAND = re.compile(r"\bsands?\b|\bsandy\b")
 _BARE_PLACES = frozenset(("home", "indoors", "inside", "downtown"))
 
 
@@ -86,6 +87,10 @@ class Scenery(State):
         return re.sub(r"\b(his|her|their) room", f"{self._who_pronoun().possessive} room", text)
 
     def _suits_hour(self, phrase: Phrase) -> bool:
+        before = self.before
+        if before is not None and {before.place, self.after.place} == {"beach", "desert"}:
+            if _SHARED_SAND.search(phrase.text):
+                return False
         return not (self.after.night and _SUNNY.search(phrase.text))
 
     def _to(self, place: str) -> str:

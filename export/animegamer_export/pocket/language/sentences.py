@@ -21,6 +21,7 @@ from collections.abc import Mapping
 
 from animegamer_export.pocket.world.scene import Scene
 
+from .dialects import DIALECTS, spoken
 from .noise import learned, texted, untidy
 from .plan import plan_of
 from .special import caption_form, emoji_form
@@ -34,6 +35,9 @@ FIELDS = ("who", "motion", "place", "night", "outfits", "level", "position")
 """What a text may say. `Utterance.said` names some of them."""
 
 MAX_CHARACTERS = 500
+
+_WITH_DIALECT = frozenset(("plain", "polite", "child", "tale", "sports", "teacher", "old", "film"))
+_DIALECT_SHARE = 0.06
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -107,6 +111,8 @@ def _in_voice(rng: random.Random, text: str, voice: Voice) -> str:
         text = learned(rng, text)
     if voice.name == "texting":
         text = texted(rng, text)
+    if voice.name in _WITH_DIALECT and rng.random() < _DIALECT_SHARE:
+        text = spoken(rng, text, rng.choice(DIALECTS))
     return untidy(rng, text, voice.noise) if voice.name != "console" else text
 
 

@@ -27,6 +27,9 @@ _NEEDS = {
 
 _VERBS = frozenset(("v", "v1", "V1", "v+", "vb", "pv", "ing", "Ing"))
 _GETTING_SOMEWHERE = ("walk", "run", "fly", "jump", "dance")
+_HERE_SHARE = 0.12
+"""How often a turn that stays names a thing of its place: "on the sand" means another place elsewhere."""
+
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
 
 
@@ -225,9 +228,16 @@ class Writer(Nouns, Verbs, Scenery):
         if "position" in self.pending and rng.random() < 0.8:
             parts.append(load("words")[self.plan.spot].text(rng))
             self._done("position")
+        if self._place_is_known() and not must and rng.random() < _HERE_SHARE:
+            parts.append(load("places")[f"{self.after.place} here"].text(rng))
         if not parts and not must and rng.random() < self.voice.decorated * 0.6:
             parts.append(load("words")["why"].text(rng))
         return "".join(" " + part for part in parts)
+
+    def _place_is_known(self) -> bool:
+        """True if the turn stays where it was and does not name the place."""
+        stays = self.before is not None and self.before.place == self.after.place
+        return stays and "place" not in self.said and "place" not in self.pending and not self.override.place
 
     def _tail_dresses(self) -> bool:
         return self.plan.kind in ("start", "keep", "swap") and not self.repeats and not self.voice.past

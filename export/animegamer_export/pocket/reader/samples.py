@@ -1,0 +1,127 @@
+"""Turns of the language corpus as arrays: the words, the scene before them, and the scene that they ask for."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from animegamer_export.pocket.language.games import Turn, sample_game
+from animegamer_export.pocket.world.scene import (
+    CHARACTERS,
+    DEFAULT_OUTFIT,
+    MOTIONS,
+    OUTFITS,
+    PLACES,
+    POSITIONS,
+    Scene,
+    position_x,
+)
+from animegamer_rt.stages.instruction_words import split_words, word_features
+
+from .model import SCENE_SIZES
+
+NOT_JUDGED = -100
+POSITION_NAMES = tuple(POSITIONS)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """One turn. scene int64 [10]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
+
+    words: list[str]
+    scene: npt.NDArray[np.int64]
+    truth: npt.NDArray[np.int64]
+    unknown: npt.NDArray[np.float32]
+
+
+def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np.int64]:
+    """The ten numbers of a scene. worn: what characters wore last. None: no scene yet."""
+    row = []
+    for name in CHARACTERS:
+        presence = 1 + scene.characters.index(name) if scene is not None and name in scene.characters else 0
+        row.append(presence * len(OUTFITS) + OUTFITS.index(worn.get(name, DEFAULT_OUTFIT)))
+    if scene is None:
+        row += [size - 1 for size in SCENE_SIZES[len(CHARACTERS) :]]
+    else:
+        row += [
+            MOTIONS.index(scene.motion),
+            scene.level - 1,
+            PLACES.index(scene.place),
+            int(scene.night),
+            POSITION_NAMES.index(position_of(scene)),
+        ]
+    return np.array(row, np.int64)
+
+
+def position_of(scene: Scene) -> str:
+    """The named position at which a scene starts."""
+    count = len(scene.characters)
+    return min(POSITION_NAMES, key=lambda name: abs(position_x(name, count) - scene.start_x))
+
+
+def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
+    """The turns of a game, each after the scene before it."""
+    worn: dict[str, str] = {}
+    before: Scene | None = None
+    for turn in game:
+        scene, labels = turn.scene, turn.utterance.labels
+        words = split_words(turn.utterance.text)
+        given = encode_scene(before, worn)
+        worn.update(zip(scene.characters, scene.outfits, strict=True))
+        before = scene
+        if words:
+            yield Sample(words, given, _truth(scene, labels), _unknown(words, labels))
+
+
+def _truth(scene: Scene, labels: Mapping[str, object]) -> npt.NDArray[np.int64]:
+    worn = dict(zip(scene.characters, scene.outfits, strict=True))
+    people = [1 + scene.characters.index(name) if name in worn else 0 for name in CHARACTERS]
+    clothes = [OUTFITS.index(worn[name]) if name in worn else NOT_JUDGED for name in CHARACTERS]
+    tail = [
+        MOTIONS.index(scene.motion) if "motion" in labels else NOT_JUDGED,
+        scene.level - 1 if "level" in labels else NOT_JUDGED,
+        PLACES.index(scene.place),
+        int(scene.night),
+        POSITION_NAMES.index(position_of(scene)),
+    ]
+    return np.array([*people, *clothes, *tail], np.int64)
+
+
+def _unknown(words: Sequence[str], labels: Mapping[str, object]) -> npt.NDArray[np.float32]:
+    marks = np.zeros(len(words), np.float32)
+    for phrase in labels.get("unknown", ()):  # type: ignore[attr-defined]
+        piece = split_words(str(phrase))
+        for start in range(len(words) - len(piece) + 1):
+            if piece and words[start : start + len(piece)] == piece:
+                marks[start : start + len(piece)] = 1
+    return marks
+
+
+def endless_samples(seed: int) -> Iterator[Sample]:
+    """Samples of random games without end; the same seed gives the same ones."""
+    rng = random.Random(seed)
+    while True:
+        yield from samples_of(sample_game(rng, train=False))
+
+
+def batches(seed: int, size: int, pool: int = 24) -> Iterator[list[Sample]]:
+    """Batches of samples of about the same length: a pool of batches is sorted by length and shuffled."""
+    samples, rng = endless_samples(seed), random.Random(seed)
+    while True:
+        taken = sorted((next(samples) for _ in range(size * pool)), key=lambda sample: len(sample.words))
+        groups = [taken[start : start + size] for start in range(0, len(taken), size)]
+        rng.shuffle(groups)
+        yield from groups
+
+
+def stack(batch: Sequence[Sample]) -> tuple[npt.NDArray[np.int64], ...]:
+    """features [B, W, GRAMS], scene [B, 10], mask bool [B, W], truth [B, 15], unknown f32 [B, W]."""
+    words = max(len(sample.words) for sample in batch)
+    features = np.stack([np.pad(word_features(s.words), ((0, words - len(s.words)), (0, 0))) for s in batch])
+    unknown = np.stack([np.pad(s.unknown, (0, words - len(s.words))) for s in batch])
+    mask = np.stack([np.arange(words) < len(s.words) for s in batch])
+    return features, np.stack([s.scene for s in batch]), mask, np.stack([s.truth for s in batch]), unknown  # type: ignore[return-value]

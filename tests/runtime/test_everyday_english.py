@@ -1,0 +1,91 @@
+"""What the shipped pocket understands of everyday English, and what it keeps of a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import animegamer_rt
+from animegamer_rt.backends.reader import load_picture_reader, load_reader
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
+
+DEVELOPMENT = Path(__file__).parents[2] / "benchmarks" / "language" / "development.jsonl"
+
+
+@pytest.fixture(scope="module")
+def reader() -> InstructionReader:
+    bundle = open_bundle("pocket")
+    words = bundle.manifest.reader
+    assert words is not None
+    return InstructionReader(load_reader(bundle), load_picture_reader(bundle), words, "pocket")
+
+
+def test_nine_of_ten_everyday_turns_are_understood(reader: InstructionReader) -> None:
+    lines = [json.loads(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
+    right, scene = 0, None
+    for line in lines:
+        scene = reader.read(Instruction(line["say"]), None if line["turn"] == 1 else scene).scene
+        right += all(
+            _agrees(line[field], field, scene) for field in ("who", "motion", "place", "night") if field in line
+        )
+    assert right / len(lines) >= 0.88
+
+
+def _agrees(asked: object, field: str, scene: Scene) -> bool:
+    if field == "who":
+        return sorted(asked) == sorted(scene.people)  # type: ignore[call-overload, no-any-return]
+    return asked == {"motion": scene.motion, "place": scene.place, "night": scene.hour == "night"}[field]
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "people", "motion", "place", "hour"),
+    [
+        ("", "the fox is having a little dance by the sea", ("Tofi",), "dance", "beach", "day"),
+        (
+            "Tofi dances at the beach",
+            "make it night pls, and bixo comes too",
+            ("Tofi", "Bixo"),
+            "dance",
+            "beach",
+            "night",
+        ),
+        ("Mirel walks in the forest", "stop walking, take a nap", ("Mirel",), "lie down", "forest", "day"),
+        ("Dovan and Tofi run in the city", "the fox goes home", ("Dovan",), "run", "city", "day"),
+        ("", "ZELKI FLIES ON A BROOM OVER THE DUNES!!!", ("Zelki",), "fly", "desert", "day"),
+        ("", "bixo rnus in the forset at nigth", ("Bixo",), "run", "forest", "night"),
+        ("", "Character: Mirel; Motion: gently wave; Background: night city.", ("Mirel",), "wave", "city", "night"),
+    ],
+)
+def test_a_sentence_changes_what_it_says(
+    reader: InstructionReader, before: str, text: str, people: tuple[str, ...], motion: str, place: str, hour: str
+) -> None:
+    scene = reader.read(Instruction(before), None).scene if before else None
+    found = reader.read(Instruction(text), scene).scene
+    assert (found.people, found.motion, found.place, found.hour) == (people, motion, place, hour)
+
+
+@pytest.mark.parametrize("text", ["привет", "你好世界", "שלום", "!!!", "١٢٣"])
+def test_what_it_cannot_read_changes_nothing_and_is_said(reader: InstructionReader, text: str) -> None:
+    before = reader.read(Instruction("Tofi dances at the beach"), None).scene
+    reading = reader.read(Instruction(text), before)
+    assert reading.scene == before and "reads English" in (reading.notice or "")
+
+
+def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:
+    from animegamer_rt.video import write_png
+
+    with animegamer_rt.open("pocket", plan="fast") as player:
+        clip = player.start(seed=5).turn("Zelki in a raincoat walks in the snowfield at night")
+        write_png(tmp_path / "start.png", np.asarray(clip.frames[0]))
+        game = player.start(seed=6, image=tmp_path / "start.png", motion="walk")
+        understood = game.turn("now jump").understood
+    assert understood is not None
+    scene = understood.scene
+    assert (scene.people, scene.motion, scene.place, scene.hour) == (("Zelki",), "jump", "snowfield", "night")
+    assert scene.clothes["Zelki"] == "raincoat"
