@@ -163,7 +163,7 @@ def _read_zip(path: Path) -> Any:
                 return lambda: first
 
             return _load(io.BytesIO(archive.read(pickles[0])), place)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, RuntimeError) as error:
         raise DamagedFileError(str(error)) from error
 
 

@@ -76,13 +76,13 @@ def test_earlier_records_are_still_compared(tmp_path: Path, capsys: pytest.Captu
     assert "energy" not in said, "where only one of them has it, it is not compared"
 
 
-def test_json_has_figures_with_their_ratio_and_what_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_figures_with_their_ratio_and_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.json").write_text(json.dumps(RECORD))
-    (tmp_path / "b.json").write_text(json.dumps({**RECORD, "plan": "fast", "seconds_per_turn_p50": 1.0}))
+    (tmp_path / "b.json").write_text(json.dumps({**RECORD, "commit": "another", "seconds_per_turn_p50": 1.0}))
     assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["figures"]["seconds_per_turn_p50"] == {"a": 2.0, "b": 1.0, "b_over_a": 0.5}
-    assert said["differences"] == {"plan": {"a": "exact", "b": "fast"}} and said["comparable"] is False
+    assert said["differences"]["commit"]["b"] == "another" and "no verdict" in said["verdict"]
 
 
 @pytest.mark.parametrize("spoilt", ["{}", json.dumps({**RECORD, "seconds_per_turn_p50": "x"})])
