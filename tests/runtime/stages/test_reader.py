@@ -59,7 +59,7 @@ class FixedReader:
 def reader(bundle: Bundle, engine: ReaderEngine | None = None) -> InstructionReader:
     words = bundle.manifest.reader
     assert words is not None
-    return InstructionReader(engine or load_reader(bundle), words, "tiny")
+    return InstructionReader(engine or load_reader(bundle), None, words, "tiny")
 
 
 def test_what_an_instruction_leaves_out_stays_and_clothes_come_back_with_their_people(player: Player) -> None:
