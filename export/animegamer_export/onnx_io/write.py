@@ -114,7 +114,7 @@ def write_models(
     with (folder / weights).open("wb") as file:
         data = DataFile(file, weights, written)
         for name, model in models:
-            _strip_metadata(model)
+            strip_metadata(model)
             data.move(model)
             ir.save(model, folder / f"{name}.onnx")
             shapes = _shapes(model.graph.inputs), _shapes(model.graph.outputs)
@@ -240,7 +240,7 @@ def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProto
     model.graph.insert_before(model.graph[0], cast)
 
 
-def _strip_metadata(model: ir.Model) -> None:
+def strip_metadata(model: ir.Model) -> None:
     """Removes the tracer's notes about source files, which differ on every machine."""
     model.metadata_props.clear()
     model.doc_string = None

@@ -16,6 +16,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from animegamer_export.onnx_io.write import strip_metadata
 from animegamer_export.pocket.world.scene import CHARACTERS, HEIGHT, MOTIONS, OUTFITS, PLACES, WIDTH
 
 from .reading import OUTPUTS, SEEN_FRAMES
@@ -111,6 +112,7 @@ def export(network: Network, path: Path) -> None:
             verbose=False,
         )
     assert program is not None
+    strip_metadata(program.model)
     model = program.model_proto
     for weight in list(model.graph.initializer):
         if weight.data_type == onnx.TensorProto.FLOAT and len(weight.dims) >= 2:
