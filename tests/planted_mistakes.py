@@ -106,7 +106,7 @@ MISTAKES = (
     Mistake(
         "crash: a turn is lost when the worker dies",
         f"{SERVER}/scheduler.py",
-        "job.state = JobState.WAITING",
+        "job.enter(JobState.WAITING)",
         "pass",
         (f"{SERVING_TESTS}/test_scheduler.py",),
     ),
