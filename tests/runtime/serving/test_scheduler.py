@@ -70,14 +70,22 @@ class Server:
         self.queue = JobQueue(chosen)
         self.scheduler = Scheduler(chosen, store, self.queue, self.worker, Metrics())  # type: ignore[arg-type]
 
-    def turn(self, deadline_at: float = 100.0) -> tuple[Job, Player]:
+    def turn(self, deadline_at: float = 100.0, accepted_at: float = 0.0) -> tuple[Job, Player]:
         session, _ = self.store.open("tiny", "f", 7, 2)
         player = Player()
         subscriber = Subscriber(player, "request")  # type: ignore[arg-type]
         job = Job(
-            "turn", session.id, subscriber, FrameOptions(), 0.0, deadline_at, turn=1, instruction="Mia waves.", seed=7
+            "turn",
+            session.id,
+            subscriber,
+            FrameOptions(),
+            accepted_at,
+            deadline_at,
+            turn=1,
+            instruction="Mia waves.",
+            seed=7,
         )
-        self.scheduler.admit(job, 0.0)
+        self.scheduler.admit(job, accepted_at)
         return job, player
 
     def say(self, job: Job, kind: str, now: float = 1.0, **fields: Any) -> None:
@@ -121,6 +129,12 @@ def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server)
     server.finish(second)
     server.finish(third)
     assert server.queue.idle and not server.worker.busy
+
+
+def test_a_turn_that_comes_while_the_one_before_it_ends_has_waited_no_less_than_nothing(server: Server) -> None:
+    (first, _), (second, _) = server.turn(), server.turn(accepted_at=3.004)
+    server.finish(first, now=3.0)
+    assert server.queue.running is second and second.queued_s == 0.0
 
 
 def test_a_stopped_job_at_the_worker_ends_at_once_and_its_later_messages_are_ignored(server: Server) -> None:

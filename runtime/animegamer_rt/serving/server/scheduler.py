@@ -75,7 +75,8 @@ class Scheduler:
             job = self._queue.running or self._queue.start_next()
             if job is None:
                 return
-            job.started_at = job.started_at or now
+            if job.started_at is None:  # `now` is of the round's begin; the job may have come after it
+                job.started_at = max(now, job.accepted_at)
             following = self._queue.next_waiting
             for other in self._queue.jobs:
                 if other.at_worker and other not in (job, following):
