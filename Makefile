@@ -6,10 +6,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients browser clean
+.PHONY: help setup play test check format bench plot leaderboard picture dist docs pocket kernels clients browser clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 15) else "error: Python 3.10 to 3.14 is \
@@ -58,6 +58,9 @@ bench: $(VENV)/.plot  ## measure suite 1 with every plan, and the server, on thi
 
 plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results bench-results' draws yours
 	$(BIN)/python benchmarks/plots.py $(ARGS)
+
+leaderboard: $(VENV)/.play  ## make the page of all machines' records, build/leaderboard/index.html
+	$(BIN)/python benchmarks/leaderboard/build.py $(ARGS)
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)

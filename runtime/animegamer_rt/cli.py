@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from . import __version__
 from .arguments import Parser, whole
-from .bench.presets import ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, results_folder
+from .bench.presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, results_folder
 from .engine_config import EngineConfig, add_engine_options
 from .errors import ConfigError
 from .failures import output_error, output_lost, report
@@ -159,19 +159,21 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     bench.add_argument(
         "what",
         nargs="?",
-        choices=("run", "serve", "compare", "verify", "turn", "wire"),
+        choices=("run", "serve", "compare", "verify", "show", "pack", "turn", "wire"),
         default="run",
-        metavar="{run,serve,compare,verify}",
-        help="turns alone, the server, two records side by side, or check records (default: run)",
+        metavar="{run,serve,compare,verify,show,pack}",
+        help="turns alone, the server, two records side by side, check records, print them, or pack one to share "
+        "(default: run)",
     )
     bench.add_argument(
         "records",
         nargs="*",
         type=Path,
         metavar="RECORD",
-        help="of compare: two files of --results; of verify: any number",
+        help="of compare: two files of --results; of verify and show: any number; of pack: one",
     )
     bench.add_argument("--json", action="store_true", help="of compare: print JSON")
+    bench.add_argument("--format", choices=FORMATS, help="of show (default: md)")
     bench.add_argument("--suite", type=whole(1, 99), help="a frozen suite, for figures to cite; 10 minutes a plan")
     bench.add_argument(
         "--preset",
@@ -266,14 +268,27 @@ def _bench(options: argparse.Namespace) -> int:
         from .bench.compare import compare
 
         return compare(options.records, options.json)
+    if options.what == "show":
+        from .bench.show import show
+
+        return show(options.records, options.format or "md")
+    if options.format is not None:
+        raise ConfigError("--format belongs to `bench show`", found=options.format, do="leave it out")
     if options.json:
         raise ConfigError("only `bench compare` prints JSON", do="leave --json out: each record is a JSON file")
     if options.what == "verify":
         from .bench.verify import verify
 
         return verify(options.records)
+    if options.what == "pack":
+        from .bench.pack import pack
+
+        if len(options.records) != 1:
+            raise ConfigError("pack needs one record", found=f"{len(options.records)}", do="give a file of --results")
+        print(pack(options.records[0], options.trace, options.results))
+        return 0
     if options.records:
-        what = "only `bench compare` and `bench verify` take records"
+        what = "only `bench compare`, `verify`, `show` and `pack` take records"
         raise ConfigError(what, found=str(options.records[0]), do="leave them out")
     results = results_folder() if options.results is None else options.results
     engines = EngineConfig.from_arguments(options)

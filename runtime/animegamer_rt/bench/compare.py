@@ -59,7 +59,7 @@ def compare(paths: Sequence[Path], as_json: bool = False) -> int:
     """
     if len(paths) != 2:
         raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files that bench wrote")
-    first, second = map(_read, paths)
+    first, second = map(read_turns, paths)
     if unlike := list(differences(first, second, COHORT)):
         raise ConfigError(
             "the two records cannot be compared",
@@ -141,7 +141,8 @@ def _about(record: Record) -> str:
     return told
 
 
-def _read(path: Path) -> Record:
+def read_turns(path: Path) -> Record:
+    """The record of turns in a file or a pack, with today's names. Raises ConfigError for any other file."""
     try:
         record = with_todays_names(read_json(path))
         measured = {name for name, _, _ in figures(record, record)}

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 FULL_SIZE = "bundles/full-random"
+FORMATS = ("md", "csv", "json", "jsonl", "sql", "quote", "bibtex")
+"""What `bench show --format` prints."""
 TIMED = (
     "A turn: from the instruction in at the calling program to the last frame out at it, in one process and one stream,"
     " without a server and without encoding video. Stages: predictor (text and history to game state and shot),"

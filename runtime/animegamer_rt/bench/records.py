@@ -1,15 +1,19 @@
-"""Reads and seals benchmark records: one JSON file for each run of `animegamer-rt bench`."""
+"""Reads and seals benchmark records: one JSON file for each run of `animegamer-rt bench`, or a pack that holds it."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from animegamer_rt.bundle import json_file
+from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError
 
 from .statistics import FEWEST
@@ -18,6 +22,7 @@ Record = dict[str, Any]
 TURN_FORMAT = 2
 """Version of the records of turns."""
 SEAL = "record_sha256"
+PACK_SUFFIX, RECORD_IN_PACK = ".zip", "record.json"
 EARLIER_NAMES: Mapping[str, str] = MappingProxyType(
     {"size": "bundle", "branches": "network_rows", "first_prompt_seconds": "start_to_prompt_seconds"}
 )
@@ -58,13 +63,26 @@ def with_todays_names(record: Mapping[str, Any]) -> Record:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises ConfigError."""
+    """The content of a JSON file, or of the record in a pack. Raises ConfigError."""
     try:
-        return json_file.read_json(path)
+        return json_file.parse_json(_unpacked(path)) if path.suffix == PACK_SUFFIX else json_file.read_json(path)
     except (OSError, ValueError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
         do = "give a file that `animegamer-rt bench` wrote"
         raise ConfigError("the record cannot be read", where=path, found=found, do=do) from error
+
+
+def _unpacked(path: Path) -> bytes:
+    """The record of a pack. Raises OSError and ValueError."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bounded(path, json_file.MAX_BYTES))) as archive:
+            with archive.open(RECORD_IN_PACK) as record:
+                content = record.read(json_file.MAX_BYTES + 1)
+    except (zipfile.BadZipFile, KeyError, RuntimeError, zlib.error, EOFError) as error:
+        raise ValueError(f"no zip file with a {RECORD_IN_PACK}: {error}") from error
+    if len(content) > json_file.MAX_BYTES:
+        raise ValueError(f"its {RECORD_IN_PACK} is larger than {json_file.MAX_BYTES} bytes")
+    return content
 
 
 def seal(record: Mapping[str, Any]) -> Record:

@@ -48,11 +48,11 @@ SECTIONS = {"broken": "Broken: playing needs it", "ok": "Found", "limited": "Mis
 def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     """Print the verdict and what it rests on; 1 when playing cannot work, else 0."""
     checks = list(run_checks(bundle_name))
-    can_play = all(check.state != "broken" for check in checks)
+    can_play = _can_play(checks)
     fits = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
     if as_json:
-        record = {"can_play": can_play, "verdict": verdict(checks), "findings": checks, "full_size_by_card": fits}
-        print(json.dumps(record, indent=1, default=_plain))
+        record = {**_as_json(checks), "full_size_by_card": list(map(asdict, fits))}
+        print(json.dumps(record, indent=1))
         return 0 if can_play else CANNOT_PLAY
     console.print(Text(verdict(checks), "bold green" if can_play else "bold red"))
     for state, title in SECTIONS.items():
@@ -63,6 +63,19 @@ def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     if any(check.what == "gpu" and check.state == "ok" for check in checks):
         console.print(_full_size_table(fits))
     return 0 if can_play else CANNOT_PLAY
+
+
+def findings(bundle_name: str) -> dict[str, Any]:
+    """What doctor finds, as JSON: can_play, verdict, findings."""
+    return _as_json(list(run_checks(bundle_name)))
+
+
+def _as_json(checks: Sequence[CheckResult]) -> dict[str, Any]:
+    return {"can_play": _can_play(checks), "verdict": verdict(checks), "findings": list(map(asdict, checks))}
+
+
+def _can_play(checks: Sequence[CheckResult]) -> bool:
+    return all(check.state != "broken" for check in checks)
 
 
 def verdict(checks: Sequence[CheckResult]) -> str:
@@ -184,7 +197,3 @@ def _full_size_table(table: Sequence[gpu_specs.PrecisionFit]) -> Table:
         names = [fit.precision[part] for part in ("predictor", "denoiser", "vae")]
         shown.add_row(f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}")
     return shown
-
-
-def _plain(record: Any) -> Any:
-    return asdict(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -210,6 +211,24 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
         path.write_text(json.dumps(changed))
         assert main(["bench", "verify", str(path)]) == 1
         assert told in capsys.readouterr().out
+
+
+def test_a_pack_is_read_as_its_record_and_an_unsound_record_is_not_packed(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = json.loads(json.dumps(measured(bundle, monkeypatch, trace=tmp_path / "trace.json")))
+    path, packed = tmp_path / "record.json", tmp_path / "out" / "record.zip"
+    packed.parent.mkdir()
+    path.write_text(json.dumps(record))
+    packing = ["bench", "pack", str(path), "--trace", str(tmp_path / "trace.json"), "--results", str(packed.parent)]
+    assert main(packing) == 0
+    with zipfile.ZipFile(packed) as archive:
+        assert {"record.json", "trace.json", "LICENCE.txt"} <= set(archive.namelist())
+    first = packed.read_bytes()
+    assert main(["bench", "verify", str(packed)]) == 0 and main(["bench", "compare", str(packed), str(path)]) == 0
+    assert main(packing) == 0 and packed.read_bytes() == first
+    path.write_text(json.dumps({**record, "n": 20}))
+    assert main(packing) == 2 and "not sound" in capsys.readouterr().err and packed.read_bytes() == first
 
 
 def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(

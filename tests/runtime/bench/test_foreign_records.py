@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,16 @@ from animegamer_rt.cli import main
 
 STAGES = {name: {"p50": 1.0, "p95": 1.0} for name in ("predictor", "denoiser", "vae")}
 RECORD: dict[str, Any] = {"machine": "m", "seconds_per_turn_p50": 1.0, "stages": STAGES, "date": "2026-01-01"}
+
+
+def zipped(name: str, content: bytes) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return written.getvalue()
+
+
+RECORD_ALONE = zipped("record.json", json.dumps(RECORD).encode())
 
 
 def compare(tmp_path: Path, text: str) -> int:
@@ -42,6 +54,22 @@ def test_a_file_that_is_no_record_is_one_line(tmp_path: Path, capsys: pytest.Cap
     assert compare(tmp_path, text) == 2
     said = capsys.readouterr().err
     assert "record" in said and said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half", RECORD_ALONE[:-30], zipped("other.json", b"{}")])
+def test_a_file_that_is_no_pack_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    (tmp_path / "a.zip").write_bytes(content)
+    assert main(["bench", "verify", str(tmp_path / "a.zip")]) == 2
+    said = capsys.readouterr().err
+    assert "record.json" in said and said.startswith("error: ") and said.count("\n") == 1
+
+
+def test_a_pack_that_unpacks_to_more_than_a_record_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.zip").write_bytes(zipped("record.json", bytes(40 * 2**20)))
+    assert main(["bench", "verify", str(tmp_path / "a.zip")]) == 2
+    assert "larger than" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("fidelity", [3, [1], {"ssim": "x"}, {"ssim": None}, None])

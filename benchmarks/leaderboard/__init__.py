@@ -1,0 +1,1 @@
+"""A page of many machines' records."""

@@ -1,0 +1,68 @@
+"""`animegamer-rt bench show`: records in the formats that others read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from animegamer_rt.cli import main
+
+RECORD = {
+    "date": "2026-11-20T10:00:00+00:00",
+    "commit": "abc",
+    "machine": "O'Brien's {PC}, 2 cores",
+    "bundle": "pocket",
+    "plan": "fast",
+    "n": 25,
+    "seconds_per_turn_p50": 0.5,
+    "seconds_per_turn_p95": 0.6,
+    "suite": 1,
+    "unsteady": [],
+    "stages": {"vae": {"p50": 0.1}},
+    "precision": {"denoiser": "int8"},
+    "quality_gate": {"passed": False},
+}
+
+
+def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], wanted: str) -> str:
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps(RECORD))
+    assert main(["bench", "show", str(path), str(path), "--format", wanted]) == 0
+    return capsys.readouterr().out
+
+
+def test_every_table_format_has_the_same_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(shown(tmp_path, capsys, "json"))
+    assert len(rows) == 2 and rows[0]["seconds_per_turn_p50"] == 0.5 and rows[0]["precision"] == "int8"
+    assert rows[0]["steady"] is True and rows[0]["gate_passed"] is False and rows[0]["fps"] is None
+    assert [json.loads(line) for line in shown(tmp_path, capsys, "jsonl").splitlines()] == rows
+    table = list(csv.DictReader(io.StringIO(shown(tmp_path, capsys, "csv"))))
+    assert [row["machine"] for row in table] == [RECORD["machine"]] * 2 and table[0]["fps"] == ""
+    database = sqlite3.connect(":memory:")
+    database.executescript(shown(tmp_path, capsys, "sql"))
+    stored = database.execute('SELECT machine, seconds_per_turn_p95, gate_passed, "commit" FROM animegamer_turns')
+    assert stored.fetchall() == [(RECORD["machine"], 0.6, 0, "abc")] * 2
+    assert "| 0.5 |" in shown(tmp_path, capsys, "md")
+
+
+def test_a_citation_says_the_figure_and_keeps_its_braces_in_balance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = shown(tmp_path, capsys, "quote").splitlines()[0]
+    assert "0.500 s a turn (p95 0.600 s), n = 25" in told and "suite 1" in told and "quality gate failed" in told
+    entry = shown(tmp_path, capsys, "bibtex")
+    assert entry.count("{") == entry.count("}") and "O'Brien's PC" in entry and entry.count("@misc{") == 2
+
+
+@pytest.mark.parametrize("spoilt", [{"n": None}, {"machine": 3}, {"date": None}])
+def test_a_record_without_what_a_citation_needs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spoilt: dict[str, object]
+) -> None:
+    (tmp_path / "record.json").write_text(json.dumps({**RECORD, **spoilt}))
+    assert main(["bench", "show", str(tmp_path / "record.json"), "--format", "bibtex"]) == 2
+    assert "not a record of turns" in capsys.readouterr().err
