@@ -98,7 +98,8 @@ def ask_a_server(clean: CleanEnvironment) -> None:
     with subprocess.Popen(command, cwd=clean.folder, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
-            address = server.stdout.readline().split()[1]
+            # A line of JSON with the ports comes first, for who started the server.
+            address = next(line for line in server.stdout if line.startswith("ready ")).split()[1]
             said = clean.run("python", "-m", "animegamer_client", "status", address)
             assert "state     ready" in said, said
         finally:

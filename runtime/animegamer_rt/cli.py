@@ -20,6 +20,7 @@ from types import MappingProxyType
 from . import __version__
 from .arguments import Parser, whole
 from .bench.presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, results_folder
+from .completion import NAMES, SHELLS
 from .engine_config import EngineConfig, add_engine_options
 from .errors import ConfigError
 from .failures import output_error, output_lost, report
@@ -226,6 +227,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     bundle_info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
     bundle_info.add_argument("--json", action="store_true", help="print the whole manifest as JSON")
     bundle_info.add_argument("--list", action="store_true", help="list the bundles that are found by name")
+    completion = commands.add_parser("completion", help="print a script that completes commands in bash or zsh")
+    completion.set_defaults(run=_completion, added=added)
+    completion.add_argument("shell", choices=(*SHELLS, *NAMES), metavar="{bash,zsh}", help="the shell")
     for command in commands.choices.values():
         command.set_defaults(parser=command)
     for name in added:
@@ -364,6 +368,17 @@ def _info(options: argparse.Namespace) -> int:
         print(bundle_info.as_json(bundle.open_bundle(options.bundle)))
     else:
         bundle_info.print_bundle(bundle.open_bundle(options.bundle), Console())
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from .completion import names, script
+
+    if options.shell in NAMES:  # the script asks
+        print("\n".join(names(options.shell)))
+    else:
+        added = {name: ADDED.get(name, "") for name in options.added}
+        print(script(_parser(options.added), added, options.shell))
     return 0
 
 

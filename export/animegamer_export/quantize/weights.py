@@ -18,6 +18,7 @@ from animegamer_export.quantize.blocks import Array, quantize_matrix
 from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
 from animegamer_export.quantize.nodes import Ranges, convert
 from animegamer_export.quantize.scheme import Scheme
+from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import BundleError
 
 Exclude = Callable[[str], bool]
@@ -83,9 +84,7 @@ def rewrite_files(
     finally:
         partial.unlink(missing_ok=True)
     for model, target in zip(models, targets, strict=True):
-        part = target.with_name(target.name + ".part")
-        part.write_bytes(ir.to_proto(model).SerializeToString())
-        os.replace(part, target)
+        write_file(target, ir.to_proto(model).SerializeToString())
     after = sum(path.stat().st_size for path in (*targets, folder / weights))
     before = sum(path.stat().st_size for path in taken)
     return RewriteReport(scheme.name, errors, tuple(kept), before, after)

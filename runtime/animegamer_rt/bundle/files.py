@@ -78,7 +78,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that call this. Raises OutputError if one of them holds it.
 
     The lock ends with the process, however it ends. Windows cannot lock folders: there a file inside is locked, and
-    deleted at the end.
+    deleted at the end. filelock would leave its file in every folder of the user's on Linux, too.
     """
     try:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT) if sys.platform == "win32" else os.open(folder, 0)

@@ -234,6 +234,15 @@ def list_bundles() -> dict[str, Path]:
     return bundles
 
 
+def list_plans() -> set[str]:
+    """The plans of all bundles that `list_bundles` finds, not verified; unreadable bundles are left out."""
+    plans: set[str] = set()
+    for folder in list_bundles().values():
+        with contextlib.suppress(BundleError):
+            plans.update(_read_manifest(folder / MANIFEST).plans)
+    return plans
+
+
 def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
     """The complete bundles beside the one in `folder`, by folder name, not verified; unreadable ones are left out."""
     folder = Path(folder).absolute()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from animegamer_rt.errors import BundleFileError
 
 from .config import write_record
-from .files import sha256
+from .files import sha256, write_file
 from .loader import MANIFEST, MEND_MANIFEST, Bundle, check_manifest, named_files
 from .manifest import FORMAT_NAME, FORMAT_VERSION, READER_FORMAT_VERSION, FileRecord, Manifest
 
@@ -38,7 +37,5 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
         del fields["reader"]  # programs before READER_FORMAT_VERSION refuse the key
     text = json.dumps(fields, indent=1, ensure_ascii=False)
     check_manifest(manifest, folder / MANIFEST)
-    partial = folder / (MANIFEST + ".part")
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, folder / MANIFEST)
+    write_file(folder / MANIFEST, (text + "\n").encode())
     return Bundle(folder, manifest)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -169,6 +171,37 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
     assert turn[1].startswith("turn: ") and [name for _, name, _, _ in choices] == ["choice"] * 3
     assert work[0][3] < turn[2] < latent[3], "not between the first turn's prediction and its latent"
     assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
+
+
+class FakeNvtx:
+    """NVIDIA's nvtx: `annotate` as it is, kept in place of shown. Each range is [domain, message, still open]."""
+
+    def __init__(self) -> None:
+        self.ranges: list[list[Any]] = []
+
+    @contextlib.contextmanager
+    def annotate(self, message: str, *, domain: str) -> Iterator[None]:
+        self.ranges.append([domain, message, True])
+        mine = self.ranges[-1]
+        yield
+        mine[2] = False
+
+
+def test_every_span_of_the_trace_is_an_nvtx_range_in_its_lanes_domain(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvtx, path = FakeNvtx(), tmp_path / "trace.json"
+    monkeypatch.setitem(sys.modules, "nvtx", nvtx)
+    with playing(bundle, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
+        play.send(job("a"), job("b", "Tobo runs."))
+        assert play.predictor.read_ahead.wait(TIMEOUT_S)
+        play.denoiser.let_go.set()
+        play.answers()
+        play.answers()
+    assert not any(still_open for *_, still_open in nvtx.ranges)
+    ranges = Counter((domain.removeprefix("animegamer "), message) for domain, message, _ in nvtx.ranges)
+    assert {lane for lane, _ in ranges} == {"predictor", "denoiser", "vae", "ahead"}
+    assert ranges >= Counter((event["cat"], event["name"]) for event in traced(path))
 
 
 @pytest.mark.parametrize("fails", [False, True])

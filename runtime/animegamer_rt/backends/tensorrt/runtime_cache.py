@@ -5,10 +5,12 @@ The files only save time at the next start. If one cannot be read or written, a 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from pathlib import Path
+
+from animegamer_rt.bundle.files import make_folder, write_file
+from animegamer_rt.errors import OutputError
 
 FOLDER = "ANIMEGAMER_CACHE"
 """Environment variable: the folder of the files (default: animegamer-rt in the user's cache folder)."""
@@ -31,22 +33,17 @@ def load(engine_sha256: str) -> bytes | None:
 def save(engine_sha256: str, content: bytes) -> bool:
     """Writes the file whole or not at all. False, with a warning, where it cannot be written."""
     path = _path(engine_sha256)
-    part = path.with_suffix(".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(content)
-        part.replace(path)
-    except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        make_folder(path.parent)
+        write_file(path, content)
+    except OutputError as error:
         log.warning(
             "%s cannot be written (%s): the next start compiles the GPU's kernels again; "
             "free disk space, or set %s to a writable folder",
             path,
-            why,
+            error.found,
             FOLDER,
         )
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
         return False
     return True
 

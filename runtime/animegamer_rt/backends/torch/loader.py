@@ -2,8 +2,8 @@
 
 `onnx_reader` and `weight_names` read the weights from the bundle's ONNX files. `predictor`, `denoiser` and `vae` are
 the engines, over the networks in `transformer`, `fused_transformer` (with the kernels of `custom_ops` and a choice of
-`attention`) and `vae_decoder`. `rowwise_linear` and `packed_linear` are quantised layers, and `device` is the torch
-device with its CUDA graphs. **No GPU has run any of it yet.** See docs/TORCH.md.
+`attention`) and `vae_decoder`. `rowwise_linear`, `packed_linear` and `nf4_linear` are quantised layers, and `device`
+is the torch device with its CUDA graphs. **No GPU has run any of it yet.** See docs/TORCH.md.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from animegamer_rt.backends.torch.custom_ops import KernelChoice, Kernels, open_
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.nf4_linear import Nf4Linear
 from animegamer_rt.backends.torch.onnx_reader import read_weights
 from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor
@@ -67,7 +68,7 @@ ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> dtype of the four large products of each denoiser block."""
 READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts that this backend can read."""
-PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq")}
+PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq", "nf4")}
 """Part -> quantised precisions that it may have as well; its weights stay quantised on the device."""
 
 Graphs = Literal["step", "turn", "off"]
@@ -273,7 +274,7 @@ class Encoder:
 def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, networks: Models) -> dict[str, str]:
     arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == torch_device.dtype)
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
-    if any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules()):
+    if any(isinstance(layer, PackedLinear | Nf4Linear) for layer in networks.predictor.modules()):
         del parts["predictor"]  # the bundle's manifest is more precise
     if torch_device.half_sums:
         parts["denoiser"] = HALF_SUMS

@@ -18,11 +18,21 @@ from torch import Tensor
 from animegamer_rt.errors import BackendError
 
 DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
-    {1: torch.float32, 3: torch.int8, 7: torch.int64, 9: torch.bool, 10: torch.float16, 16: torch.bfloat16}
+    {
+        1: torch.float32,
+        2: torch.uint8,
+        3: torch.int8,
+        7: torch.int64,
+        9: torch.bool,
+        10: torch.float16,
+        16: torch.bfloat16,
+    }
 )
 """TensorProto.DataType of the weights that export writes."""
 INT4 = 22
 """TensorProto.DataType of 4-bit codes: two a byte, the first in the low half."""
+NF4 = 1
+"""`quant_type` of onnxruntime's MatMulBnb4."""
 EXTERNAL = 1
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 
@@ -34,7 +44,7 @@ class Weight:
     """One initializer and where its bytes are: `inline` in the ONNX file, or in `file` at `offset`.
 
     scales: for a weight behind DequantizeLinear, one scale for each index of `axis`, or for each block if they have two
-    axes.
+    axes; for NF4 codes, one for each block. nf4: outputs, inputs and weights in a block of NF4 codes, two in a byte.
     """
 
     name: str
@@ -46,6 +56,7 @@ class Weight:
     length: int = 0
     scales: Weight | None = None
     axis: int = 0
+    nf4: tuple[int, int, int] | None = None
 
     @property
     def is_float(self) -> bool:
@@ -84,7 +95,10 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a weight by an operator, looking through a Cast or DequantizeLinear between them."""
+    """One use of a weight by an operator, looking through a Cast or DequantizeLinear between them.
+
+    A MatMulBnb4 of NF4 codes is a MatMul of its weight.
+    """
 
     operator: str
     weight: Weight
@@ -111,11 +125,14 @@ def read_weights(path: Path) -> Weights:
         raise BackendError("the part cannot be read as ONNX", where=path, found=repr(error)) from error
     by_name = {weight.name: weight for weight in found}
     by_value, uses = dict(by_name), []
-    for operator, inputs, outputs, axis in nodes:
+    for operator, inputs, outputs, numbers in nodes:
         if operator == "Cast" and inputs[0] in by_name:
             by_value[outputs[0]] = by_name[inputs[0]]
         elif operator == "DequantizeLinear" and set(inputs) <= set(by_name) and len(inputs) == 2:
-            by_value[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=axis)
+            by_value[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=numbers.get("axis", 1))
+        elif operator == "MatMulBnb4" and numbers.get("quant_type") == NF4:
+            shape = numbers["N"], numbers["K"], numbers["block_size"]
+            uses.append(Use("MatMul", replace(by_name[inputs[1]], scales=by_name[inputs[2]], nf4=shape)))
         else:
             uses += [Use(operator, by_value[name]) for name in inputs if name in by_value]
     return Weights(path, MappingProxyType(by_name), tuple(uses))
@@ -144,9 +161,9 @@ def _weight(message: Bytes, folder: Path) -> Weight:
     return Weight(name, tuple(shape), dtype, inline, file, int(entries.get("offset", 0)), int(entries["length"]))
 
 
-def _node(message: Bytes) -> tuple[str, list[str], list[str], int]:
-    """(operator, inputs, outputs, axis) of a NodeProto; axis is 1, ONNX's default, where the node has none."""
-    operator, inputs, outputs, axis = "", [], [], 1
+def _node(message: Bytes) -> tuple[str, list[str], list[str], dict[str, int]]:
+    """(operator, inputs, outputs, attributes that are whole numbers) of a NodeProto."""
+    operator, inputs, outputs, numbers = "", [], [], {}
     for number, value in _fields(message):
         if number == 1:
             inputs.append(_text(value))
@@ -156,9 +173,9 @@ def _node(message: Bytes) -> tuple[str, list[str], list[str], int]:
             operator = _text(value)
         elif number == 5 and isinstance(value, Bytes):
             attribute = dict(_fields(value))
-            if _text(attribute.get(1, Bytes(b""))) == "axis" and isinstance(whole := attribute.get(3), int):
-                axis = whole
-    return operator, inputs, outputs, axis
+            if isinstance(whole := attribute.get(3), int):
+                numbers[_text(attribute[1])] = whole
+    return operator, inputs, outputs, numbers
 
 
 def _fields(message: Bytes) -> Iterator[tuple[int, int | Bytes]]:

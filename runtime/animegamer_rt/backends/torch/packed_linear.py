@@ -17,7 +17,7 @@ from animegamer_kernels import FEW_ROWS
 
 from .custom_ops import Kernels
 
-BUFFERS = (".codes", ".scales")
+BUFFERS = (".codes", ".scales", ".levels")
 """Name endings of tensors that keep their dtype whatever the network computes in."""
 
 

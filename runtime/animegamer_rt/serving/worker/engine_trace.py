@@ -3,18 +3,23 @@
 Knows the engines' interface; nothing of jobs. Each engine has a lane. What the worker's thread `ahead` does before a
 turn has begun (read its history while no job runs, predict it while another turn is denoised) is in a lane of its own.
 A span is the time that the host waits: work that an engine only queues shows in the call that waits for it.
+
+Where NVIDIA's package nvtx is installed, every span is an NVTX range too, in a domain of its lane: Nsight Systems then
+shows the lanes beside what the GPU does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from animegamer_rt.backends.interface import (
     DenoiserEngine,
@@ -44,6 +49,7 @@ class EngineTracer:
     def __init__(self, path: Path) -> None:
         check_trace(path)
         self._path, self._title = path, ""
+        self._range = _nvtx_range()
         self.spans: deque[Span] = deque(maxlen=MAX_SPANS)
 
     def begin(self, title: str) -> None:
@@ -64,11 +70,12 @@ class EngineTracer:
     @contextlib.contextmanager
     def span(self, lane: str, name: str) -> Iterator[None]:
         """Record what runs inside, in the lane `ahead` if that thread runs it."""
+        lane = PREFETCH if threading.current_thread().name.startswith(PREFETCH) else lane
         started = time.perf_counter()
         try:
-            yield
+            with self._range(lane, name):
+                yield
         finally:
-            lane = PREFETCH if threading.current_thread().name.startswith(PREFETCH) else lane
             self.spans.append(Span(lane, name, started, time.perf_counter() - started))
 
     def wrap(self, engines: Engines) -> Engines:
@@ -79,6 +86,15 @@ class EngineTracer:
             denoiser=_Denoiser(engines.denoiser, self),
             vae=_Vae(engines.vae, self),
         )
+
+
+def _nvtx_range() -> Callable[[str, str], contextlib.AbstractContextManager[object]]:
+    """(lane, name) -> an NVTX range, or nothing where nvtx is not installed."""
+    try:
+        nvtx: Any = importlib.import_module("nvtx")
+    except ModuleNotFoundError:
+        return lambda lane, name: contextlib.nullcontext()
+    return lambda lane, name: nvtx.annotate(name, domain=f"animegamer {lane}")
 
 
 class _Predictor:
