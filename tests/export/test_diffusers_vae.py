@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from diffusers import AutoencoderKLCogVideoX
-from tiny_release import PICTURE, write_release
+from tiny_release import PICTURE, write_diffusers_vae, write_release
 
 from animegamer_export.build.weight_source import from_checkpoints
 from animegamer_export.parts.streamed.parts import with_weights
@@ -19,8 +18,18 @@ from animegamer_rt.models.vae import VaeDecoder
 BLOCKS = 3
 
 
-@pytest.fixture(scope="module")
-def network() -> AutoencoderKLCogVideoX:
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    """A tiny release without a vae."""
+    folder = write_release(tmp_path)
+    shutil.rmtree(folder / "CogVideoX-2b-sat")
+    return folder
+
+
+@torch.no_grad()
+def test_the_vae_of_a_diffusers_folder_decodes_as_diffusers_does(checkpoints: Path) -> None:
+    from diffusers import AutoencoderKLCogVideoX  # here, as every process of the tests reads all test files
+
     torch.manual_seed(11)
     network = AutoencoderKLCogVideoX(
         down_block_types=("CogVideoXDownBlock3D",) * BLOCKS,
@@ -28,26 +37,11 @@ def network() -> AutoencoderKLCogVideoX:
         block_out_channels=(32, 32, 64),
         layers_per_block=1,
         norm_num_groups=16,
-    )
-    with torch.no_grad():
-        for value in network.parameters():
-            value.add_(0.05 * torch.randn_like(value))
-    return network.eval()
+    ).eval()
+    for value in network.parameters():
+        value.add_(0.05 * torch.randn_like(value))
+    network.save_pretrained(checkpoints / "CogVideoX-2b" / "vae")
 
-
-@pytest.fixture
-def checkpoints(network: AutoencoderKLCogVideoX, tmp_path: Path) -> Path:
-    """A tiny release whose vae is the folder that diffusers writes."""
-    folder = write_release(tmp_path)
-    shutil.rmtree(folder / "CogVideoX-2b-sat")
-    network.save_pretrained(folder / "CogVideoX-2b" / "vae")
-    return folder
-
-
-@torch.no_grad()
-def test_the_vae_of_a_diffusers_folder_decodes_as_diffusers_does(
-    network: AutoencoderKLCogVideoX, checkpoints: Path
-) -> None:
     source = from_checkpoints(checkpoints, "Qiqi", *PICTURE)
     weights, size = source.weights["vae"], source.sizes.vae
     latent = torch.randn(1, 16, 5, 8, 12) / size.scale
@@ -71,6 +65,7 @@ def test_the_vae_of_a_diffusers_folder_decodes_as_diffusers_does(
 )
 def test_another_vae_is_refused(checkpoints: Path, changed: dict[str, object], said: str) -> None:
     path = checkpoints / "CogVideoX-2b" / "vae" / "config.json"
+    write_diffusers_vae(path.parent)
     path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **changed}), encoding="utf-8")
     with pytest.raises(CheckpointError, match=f"(?s){said}"):
         from_checkpoints(checkpoints, "Qiqi", *PICTURE)

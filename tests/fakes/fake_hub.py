@@ -13,6 +13,8 @@ from pathlib import Path
 
 PAGE = b"<!DOCTYPE html><html><body>Please log in to this network.</body></html>"
 COMMIT = "5" * 40
+SMALL = 4096
+"""Bytes up to which a file has git's checksum alone, and is sent by the hub itself."""
 
 
 @dataclass
@@ -21,6 +23,7 @@ class FakeHub:
 
     repositories: name -> path -> content. cut: path -> bytes after which each connection ends. changed: path -> what is
     sent in place of the content. pages: every answer is a proxy's page. gated: the repositories that need a token.
+    tokens: host and token of each request that had one.
     """
 
     repositories: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -30,7 +33,7 @@ class FakeHub:
     pages: bool = False
     gated: set[str] = field(default_factory=set)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
-    tokens: set[str] = field(default_factory=set)
+    tokens: set[tuple[str, str]] = field(default_factory=set)
     address: str = ""
 
     def publish(self, name: str, folder: Path) -> None:
@@ -42,8 +45,8 @@ class FakeHub:
         return self.commits.get(name, COMMIT)
 
     def downloads(self) -> list[tuple[str, str | None]]:
-        """Path and range of each request for a file's content."""
-        return [(path, wanted) for path, wanted in self.asked if "/resolve/" in path]
+        """Path and range of each request for a file's content; one that was sent to another host counts once."""
+        return list(dict.fromkeys(one for one in self.asked if "/resolve/" in one[0]))
 
 
 @contextmanager
@@ -57,8 +60,9 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             hub.asked.append((path, self.headers["Range"]))
+            host = self.headers["Host"].partition(":")[0]
             if self.headers["Authorization"]:
-                hub.tokens.add(self.headers["Authorization"])
+                hub.tokens.add((host, self.headers["Authorization"]))
             name = "/".join(path.removeprefix("/api/models").split("/")[1:3])
             if hub.pages:
                 self._send(200, PAGE, "text/html")
@@ -68,6 +72,10 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
                 self._send(404, b"{}", "application/json", {"X-Error-Code": "RepoNotFound"})
             elif path.startswith("/api/models/"):
                 self._list(name)
+            elif host == "127.0.0.1" and len(hub.repositories[name][path.split("/", 5)[5]]) > SMALL:
+                # Large files lie on another host, as the hub's do.
+                elsewhere = hub.address.replace("127.0.0.1", "localhost") + path
+                self._send(302, b"", "text/plain", {"Location": elsewhere})
             else:
                 self._content(name, path.split("/", 5)[5])
 
@@ -77,7 +85,7 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
                     "rfilename": path,
                     "size": len(content),
                     "blobId": hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest(),
-                    **({"lfs": _lfs(content)} if len(content) > 4096 else {}),
+                    **({"lfs": _lfs(content)} if len(content) > SMALL else {}),
                 }
                 for path, content in hub.repositories[name].items()
             ]

@@ -24,7 +24,7 @@ def hub_of(hub: FakeHub, home: Path) -> Iterator[FakeHub]:
         patch.setattr(huggingface_hub.file_download, "time", SimpleNamespace(sleep=lambda _: None))
         for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
             patch.delenv(name, raising=False)
-        patch.setenv("NO_PROXY", "127.0.0.1")
+        patch.setenv("NO_PROXY", "127.0.0.1,localhost")
         patch.setenv("XDG_DATA_HOME", str(home / "data"))
         huggingface_hub.close_session()
         try:

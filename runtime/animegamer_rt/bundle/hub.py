@@ -24,6 +24,8 @@ from .files import remove, sha256, write_error
 PAGE_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 SPARE_BYTES = 64 * 2**20
 """Room for the file system itself."""
+LIST_TIMEOUT_S = 30.0
+"""For a list of files; huggingface_hub itself would wait for ever."""
 AGAIN = "run it again: what is here already is kept"
 PROXY = "a proxy or a log-in page answers in its place: see HTTPS_PROXY and HF_ENDPOINT, then " + AGAIN
 
@@ -60,7 +62,8 @@ def read_repository(name: str, revision: str) -> Repository:
     """What `owner/name` holds at a commit, branch or tag; nothing is downloaded. Raises HubError."""
     hub = _library()
     with _errors(name, revision):
-        info = hub.HfApi(endpoint=hub.constants.ENDPOINT).model_info(name, revision=revision, files_metadata=True)
+        api = hub.HfApi(endpoint=hub.constants.ENDPOINT)
+        info = api.model_info(name, revision=revision, files_metadata=True, timeout=LIST_TIMEOUT_S)
     files = {}
     for one in info.siblings or ():
         digest = one.lfs.sha256 if one.lfs else one.blob_id
