@@ -26,6 +26,13 @@ def export(argv: Sequence[str]) -> int:
     return command.main(argv)
 
 
+def fetch(argv: Sequence[str]) -> int:
+    """`animegamer-rt fetch`: the published checkpoints from Hugging Face's hub."""
+    from .fetch import command
+
+    return command.main(argv)
+
+
 def quantize(argv: Sequence[str]) -> int:
     """`animegamer-rt quantize`: a bundle to a bundle with parts of another precision."""
     from .quantize import command

@@ -31,6 +31,7 @@ ADDED: Mapping[str, str] = MappingProxyType(
     {
         "evaluate": "measure a bundle without labels: its state, its clips, its plans",
         "export": "make a bundle from checkpoints; export tensorrt: make engines from a bundle",
+        "fetch": "download the published checkpoints",
         "parity": "compare our networks with recorded numbers of the reference",
         "quantize": "make a bundle whose parts have another precision",
         "search-plans": "find cheaper plans for a bundle and measure them",
@@ -38,6 +39,7 @@ ADDED: Mapping[str, str] = MappingProxyType(
     }
 )
 """Help of the subcommands of animegamer-export, which would take seconds to import."""
+BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
 EARLIER_NAMES = frozenset({"calibrate"})
 """Old names of renamed commands: they still work and are not listed."""
 RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -198,14 +200,14 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
 
     selftest = commands.add_parser("selftest", help="compare each part with recorded outputs, play, write a report")
     selftest.set_defaults(run=_selftest)
-    selftest.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    selftest.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     add_engine_options(selftest)
     selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report")
     selftest.add_argument("--record", action="store_true", help="record the outputs beside the bundle instead")
 
     doctor = commands.add_parser("doctor", help="check whether this machine can play, and say what to change")
     doctor.set_defaults(run=_doctor)
-    doctor.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    doctor.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     doctor.add_argument("--json", action="store_true", help="print JSON")
 
     serve = commands.add_parser("serve", help="serve games to other programs over a socket")
@@ -224,7 +226,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
 
     bundle_info = commands.add_parser("info", help="show what a bundle is and holds")
     bundle_info.set_defaults(run=_info)
-    bundle_info.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
+    bundle_info.add_argument("bundle", nargs="?", default="pocket", help=BUNDLE_HELP)
     bundle_info.add_argument("--json", action="store_true", help="print the whole manifest as JSON")
     bundle_info.add_argument("--list", action="store_true", help="list the bundles that are found by name")
     completion = commands.add_parser("completion", help="print a script that completes commands in bash or zsh")
@@ -242,7 +244,7 @@ def _indented(text: str) -> str:
 
 
 def _add_bundle(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    command.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
 
 

@@ -18,6 +18,7 @@ Knows nothing of the code that raises them.
     |   `-- UnusableOutputError     a stage gave NaN, infinity or a frame that shows nothing
     |-- SessionError                a game that cannot be resumed or rewound, or a closed player
     |-- OutputError                 a file or folder that cannot be written
+    |-- HubError                    Hugging Face's hub cannot be reached, refuses, or sends another file
     |-- ProtocolError               a message that breaks the protocol; `code` says which rule
     |-- ServerError                 a server that cannot start: an address it must not bind, keys that are missing
     |   `-- PortInUseError          another program has the port
@@ -199,6 +200,12 @@ class OutputError(AnimeGamerError):
     """A file or folder that cannot be written."""
 
     code = "output"
+
+
+class HubError(AnimeGamerError):
+    """Hugging Face's hub cannot be reached, refuses a repository, or sends what is not the published file."""
+
+    code = "hub"
 
 
 class ProtocolError(AnimeGamerError):

@@ -12,7 +12,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from animegamer_export.checkpoints.added_tokens import added_tokens
-from animegamer_export.checkpoints.key_names import DENOISER, PEFT, PREDICTOR, KeyNaming, vae_naming
+from animegamer_export.checkpoints.key_names import (
+    DENOISER,
+    PEFT,
+    PREDICTOR,
+    KeyNaming,
+    diffusers_vae_naming,
+    vae_naming,
+)
 from animegamer_export.pocket.tokenizer import train_tokenizer
 from animegamer_export.pocket.world.sampling import sample_game
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
@@ -49,6 +56,29 @@ def add_character(folder: Path, name: str) -> None:
     release = folder / "AnimeGamer"
     shutil.copytree(release / "MLLM-Qiqi", release / f"MLLM-{name}")
     _write_denoiser(release / f"VDM_Decoder-{name}")
+
+
+def write_diffusers_vae(folder: Path) -> None:
+    """A decoder of another size, in the layout of diffusers."""
+    size = VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=1)
+    tensors = _renamed(VaeDecoder(size), diffusers_vae_naming(len(size.multipliers)))
+    folder.mkdir(parents=True)
+    save_file(
+        {
+            key: value[:, :, 0].contiguous() if ".upsamplers." in key and value.ndim == 5 else value
+            for key, value in tensors.items()
+        },
+        folder / "diffusion_pytorch_model.safetensors",
+    )
+    config = {
+        "_class_name": "AutoencoderKLCogVideoX",
+        "block_out_channels": list(size.widths),
+        "layers_per_block": size.res_blocks,
+        "latent_channels": size.latent_channels,
+        "norm_num_groups": size.norm_groups,
+        "scaling_factor": size.scale,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
 
 
 def _write_tokenizer(mistral: Path) -> int:

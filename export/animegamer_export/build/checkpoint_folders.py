@@ -23,9 +23,10 @@ checkpoints/
 |   `-- VDM_Decoder-Qiqi/
 |       `-- 1/                           any name; the file `latest` may say which
 |           `-- mp_rank_00_model_states.pt
-|-- CogVideoX-2b-sat/
+|-- CogVideoX-2b/                        or CogVideoX-2b-sat/vae/3d-vae.pt, SAT's file of the same weights
 |   `-- vae/
-|       `-- 3d-vae.pt
+|       |-- config.json
+|       `-- diffusion_pytorch_model.safetensors
 |-- t5-v1_1-xxl/                         this and the next: only to start games from a picture
 |   |-- config.json
 |   |-- spiece.model
@@ -47,8 +48,8 @@ DENOISER = (
     "Game-{release}/VDM_Decoder-{release}",
 )
 DENOISER_FILE = "mp_rank_00_model_states.pt"
-VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt")
-"""Paths of each in order of preference; all but the first are from earlier instructions."""
+VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt", "CogVideoX-2b/vae/diffusion_pytorch_model.safetensors")
+"""Paths of each in order of preference. `animegamer-rt fetch` writes the first of each, and diffusers' vae."""
 
 TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
 """google/t5-v1_1-xxl and laion's CLIP of open_clip, each in a folder of its own name."""
@@ -77,7 +78,7 @@ class Release:
             "predictor": [self.mistral / "config.json", *weights, self.adapter],
             "denoiser": [self.denoiser],
             "encoder": [self.denoiser],
-            "vae": [self.vae],
+            "vae": [self.vae, *sorted(self.vae.parent.glob("config.json"))],
             "tokenizer": [self.tokenizer],
         }
 
@@ -96,7 +97,7 @@ def find_release(folder: Path, release: str) -> Release:
     denoiser = _sat_file(folder, release, missing)
     if missing:
         known = _known_releases(folder)
-        do = "lay the folders out like this (links do):\n" + TREE
+        do = "run animegamer-rt fetch, or lay the folders out like this (links do):\n" + TREE
         if known and release not in known:
             do = f"or name the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("not the release's folders", where=folder, missing=missing, do=do)

@@ -151,6 +151,26 @@ def vae_naming(levels: int) -> KeyNaming:
     )
 
 
+def diffusers_vae_naming(levels: int) -> KeyNaming:
+    """The naming of diffusers' AutoencoderKLCogVideoX: as `vae_naming`, but its blocks count from the deepest level."""
+    stages = {f"decoder.up.{levels - 1 - stage}.": f"decoder.up_blocks.{stage}." for stage in range(levels)}
+    renamed = {
+        **stages,
+        "decoder.mid.block_1.": "decoder.mid_block.resnets.0.",
+        "decoder.mid.block_2.": "decoder.mid_block.resnets.1.",
+        ".block.": ".resnets.",
+        ".upsample.": ".upsamplers.0.",
+        "nin_shortcut": "conv_shortcut",
+    }
+    sat = vae_naming(levels)
+    table = []
+    for ours, theirs in sat.ours:
+        for old, new in renamed.items():
+            theirs = theirs.replace(old, new)
+        table.append((ours, theirs))
+    return KeyNaming(ours=tuple(table), unused=sat.unused)
+
+
 def _vae_block(ours: str, theirs: str, group: int) -> list[tuple[str, str]]:
     """Names inside one residual block; `group` is the next free group of the patterns."""
     rest = rf"\{group}"

@@ -19,6 +19,7 @@ from animegamer_export.checkpoints.files import (
     Shape,
     TensorFile,
     open_hugging_face,
+    open_safetensors,
     open_torch,
     read_json,
 )
@@ -28,7 +29,7 @@ from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
-from .key_names import DENOISER, DIFFUSION, PEFT, PREDICTOR, KeyNaming, vae_naming
+from .key_names import DENOISER, DIFFUSION, PEFT, PREDICTOR, KeyNaming, diffusers_vae_naming, vae_naming
 from .weight_map import WeightMap, make_weight_map, overlay, wanted_shapes
 
 DENOISER_ALPHA = 1.0
@@ -37,6 +38,16 @@ DENOISER_RANK, PREDICTOR_RANK = 64, 32
 """Of the release's low-rank additions (MODEL.md sections 2 and 4)."""
 MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
 """Of Mistral-7B-Instruct-v0.1's config (MODEL.md section 2): no shape shows these; v0.2 and v0.3 differ."""
+DIFFUSERS_VAE = "AutoencoderKLCogVideoX"
+VAE_SETTINGS: Mapping[str, Any] = {
+    "scaling_factor": VaeSize().scale,
+    "temporal_compression_ratio": 4,
+    "norm_eps": 1e-6,
+    "act_fn": "silu",
+    "use_post_quant_conv": False,
+    "invert_scale_latents": False,
+}
+"""Of CogVideoX-2b's vae, by diffusers' names; they are its defaults too, for a config that leaves one out."""
 POSITION_ROUNDING = 2.0**-8
 """Twice what bf16 rounds a sine by; tables of other frame sizes are about 1 apart."""
 POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
@@ -60,12 +71,21 @@ def open_denoiser(
 
 
 def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
-    """Size of a 3D-VAE checkpoint's decoder, and its weight map."""
-    file = open_torch(path, "state_dict")
-    size = vae_size(file)
+    """Size of the vae's decoder and its weight map: from SAT's `3d-vae.pt`, or from the safetensors file of diffusers.
+
+    diffusers' file needs its config.json beside it.
+    """
+    if path.suffix == ".safetensors":
+        file = open_safetensors(path)
+        size = diffusers_vae_size(read_json(path.parent / "config.json"), path.parent / "config.json")
+        naming = diffusers_vae_naming(len(size.multipliers))
+    else:
+        file = open_torch(path, "state_dict")
+        size = vae_size(file)
+        naming = vae_naming(len(size.multipliers))
     with torch.device("meta"):
         decoder = VaeDecoder(size)
-    return size, vae_weight_map(file, decoder)
+    return size, make_weight_map(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
 
 
 def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightMap]:
@@ -205,6 +225,35 @@ def vae_size(file: TensorFile) -> VaeSize:
     )
 
 
+def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
+    """Sizes of the decoder from the config.json of diffusers' AutoencoderKLCogVideoX.
+
+    Raises CheckpointError for another class, and for settings that our decoder lacks or that are another CogVideoX's:
+    the 5B's vae has the same shapes and another scale.
+    """
+    take = "take the vae folder of CogVideoX-2b"
+    if config.get("_class_name") != DIFFUSERS_VAE:
+        wrong: dict[str, tuple[object, object]] = {"_class_name": (config.get("_class_name"), DIFFUSERS_VAE)}
+        raise CheckpointError("not the config of CogVideoX's vae", where=where, misshapen=wrong, do=take)
+    widths = config.get("block_out_channels")
+    numbers = [config.get(name) for name in ("layers_per_block", "latent_channels", "norm_num_groups")]
+    if not isinstance(widths, list) or not widths or not all(_positive_whole(one) for one in [*widths, *numbers]):
+        names = ["block_out_channels", "layers_per_block", "latent_channels", "norm_num_groups"]
+        raise CheckpointError("sizes that are missing or not positive", where=where, missing=names, do=DOWNLOAD_AGAIN)
+    same = {name: (config.get(name, said), said) for name, said in VAE_SETTINGS.items()}
+    wrong = {name: pair for name, pair in same.items() if pair[0] != pair[1]}
+    if wrong:
+        raise CheckpointError("another vae than the release was trained on", where=where, misshapen=wrong, do=take)
+    return VaeSize(
+        channels=widths[0],
+        multipliers=tuple(width // widths[0] for width in widths),
+        res_blocks=config["layers_per_block"],
+        latent_channels=config["latent_channels"],
+        norm_groups=config["norm_num_groups"],
+        scale=VAE_SETTINGS["scaling_factor"],
+    )
+
+
 def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) -> PredictorSize:
     """Sizes of the predictor: the language model's from its config.json, the rest from the adapter's shapes."""
     kind = config.get("model_type")
@@ -238,6 +287,10 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
         rope_theta=float(numbers["rope_theta"]),
         sliding_window=numbers["sliding_window"],
     )
+
+
+def _positive_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+
+from animegamer_rt.bundle.files import user_data_folder
 
 FULL_SIZE = "bundles/full-random"
 FORMATS = ("md", "csv", "json", "jsonl", "sql", "quote", "bibtex")
@@ -60,11 +60,4 @@ A CPU takes hours per turn."""
 
 def results_folder() -> Path:
     """Where records go unless `--results` says otherwise: the user's data folder, outside any checkout."""
-    home = Path.home()
-    if sys.platform == "win32":
-        data = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        data = home / "Library" / "Application Support"
-    else:
-        data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    return data / "animegamer-rt" / "bench"
+    return user_data_folder() / "bench"

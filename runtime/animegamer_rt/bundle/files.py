@@ -135,6 +135,18 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
+def user_data_folder() -> Path:
+    """The folder of this program in the user's data folder, outside any checkout; it need not exist."""
+    home = Path.home()
+    if sys.platform == "win32":
+        data = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        data = home / "Library" / "Application Support"
+    else:
+        data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    return data / "animegamer-rt"
+
+
 def checkout_folder() -> Path | None:
     """The root of the checkout that this module lies in; None for an installed package."""
     for folder in Path(__file__).resolve().parents:

@@ -30,6 +30,7 @@ from animegamer_rt.untrusted import short
 from .config import read_record, suggest, suggest_only
 from .denoise_plan import DenoisePlan
 from .files import checkout_folder, sha256
+from .hub_bundle import PREFIX, hub_bundle
 from .json_file import read_json
 from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, READER_FORMAT_VERSION, Manifest
 from .onnx_locations import data_locations
@@ -192,15 +193,18 @@ def _check_locations(bundle: Bundle) -> None:
 
 
 def find(name_or_path: str | Path) -> Path:
-    """The folder of a bundle given by path or by name.
+    """The folder of a bundle given by path, by name, or as `hf:owner/name@revision`.
 
     Searched in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
-    installed package. Raises BundleNotFoundError with all places searched.
+    installed package. One of the hub is downloaded into the user's data folder if it is not there. Raises
+    BundleNotFoundError with all places searched; for the hub also HubError and OutputError.
     """
     if not isinstance(name_or_path, (str, os.PathLike)):
         found = type(name_or_path).__name__
         raise ConfigError("not the name of a bundle", found=found, expected="a name or a folder (str or Path)")
     name = os.fsdecode(name_or_path)
+    if name.startswith(PREFIX):
+        return hub_bundle(name, _read_manifest, load)
     try:
         places = [as_path(name)]
     except ValueError as error:

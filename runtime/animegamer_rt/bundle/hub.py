@@ -1,0 +1,212 @@
+"""Repositories on Hugging Face's hub: what a revision holds, and its files, resumed and checked.
+
+Requests, redirects, retries, HF_ENDPOINT and the token (HF_TOKEN, or the file of `hf auth login`) are
+huggingface_hub's. Its own download begins a file anew after a break, so first parts are kept here. Knows nothing of
+bundles and checkpoints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+from animegamer_rt.errors import ConfigError, HubError, OutputError
+from animegamer_rt.untrusted import short
+
+from .files import remove, sha256, write_error
+
+PAGE_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head")
+SPARE_BYTES = 64 * 2**20
+"""Room for the file system itself."""
+LIST_TIMEOUT_S = 30.0
+"""For a list of files; huggingface_hub itself would wait for ever."""
+AGAIN = "run it again: what is here already is kept"
+PROXY = "a proxy or a log-in page answers in its place: see HTTPS_PROXY and HF_ENDPOINT, then " + AGAIN
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a repository. digest: its sha256, or git's sha1 of a small file, in lower-case hex."""
+
+    path: str
+    bytes: int
+    digest: str
+
+    def matches(self, path: Path) -> bool:
+        """Whether the file at `path` has this size and checksum. It is read whole."""
+        if path.stat().st_size != self.bytes:
+            return False
+        if len(self.digest) == 64:
+            return sha256(path) == self.digest
+        blob = hashlib.sha1(b"blob %d\0" % self.bytes, usedforsecurity=False)
+        blob.update(path.read_bytes())
+        return blob.hexdigest() == self.digest
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """One commit of a repository and its files by path."""
+
+    name: str
+    commit: str
+    files: Mapping[str, HubFile]
+
+
+def read_repository(name: str, revision: str) -> Repository:
+    """What `owner/name` holds at a commit, branch or tag; nothing is downloaded. Raises HubError."""
+    hub = _library()
+    with _errors(name, revision):
+        api = hub.HfApi(endpoint=hub.constants.ENDPOINT)
+        info = api.model_info(name, revision=revision, files_metadata=True, timeout=LIST_TIMEOUT_S)
+    files = {}
+    for one in info.siblings or ():
+        digest = one.lfs.sha256 if one.lfs else one.blob_id
+        if one.size is None or not digest or not _is_inside(one.rfilename):
+            what = "the hub's list has a file without size or checksum, or outside of the repository"
+            raise HubError(what, where=name, found=short(one.rfilename), do=PROXY)
+        files[one.rfilename] = HubFile(one.rfilename, one.size, digest.lower())
+    if not info.sha:
+        raise HubError("the answer names no commit", where=name, do=PROXY)
+    return Repository(name, info.sha, files)
+
+
+def download(repository: Repository, file: HubFile, to: Path, parts: Path) -> None:
+    """Downloads one file; it appears at `to` whole and checked, or not at all.
+
+    Its first part stays in the folder `parts` when the connection breaks, and the next call continues it. Raises
+    HubError; OutputError for a disk that is full.
+    """
+    hub, part = _library(), parts / f"{file.digest}.part"
+    url = hub.hf_hub_url(repository.name, file.path, revision=repository.commit, endpoint=hub.constants.ENDPOINT)
+    where = f"{repository.name}/{file.path}"
+    try:
+        parts.mkdir(parents=True, exist_ok=True)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if part.exists() and part.stat().st_size > file.bytes:
+            remove(part)
+        with part.open("ab") as content, _errors(repository.name, repository.commit, where, file.bytes):
+            hub.file_download.http_get(
+                url,
+                content,
+                resume_size=content.tell(),
+                headers=hub.utils.build_hf_headers(),
+                expected_size=file.bytes,
+                displayed_filename=file.path,
+            )
+        right = file.matches(part)
+    except HubError:
+        _drop_foreign(part, file, where)
+        raise
+    except OSError as error:
+        raise write_error(to, error) from error
+    if not right:
+        _drop_foreign(part, file, where)
+        remove(part)
+        what = "the file that came is not the published one, and was deleted"
+        raise HubError(what, where=where, found="another checksum", expected=file.digest, do="run it again")
+    try:
+        os.replace(part, to)
+    except OSError as error:
+        raise write_error(to, error) from error
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space on the disk of a folder, which need not exist. Raises OutputError."""
+    place = folder.absolute()
+    while not os.path.exists(place):
+        place = place.parent
+    try:
+        return shutil.disk_usage(place).free
+    except OSError as error:
+        raise write_error(folder, error) from error
+
+
+def require_space(folder: Path, needed: int) -> None:
+    """Raises OutputError if the disk of `folder` has less than `needed` bytes free, and a little more."""
+    free = free_bytes(folder)
+    if needed + SPARE_BYTES > free:
+        raise OutputError(
+            "not enough space on the disk for the download",
+            where=folder,
+            found=f"{free / 1e9:.1f} GB free",
+            expected=f"{(needed + SPARE_BYTES) / 1e9:.1f} GB",
+            do="free some space, or choose a folder on another disk; nothing was downloaded",
+        )
+
+
+def _drop_foreign(part: Path, file: HubFile, where: str) -> None:
+    """Deletes a first part that is a web page or too long. Raises HubError for the page."""
+    try:
+        with part.open("rb") as content:
+            page = content.read(200).lstrip().lower().startswith(PAGE_STARTS)
+        too_long = part.stat().st_size > file.bytes
+    except OSError:
+        return
+    if page or too_long:
+        remove(part)
+    if page:
+        raise HubError("the answer is a web page, not the file, and was deleted", where=where, do=PROXY)
+
+
+def _is_inside(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and path.isprintable() and parts[0] != "/" and not {"..", "."} & set(parts) and "\\" not in path
+
+
+def _library() -> ModuleType:
+    """huggingface_hub, imported when it is needed. Raises ConfigError without it."""
+    try:
+        import huggingface_hub
+        import huggingface_hub.constants
+        import huggingface_hub.file_download
+        import huggingface_hub.utils
+    except ImportError as error:
+        raise ConfigError(
+            "the library of Hugging Face's hub is missing", found=str(error), do="pip install 'huggingface_hub>=1.0'"
+        ) from error
+    return huggingface_hub
+
+
+@contextmanager
+def _errors(name: str, revision: str, where: str = "", size: int = 0) -> Iterator[None]:
+    """Turns huggingface_hub's errors into a HubError of one sentence. A token is in none of them."""
+    hub = _library()
+    from huggingface_hub import errors
+
+    endpoint, where = hub.constants.ENDPOINT, where or name
+    http_error: type[Exception] = errors.HfHubHTTPError.__bases__[0]  # httpx's: its name changes with the version
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        found = "a token without access" if hub.get_token() else "no token"
+        do = f"agree to its terms on {endpoint}/{name}, then run hf auth login or set HF_TOKEN"
+        raise HubError("its owner asks for consent before it is given out", where=where, found=found, do=do) from error
+    except errors.RepositoryNotFoundError as error:
+        found = "a token" if hub.get_token() else "no token"
+        do = "check the name; for a private one run hf auth login or set HF_TOKEN"
+        raise HubError("no such repository, or a private one", where=where, found=found, do=do) from error
+    except errors.RevisionNotFoundError as error:
+        do = f"take one that {endpoint}/{name}/commits/main lists"
+        raise HubError("the repository has no such revision", where=where, found=short(revision), do=do) from error
+    except errors.HfHubHTTPError as error:
+        found, do = f"status {error.response.status_code}", f"wait a little, then {AGAIN}"
+        raise HubError("the hub refused it", where=where, found=found, do=do) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise HubError("HF_HUB_OFFLINE forbids the network", where=where, do="unset it, and run it again") from error
+    except http_error as error:
+        found = str(error) or type(error).__name__
+        do = f"check the network, HTTPS_PROXY and HF_ENDPOINT, then {AGAIN}"
+        raise HubError(f"no connection to {endpoint}, or it broke", where=where, found=found, do=do) from error
+    except ValueError as error:  # the answer is no JSON
+        raise HubError("the answer is not the hub's", where=where, found="no JSON", do=PROXY) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise  # the disk's
+        # http_get's own: the number of bytes is not the expected one
+        raise HubError("the connection ended early", where=where, expected=f"{size} bytes", do=AGAIN) from error

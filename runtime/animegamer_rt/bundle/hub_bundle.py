@@ -1,0 +1,101 @@
+"""Bundles named `hf:owner/name@revision`: downloaded once, checked by the manifest's hashes, then found on the disk."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from animegamer_rt.errors import BundleFileError, BundleFormatError, BundleNotFoundError, ConfigError
+from animegamer_rt.untrusted import short
+
+from .files import lock_folder, make_folder, user_data_folder
+from .hub import Repository, download, read_repository, require_space
+from .manifest import Manifest
+
+PREFIX = "hf:"
+_NAME = re.compile(r"hf:([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)@([\w][\w./-]*)")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+MANIFEST = "manifest.json"
+PARTS = ".parts"
+
+
+def hub_bundle(name: str, read_manifest: Callable[[Path], Manifest], verify: Callable[[Path], object]) -> Path:
+    """The folder of the bundle `hf:owner/name@revision` in the user's data folder, downloaded if it is not there.
+
+    A full commit that is there needs no network; a branch or tag is looked up each time. read_manifest: of a manifest's
+    path; verify: raises for a folder whose files are not the manifest's. The folder appears when all of it is verified.
+    Raises ConfigError for a name of another form, HubError, BundleError and OutputError.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        do, form = "name the commit, tag or branch, as in hf:owner/name@main", "hf:owner/name@revision"
+        raise ConfigError("not the name of a bundle on the hub", found=short(name), expected=form, do=do)
+    repository, revision = found.groups()
+    root = user_data_folder() / "bundles"
+    if _COMMIT.fullmatch(revision) and (place := _place(root, repository, revision)).is_dir():
+        return place
+    held = read_repository(repository, revision)
+    place = _place(root, repository, held.commit)
+    if not place.is_dir():
+        _download(held, place, read_manifest, verify)
+    return place
+
+
+def _place(root: Path, repository: str, commit: str) -> Path:
+    return root / f"{repository.replace('/', '--')}@{commit}"
+
+
+def _download(
+    held: Repository, place: Path, read_manifest: Callable[[Path], Manifest], verify: Callable[[Path], object]
+) -> None:
+    """Into a hidden folder beside `place`, which an interrupted download leaves for the next one to continue."""
+    if MANIFEST not in held.files:
+        do = "check the name and the revision"
+        raise BundleNotFoundError("the repository holds no bundle", where=held.name, expected=MANIFEST, do=do)
+    stage = place.with_name(f".{place.name}")
+    make_folder(stage)
+    with lock_folder(stage):
+        if place.is_dir():
+            return
+        parts = stage / PARTS
+        download(held, held.files[MANIFEST], stage / MANIFEST, parts)
+        try:
+            names = _files_of(held, read_manifest(stage / MANIFEST))
+            missing = [name for name in names if not _is_there(held, stage, name)]
+            require_space(stage, sum(held.files[name].bytes for name in missing))
+            for name in missing:
+                download(held, held.files[name], stage / name, parts)
+            shutil.rmtree(parts, ignore_errors=True)
+            verify(stage)
+        except (BundleFormatError, BundleFileError):
+            shutil.rmtree(stage, ignore_errors=True)  # the repository is at fault: there is nothing to continue
+            raise
+        os.replace(stage, place)
+
+
+def _files_of(held: Repository, manifest: Manifest) -> list[str]:
+    """The manifest's files. Raises BundleFileError unless the repository has each, as the manifest describes it."""
+    for name, record in manifest.files.items():
+        file = held.files.get(name)
+        if file is None:
+            raise BundleFileError("the repository lacks a file of its manifest", where=f"{held.name}/{name}", do=_TELL)
+        if file.bytes != record.bytes or (len(file.digest) == 64 and file.digest != record.sha256):
+            raise BundleFileError(
+                "the repository's file is not the one that its manifest names",
+                where=f"{held.name}/{name}",
+                found=f"{file.bytes} bytes, {file.digest[:16]}..",
+                expected=f"{record.bytes} bytes, sha256 {record.sha256[:16]}..",
+                do=_TELL,
+            )
+    return list(manifest.files)
+
+
+_TELL = "take another revision, or tell the repository's owner; nothing of it was kept"
+
+
+def _is_there(held: Repository, stage: Path, name: str) -> bool:
+    path = stage / name
+    return path.is_file() and held.files[name].matches(path)
