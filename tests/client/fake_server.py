@@ -110,7 +110,7 @@ class FakeServer:
     def _bind_anywhere(self) -> int:
         turns, control = self._context.socket(zmq.ROUTER), self._context.socket(zmq.ROUTER)
         turns.linger = control.linger = 0
-        port = turns.bind_to_random_port("tcp://127.0.0.1")
+        port = turns.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000)  # as the real one
         try:
             control.bind(f"tcp://127.0.0.1:{port + 1}")
         except zmq.ZMQError:
