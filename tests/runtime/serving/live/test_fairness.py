@@ -8,7 +8,7 @@ from live_server import Game, LiveServer, RawClient, error_code, frames
 
 
 def test_a_polite_player_plays_beside_one_that_sends_seventeen_turns_at_once(bundle: Path, tmp_path: Path) -> None:
-    limits = ("--turns-per-minute", "0", "--queue", "16")
+    limits = ("--turns-per-minute", "0", "--queue", "8")
     with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.1") as server:
         with server.ready().client() as greedy, server.client() as polite:
             games: dict[str, Game] = {}
