@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_reader
 
 import fakes
 from animegamer_rt.bench.records import read_records
@@ -21,7 +22,8 @@ from animegamer_rt.serving.wire import Message
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+    """With a reader of everyday words, as the shipped one."""
+    return tiny_reader.add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
 
 
 @pytest.fixture(scope="module")
