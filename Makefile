@@ -6,10 +6,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot leaderboard picture dist docs pocket kernels clients browser clean
+# What `make test-pythons` looks for; the names on the path first, then pyenv's.
+PYTHONS := 3.10 3.11 3.12 3.13 3.14
+
+.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients browser clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 15) else "error: Python 3.10 to 3.14 is \
@@ -34,6 +37,18 @@ play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 
 test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k imports' are passed on
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --max-worker-restart 0 $(ARGS)
+
+# Each Python has an environment of its own, of 2 to 6 GB, which is kept.
+test-pythons:  ## all tests on every Python from 3.10 to 3.14 that is here; ARGS as for `make test`
+	@passed= failed= missing=; for version in $(PYTHONS); do \
+	  python=; for name in python$$version $${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version.*/bin/python; do \
+	    if $$name -c '' 2>/dev/null; then python=$$name; break; fi; done; \
+	  if [ -z "$$python" ]; then missing="$$missing $$version"; continue; fi; \
+	  echo "== Python $$version: $$python"; \
+	  if $(MAKE) --no-print-directory test PYTHON=$$python VENV=.venv-pythons/$$version; then passed="$$passed $$version"; \
+	  else failed="$$failed $$version"; fi; done; \
+	echo "tests passed on Python:$${passed:- none}; failed on:$${failed:- none}; not found:$${missing:- none}"; \
+	[ -z "$$failed" ] && [ -n "$$passed" ]
 
 check: $(VENV)/.dev  ## ruff, mypy --strict, the import layers
 	$(BIN)/ruff check .
@@ -97,4 +112,4 @@ browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; AR
 	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
 
 clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
-	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-pythons dist build .pytest_cache .mypy_cache .ruff_cache

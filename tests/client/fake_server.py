@@ -1,9 +1,11 @@
 """A game server in a thread, for the client's tests: it speaks the protocol, and produces the faults that a test sets.
 
 `server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due: drop (all connections),
-restart (drop, and forget the running turn), silence (no more answers), hold (until cancelled), gap (it is not sent), or
-garbage (bytes that are no message).
+restart (drop, and forget the running turn), overtaken or overtaking (restart, and another client has played, or plays,
+a turn of that number), silence (no more answers), hold (until cancelled), gap (it is not sent), or garbage (bytes that
+are no message).
 `early_cancels`: that many cancels find no turn, as if they had arrived before it.
+`unanswered`: types of requests that get no answer.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class FakeServer:
         self.games: dict[str, FakeGame] = {}
         self.event_s = 0.0
         self.early_cancels = 0
+        self.unanswered: set[str] = set()
         self.state = "ready"
         self._greeted: dict[bytes, Message] = {}
         self._jobs: list[Running] = []
@@ -107,7 +110,7 @@ class FakeServer:
     def _bind_anywhere(self) -> int:
         turns, control = self._context.socket(zmq.ROUTER), self._context.socket(zmq.ROUTER)
         turns.linger = control.linger = 0
-        port = turns.bind_to_random_port("tcp://127.0.0.1")
+        port = turns.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000)  # as the real one
         try:
             control.bind(f"tcp://127.0.0.1:{port + 1}")
         except zmq.ZMQError:
@@ -147,7 +150,7 @@ class FakeServer:
         route, *frames = socket.recv_multipart()
         request = decode(frames)
         self.seen.append(request)
-        if self._silent:
+        if self._silent or request.type in self.unanswered:
             return
 
         def answer(kind: str, fields: dict[str, Any] | None = None, **header: Any) -> None:
@@ -283,6 +286,16 @@ class FakeServer:
             self._drop()
         elif fault == "restart":
             self._jobs.clear()
+            self._drop()
+        elif fault in ("overtaken", "overtaking"):
+            self._jobs.clear()
+            turn = {"turn_id": "another's", "instruction": "Tobo sleeps.", **STRENGTHS}
+            if fault == "overtaken":
+                running.game.turns.append(turn)
+            else:
+                parts = running.number, turn["instruction"], turn["turn_id"], "its request", 0, False, b"its route"
+                self._jobs.append(Running(running.game, *parts))
+                self._held = True
             self._drop()
         elif fault == "silence":
             self._silent = True

@@ -52,6 +52,24 @@ def test_refusal_of_the_rest_of_a_turn_is_asked_again_and_never_told(
     assert server.kinds().count("turn") == 1
 
 
+@pytest.mark.parametrize("loss", ["overtaken", "overtaking"])
+def test_rest_of_a_turn_is_never_that_of_another_clients_turn(
+    make_client: MakeClient, server: FakeServer, loss: str
+) -> None:
+    server.faults[5] = loss
+    with make_client(server.address, timeout_s=5) as client:
+        game, seen = client.open(seed=3), list[int]()
+        turn = game.turn("Mia waves.")
+        with pytest.raises(ServerRefused, match="lost turn 1, and another client has played") as caught:
+            while True:
+                seen.append(next(turn).seq)
+        assert caught.value.code == "no_such_turn" and seen == [0, 1, 2, 3, 4]
+        assert server.kinds().count("turn") == 1, "who plays it again plays it once"
+        if loss == "overtaken":
+            assert [played.instruction for played in game.log()] == ["Tobo sleeps."]
+            assert list(game.turn("Mia waves."))[-1].turn == game.turns == 2
+
+
 def test_turn_that_is_left_while_the_wire_is_cut_stops_and_the_next_one_runs(
     make_client: MakeClient, server: FakeServer
 ) -> None:

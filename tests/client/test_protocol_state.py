@@ -216,7 +216,7 @@ def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> Non
     assert not call.ended
     talk.pass_s(0.25)
     talk.greet()
-    assert talk.flush() == ["open", "replay"]
+    assert talk.flush() == ["open", "list", "replay"]
 
 
 def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk) -> None:
@@ -234,7 +234,7 @@ def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk)
     assert not call.ended
     talk.pass_s(1)
     talk.greet()
-    assert talk.flush() == ["open", "replay"] and not call.ended
+    assert talk.flush() == ["open", "list", "replay"] and not call.ended
 
 
 def test_error_without_a_parent_ends_every_call(talk: Talk) -> None:
@@ -260,7 +260,7 @@ def test_turn_that_was_left_is_followed_to_its_end_after_a_loss(talk: Talk) -> N
     talk.state.lost("the connection was lost")
     talk.pass_s(0.25)
     talk.greet()
-    assert talk.flush() == ["open", "replay"] and not call.ended
+    assert talk.flush() == ["open", "list", "replay"] and not call.ended
     talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
     assert call.ended and not call.events
 

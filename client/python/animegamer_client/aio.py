@@ -160,7 +160,8 @@ class Turn(BaseTurn, AsyncIterator[Event]):
 
     async def __anext__(self) -> Event:
         try:
-            event = await self._client._run(self._next())
+            with self._alone():
+                event = await self._client._run(self._next())
         except asyncio.CancelledError:
             self._leave()
             raise

@@ -6,16 +6,18 @@ drives it with a blocking poll, `aio` in an event loop.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import zmq
 
 from . import requests
-from .calls import AbandonedTurns, Call, TurnCall
+from .calls import AbandonedTurns, Call, TurnCall, remove_ended
 from .connection import Connection, close_all
 from .errors import ClientError
 from .events import Event
@@ -95,7 +97,11 @@ class BaseClient(Generic[C]):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClientError("the client is closed", "make another one; the game goes on with open(resume=token)")
+            raise self._closed_error()
+
+    @staticmethod
+    def _closed_error() -> ClientError:
+        return ClientError("the client is closed", "make another one; the game goes on with open(resume=token)")
 
     # -- operations
 
@@ -130,7 +136,7 @@ class BaseClient(Generic[C]):
 
     def _wait_for_cancels(self, deadline: float | None = None) -> Steps[None]:
         """Wait for the answers to all cancel requests: one that arrives late would stop the next turn."""
-        for call in self._cancels:
+        for call in list(self._cancels):
             yield Wait(call, on_control=True, deadline=deadline)
 
     # -- turns that nobody reads any more
@@ -150,7 +156,8 @@ class BaseClient(Generic[C]):
     def _send_cancel(self, turn: TurnCall) -> None:
         if not self.closed:
             call = requests.cancel(turn.session)
-            self._cancels = [other for other in self._cancels if not other.ended] + [call]
+            self._cancels.append(call)
+            remove_ended(self._cancels)
             self._control.start(call)
 
 
@@ -184,17 +191,17 @@ class BaseGame(GameInfo):
 
     def _abandon_left(self) -> None:
         """Cancel the turns whose loop was left: the variable that still holds the turn does not keep it running."""
-        for call in self._turn_calls:
+        for call in list(self._turn_calls):
             if call.left and not (call.ended or call.abandoned):
                 self._client._abandon(call)
 
     def _wait_for_abandoned(self) -> Steps[None]:
         """Wait for the end of the turns that were abandoned, and so cancelled."""
-        for call in self._turn_calls:
+        for call in list(self._turn_calls):
             if call.abandoned:
                 yield Wait(call, on_control=False)
                 yield from self._client._wait_for_cancels()
-        self._turn_calls = [call for call in self._turn_calls if not call.ended]
+        remove_ended(self._turn_calls)
 
 
 class BaseTurn:
@@ -203,6 +210,7 @@ class BaseTurn:
     def __init__(self, game: BaseGame, call: TurnCall) -> None:
         self._game, self._client, self._call = game, game._client, call
         self._sent = False
+        self._reader = threading.Lock()
 
     def __del__(self) -> None:
         self._leave()
@@ -211,6 +219,18 @@ class BaseTurn:
     def number(self) -> int | None:
         """The turn's number in its game, from 1; None until the server has accepted the turn."""
         return self._call.turn
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Within, nobody else may read the turn: each would get some of its events. Raises ClientError."""
+        if not self._reader.acquire(blocking=False):
+            raise ClientError(
+                "another thread or task is reading this turn's events", "read it in one place, and pass on what came"
+            )
+        try:
+            yield
+        finally:
+            self._reader.release()
 
     def _send(self) -> Steps[None]:
         if not self._sent:

@@ -6,13 +6,14 @@ answers.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from .codec import Message
 from .errors import ClientError, ConnectionLost, ServerRefused
-from .events import Character, Done, Event, State, Understood, read_event
+from .events import Accepted, Character, Done, Event, State, Understood, read_event
 from .fields import integer
 from .responses import Exported, SessionInfo
 
@@ -94,6 +95,7 @@ class TurnCall(Call[None]):
         """Whether a loop over the events was left, and nobody has read on since."""
         self.begun = False
         """Whether an event has arrived."""
+        self._turn_id: str | None = request.fields.get("turn_id")
         self._sent = False
         self._done = False
         self._new = turn is None
@@ -167,10 +169,36 @@ class TurnCall(Call[None]):
         self.error = error
         return None
 
+    def to_check(self) -> Message | None:
+        """What to ask before the rest of a turn on a new connection: whose turn has its number now; None: nothing."""
+        if self.turn is None or self._turn_id is None:
+            return None
+        return session_message(self.session, "list", {"before": self.turn + 1})
+
+    def on_check(self, message: Message) -> None:
+        """Process `opened` of its session, or the answer to `to_check`.
+
+        The call ends with an error if the number is another client's turn: a server that was killed keeps no turn that
+        was not done, and who else has the token may have played since.
+        """
+        turns = message.fields.get("turns")
+        listed = [message.fields.get("running")] if message.type == "opened" else turns
+        for other in listed if isinstance(listed, list) else []:
+            if isinstance(other, dict) and other.get("turn") == self.turn and other.get("turn_id") != self._turn_id:
+                self._lost_to_another(message)
+
+    def _lost_to_another(self, message: Message) -> None:
+        if message.type == "opened":
+            self.session.turns = integer(message.fields, "turns")
+        text = f"the server lost turn {self.turn}, and another client has played one of that number since"
+        self.fail(ServerRefused("no_such_turn", text, "read game.log(), and play the turn again if it still fits"))
+
     def _replay(self, turn: int) -> Message:
         return session_message(self.session, "replay", {"after_seq": self.seq}, turn=turn)
 
     def _add(self, event: Event | None) -> None:
+        if isinstance(event, Accepted):
+            self._turn_id = event.turn_id
         if isinstance(event, Understood):
             if self._understood:  # every replay of the turn sends it again
                 return
@@ -203,10 +231,20 @@ class AbandonedTurns:
 
     def begun(self) -> list[TurnCall]:
         """The turns that have begun since then and still run; each is returned once."""
-        moved = [call for call in self._calls if call.begun or call.ended]
-        for call in moved:
-            self._calls.remove(call)
+        moved = []
+        for call in [call for call in self._calls if call.begun or call.ended]:
+            with contextlib.suppress(ValueError):  # another thread has taken it
+                self._calls.remove(call)
+                moved.append(call)
         return [call for call in moved if not call.ended]
+
+
+def remove_ended(calls: list[Any]) -> None:
+    """Remove the calls that have ended from a list that several threads may use."""
+    for call in list(calls):
+        if call.ended:
+            with contextlib.suppress(ValueError):  # another thread has removed it
+                calls.remove(call)
 
 
 class ExportCall(Call[Exported]):

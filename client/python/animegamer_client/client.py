@@ -1,59 +1,29 @@
 """The plain client: a server, the games on it, and a turn as an iterator of events. Calls block.
 
-Waits with a poller; the operations themselves are in `base_client`.
+The operations themselves are in `base_client`, waiting is in `blocking_connection`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
-import zmq
-
 from . import requests
 from .base_client import CLOSE_TIMEOUT_S, BaseClient, BaseGame, BaseTurn, Steps
-from .calls import Call, TurnCall
-from .connection import Connection
+from .blocking_connection import BlockingConnection
+from .calls import TurnCall
 from .errors import ClientError
 from .events import Event
-from .options import Keys
-from .protocol_state import ProtocolState
 from .responses import Exported, LoggedTurn, Welcome
 
 T = TypeVar("T")
 
 
-class BlockingConnection(Connection):
-    """A connection that several threads may use, one at a time."""
-
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], state: ProtocolState, keys: Keys | None) -> None:
-        super().__init__(context, state, keys)
-        # Reentrant: the garbage collector may end a turn, which sends a cancel, while this thread holds the lock.
-        self.lock = threading.RLock()
-
-    def start(self, call: Call[Any]) -> None:
-        """Send a call."""
-        with self.lock:
-            super().start(call)
-
-    def poll(self) -> None:
-        """Wait for a message, at most `state.poll_s` seconds, and process it. Only while holding the lock."""
-        poller = zmq.Poller()
-        for socket in self.sockets:
-            poller.register(socket, zmq.POLLIN)
-        if self.sockets:
-            poller.poll(round(1000 * self.state.poll_s))
-        else:
-            time.sleep(self.state.poll_s)
-        self.advance()
-
-
 class Client(BaseClient[BlockingConnection]):
-    """One server. Use it as a context manager, from one thread; `cancel`, `status` and `ping` from any thread.
+    """One server. Use it as a context manager. Threads may share it; each game is played in one of them.
 
     address: as tcp://127.0.0.1:5570; the next port is the control port.
     timeout_s: seconds without an answer after which a call raises TimedOut. Before that a lost connection is opened
@@ -102,8 +72,9 @@ class Client(BaseClient[BlockingConnection]):
             return
         with contextlib.suppress(ClientError):  # another thread has closed it meanwhile
             self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))
-        with self._control.lock:
-            self._close_sockets()
+        for connection in (self._turns, self._control):
+            connection.end(self._closed_error())
+        self._close_sockets()
 
     def _run(self, steps: Steps[T]) -> T:
         """Run an operation to its end, waiting as it asks."""
@@ -115,15 +86,13 @@ class Client(BaseClient[BlockingConnection]):
                 return result
             connection = self._connection(wait)
             while not wait.over:
-                with connection.lock:
-                    if not wait.over:  # the thread that held the lock may have read this call's answer
-                        self._check_open()
-                        connection.poll()
+                self._check_open()
+                connection.wait(wait)
                 self._cancel_begun_turns(wait)
 
 
 class Game(BaseGame):
-    """One game. Use it from one thread; `cancel` from any thread. Every method raises ClientError."""
+    """One game. Read its turns in one thread; its other methods may be called from any. All raise ClientError."""
 
     _client: Client
 
@@ -189,7 +158,8 @@ class Turn(BaseTurn, Iterator[Event]):
 
     def __next__(self) -> Event:
         try:
-            event = self._client._run(self._next())
+            with self._alone():
+                event = self._client._run(self._next())
         except KeyboardInterrupt:
             self._leave()
             raise

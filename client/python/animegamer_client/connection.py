@@ -83,6 +83,10 @@ class Connection:
             socket.close(linger=0)
         self._socket = self._monitor = None
 
+    def discard(self) -> None:
+        """Close the sockets for good."""
+        self.close()
+
     def _open(self) -> None:
         self.close()
         self._handshake_done = False
@@ -149,6 +153,6 @@ class Connection:
 def close_all(context: zmq.Context[zmq.Socket[bytes]], *connections: Connection) -> None:
     """Close all sockets and the context without waiting."""
     for connection in connections:
-        connection.close()
+        connection.discard()
     with contextlib.suppress(zmq.ZMQError):
         context.destroy(linger=0)

@@ -79,6 +79,7 @@ class ProtocolState:
         self._calls: dict[Call[Any], _CallTiming] = {}
         self._call_of_request: dict[str, Call[Any]] = {}
         self._session_of_resume: dict[str, str] = {}
+        self._call_of_check: dict[str, TurnCall] = {}
         self._attached: set[str] = set()
         """Ids of the sessions that belong to this connection."""
         self._outgoing: deque[Message] = deque()
@@ -96,7 +97,7 @@ class ProtocolState:
 
         Raises ProtocolError, and adds nothing, if its request cannot be encoded or is too long for the server.
         """
-        self._check_size(call.request)
+        self.check_size(call.request)
         self._update_clock()
         if not self._active():
             self._heard_at = self._now
@@ -104,8 +105,11 @@ class ProtocolState:
         if self.phase is Phase.READY:
             self._send_request(call)
 
-    def _check_size(self, request: Message) -> None:
-        """A server can tell nobody whose header was too long: it does not unpack it. So it is not sent."""
+    def check_size(self, request: Message) -> None:
+        """Raises ProtocolError for a request that is too long for the server.
+
+        A server can tell nobody whose header was too long: it does not unpack it. So it is not sent.
+        """
         limit = MAX_HEADER_BYTES if self.welcome is None else self.welcome.limits.get("header_bytes", MAX_HEADER_BYTES)
         size = len(encode(request)[1]) + REQUEST_ID_BYTES
         if size > limit:
@@ -132,6 +136,9 @@ class ProtocolState:
         if call.session is not None and call.session.id not in self._attached:
             self._attached.add(call.session.id)
             self._session_of_resume[self._send(resume(call.session.token).request)] = call.session.id
+        check = call.to_check() if isinstance(call, TurnCall) and timing.reconnected else None
+        if check is not None and isinstance(call, TurnCall):
+            self._call_of_check[self._send(check)] = call
         self._call_of_request[self._send(message)] = call
 
     def _send(self, message: Message) -> str:
@@ -149,6 +156,7 @@ class ProtocolState:
     def opened(self) -> None:
         """A new socket was opened; it may not be connected yet."""
         self._call_of_request, self._session_of_resume, self._attached = {}, {}, set()
+        self._call_of_check = {}
         self._outgoing.clear()
         self._backoff_s = min(max(MIN_BACKOFF_S, 2 * self._backoff_s), MAX_BACKOFF_S)
         self._connect_at = self._now + self._backoff_s
@@ -244,6 +252,11 @@ class ProtocolState:
                 self._trouble = "it stopped answering"
                 self._ready()
             return
+        checked = self._call_of_check.pop(message.parent or "", None)
+        if checked is not None:
+            if message.type == "listed":
+                checked.on_check(message)
+            return
         call = self._call_for(message)
         if message.type == "error":
             self._process_error(call, message)
@@ -252,6 +265,9 @@ class ProtocolState:
         self._backoff_s = 0.0
         if message.type == "opened" and message.session is not None:
             self._attached.add(message.session)
+            for other in self._active():
+                if isinstance(other, TurnCall) and other.session.id == message.session:
+                    other.on_check(message)
         if call is not None:
             timing = self._calls[call]
             timing.heard_at, timing.refused = self._now, None

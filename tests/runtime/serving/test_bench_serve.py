@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_reader
 
 import fakes
 from animegamer_rt.bench.records import read_records
@@ -21,7 +22,8 @@ from animegamer_rt.serving.wire import Message
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+    """With a reader of everyday words, as the shipped one."""
+    return tiny_reader.add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,8 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     rates = [(entry["engines"], entry["sessions"], entry["interval_s"]["n"]) for entry in record["crowd"]]
     assert rates == [("simulated:0.01", 1, 1), ("simulated:0.01", 3, 5), ("cpu", 1, 1), ("cpu", 2, 3)]
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
+    assert [entry["player"] for entry in record["idle"]] == ["reads", "has stopped reading"]
+    assert all(0 <= entry["processor_share"] < 1 for entry in record["idle"])
 
 
 def test_stalled_reader_really_stalled(record: dict[str, Any]) -> None:
@@ -71,13 +75,16 @@ def test_goals_stand_beside_the_figures(record: dict[str, Any]) -> None:
     record["overhead"][0]["overhead_s"]["p50"], record["overhead"][1]["overhead_s"]["p50"] = 0.0099, 0.0101
     record["crowd"][1]["lost"], record["crowd"][3]["lost"] = 0.021, -0.5
     record["stalled"]["ratio"] = 1.5
+    record["idle"][0]["processor_share"], record["idle"][1]["processor_share"] = 0.0049, 0.0051
     shown = [(row.median, row.goal, row.reached) for row in rows(record) if row.goal]
-    assert shown[:5] == [
+    assert shown[:7] == [
         ("9.9 ms", "<= 10.0 ms", True),
         ("10.1 ms", "<= 10.0 ms", False),
         ("2.1%", "< 2%", False),
         ("-50.0%", "< 2%", True),
         ("50.0%", "< 2%", False),
+        ("0.49%", "<= 0.5%", True),
+        ("0.51%", "<= 0.5%", False),
     ]
 
 

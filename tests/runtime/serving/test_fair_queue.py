@@ -159,6 +159,22 @@ def test_time_that_an_export_takes_is_not_charged_to_those_who_wait(store: Store
     assert server.queue.running is waits and waits.stop_error is not None
 
 
+def test_deadline_is_not_postponed_by_time_of_an_export_before_the_turn_came(store: Store) -> None:
+    server, owner, late = Scheduled(store), Connection(), Connection()
+    server.scheduler.admit(server.job("export", played_session(store), owner, 1), 0.0)
+    server.scheduler.stop_overdue(0.0)
+    waits = server.job("replay", played_session(store), late, 1, deadline_s=5.0)
+    waits.accepted_at, waits.deadline_at = 60.5, 65.5
+    server.scheduler.admit(waits, 60.5)
+    for now in (60.0, 61.0):  # the first round began before the turn came
+        server.scheduler.stop_overdue(now)
+    server.say(server.worker.given[0], "finished", files=[])
+    server.scheduler.stop_overdue(65.9)
+    assert late.kinds() == ["accepted"], "the half second beside the export does not count"
+    server.scheduler.stop_overdue(66.0)
+    assert waits.stop_error is not None
+
+
 def test_time_in_which_a_resumed_game_is_predicted_again_is_not_charged_to_those_who_wait(store: Store) -> None:
     server, owner, patient = Scheduled(store), Connection(), Connection()
     session, _ = store.open("tiny", "f", 7, 2)

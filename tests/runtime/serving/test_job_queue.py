@@ -19,3 +19,11 @@ def test_a_session_is_in_use_for_an_hour() -> None:
     assert queue.sessions_in_use(SESSION_IN_USE_S + 5.0) == {"late"}
     queue.forget_session("late")
     assert queue.sessions_in_use(20.0) == set()
+
+
+def test_who_waits_as_long_as_told_is_let_in() -> None:
+    queue = JobQueue(ServeOptions(turns_per_minute=1))
+    queue.count_turn("session", 0.0)
+    with pytest.raises(ProtocolError, match="wait 1 s"):
+        queue.count_turn("session", 59.7)
+    queue.count_turn("session", 60.7)

@@ -32,6 +32,7 @@ def write_full_size(folder: Path, model: Bundle) -> Bundle:
             origin=RANDOM_WEIGHTS,
             geometry=GEOMETRY,
             parts={},
+            reader=None,
             files={},
             engines={},
             sizes={},

@@ -6,6 +6,7 @@ Knows players and what figures mean; nothing of how servers are started or how f
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,6 +53,14 @@ def overhead(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, tur
     }
 
 
+def idle(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, seconds: float) -> Figures:
+    """The share of a core that the server process uses while one player is connected and plays nothing."""
+    with Player(context, served.port) as player:
+        player.open()
+        player.play()
+        return {"player": "reads", **_processor_share(served, seconds)}
+
+
 def transfer(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, codec: str, turns: int) -> Figures:
     """One player: seconds from the end of denoising to the last byte of the clip; vae_s: the engine's part of it."""
     with Player(context, served.port, codec=codec) as player:
@@ -89,8 +98,13 @@ def concurrent_players(
     }
 
 
-def slow_reader(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
-    """A player's turns, each after a turn of another player: first one who reads, then one who does not."""
+def slow_reader(
+    context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int, idle_s: float
+) -> tuple[Figures, Figures]:
+    """A player's turns, each after a turn of another player: first one who reads, then one who does not.
+
+    Also returns the share of a core that the server process uses afterwards, while frames wait for the latter.
+    """
     rounds = max(STALLED_ROUNDS, turns)
     with Player(context, served.port) as well, Player(context, served.port) as reader:
         well.open(history_turns=0)
@@ -103,13 +117,14 @@ def slow_reader(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, 
                     break
                 _behind(well, staller, reads=False)
             beside_stalled = [_behind(well, staller, reads=False) for _ in range(rounds)]
+            idle_beside_stalled = {"player": "has stopped reading", **_processor_share(served, idle_s)}
         dropped = served.metric(DROPPED)
     times = {
         "beside_reader_s": series(turn.turn_s for turn in beside_reader),
         "beside_stalled_s": series(turn.turn_s for turn in beside_stalled),
     }
     ratio = times["beside_stalled_s"]["p50"] / times["beside_reader_s"]["p50"]
-    return {**times, "ratio": round(ratio, 4), "frames_dropped": int(dropped or 0)}
+    return {**times, "ratio": round(ratio, 4), "frames_dropped": int(dropped or 0)}, idle_beside_stalled
 
 
 def memory(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int) -> Figures:
@@ -136,6 +151,13 @@ def memory(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessi
         "mib_per_session": round((after - before) / sessions, 4),
         "mib_per_connection": round((connected - after) / CONNECTIONS, 4),
     }
+
+
+def _processor_share(served: ServerProcess, seconds: float) -> Figures:
+    before, started = served.processor_s(), time.perf_counter()
+    time.sleep(seconds)
+    used, over = served.processor_s() - before, time.perf_counter() - started
+    return {"processor_share": round(used / over, 5), "seconds": round(over, 1)}
 
 
 def _behind(well: Player, other: Player, *, reads: bool) -> TurnTiming:

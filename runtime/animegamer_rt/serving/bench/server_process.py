@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from animegamer_rt.errors import ServerError
 from animegamer_rt.profiling.child_process import child_command, describe_failure
 
@@ -63,6 +65,11 @@ class ServerProcess:
         """Physical memory of the server process; None where the system does not say."""
         size = self.metric(MEMORY)
         return None if size is None else size / 2**20
+
+    def processor_s(self) -> float:
+        """Processor time that the server process has used so far, in seconds; its worker's is not in it."""
+        used = psutil.Process(self._process.pid).cpu_times()
+        return float(used.user + used.system)
 
     def _await(self, stream: int, text: str) -> str:
         until = time.monotonic() + START_S

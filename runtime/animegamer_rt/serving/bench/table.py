@@ -28,7 +28,8 @@ class Row:
 
 def rows(record: Record) -> list[Row]:
     """All figures of a record, in the order of measuring."""
-    return [*_overhead_rows(record), *_transfer_rows(record), *_concurrent_rows(record), *_memory_rows(record)]
+    parts = _overhead_rows, _transfer_rows, _concurrent_rows, _idle_rows, _memory_rows
+    return [row for part in parts for row in part(record)]
 
 
 def lines(record: Record) -> Iterator[str]:
@@ -77,6 +78,13 @@ def _concurrent_rows(record: Record) -> Iterator[Row]:
     yield _timed("turn behind a player who stopped reading", _where(entry), entry["beside_stalled_s"])
     what = f"- slower by (frames dropped: {entry['frames_dropped']})"
     yield Row(what, _where(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
+
+
+def _idle_rows(record: Record) -> Iterator[Row]:
+    for entry in record.get("idle", []):  # records of before 2026-11-25 have none
+        share, goal = entry["processor_share"], record["goals"]["processor_share"]
+        what = f"idle server, share of a core; a player {entry['player']}"
+        yield Row(what, _where(entry), f"{share:.2%}", "", "", f"<= {goal:.1%}", share <= goal)
 
 
 def _memory_rows(record: Record) -> Iterator[Row]:

@@ -10,6 +10,7 @@ in line as one connection.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -230,8 +231,8 @@ def _count(times: deque[float], now: float, limit: int, what: str) -> None:
     while times and times[0] <= now - MINUTE_S:
         times.popleft()
     if len(times) >= limit:
-        wait = times[0] + MINUTE_S - now
+        wait_s = math.ceil(times[0] + MINUTE_S - now)
         raise ProtocolError(
-            f"too many {what} in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait:.0f} s"
+            f"too many {what} in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait_s} s"
         )
     times.append(now)

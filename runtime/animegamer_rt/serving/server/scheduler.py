@@ -166,7 +166,7 @@ class Scheduler:
         """Stop the jobs that are past their deadline. While a job holds up the queue, nobody else's time runs."""
         if self._checked_at is not None and self._queue.running is not None and self._queue.running.holds_up:
             for job in self._queue.waiting:
-                job.postpone_deadline(now - self._checked_at)
+                job.postpone_deadline(max(0.0, now - max(self._checked_at, job.accepted_at)))
         self._checked_at = now
         for job in self._queue.overdue(now):
             self._stop(job, _stopped(job, "deadline"))

@@ -39,7 +39,10 @@ apply then: it asks only while nothing is under way."""
 ACCEPTED_PER_CONNECTION = 4
 """Connections accepted for each client that may be connected: its two, and as many that are about to be refused."""
 _FREE_PORT_TRIES = 50
-_ANY_PORT = range(20_000, 60_000)
+_ANY_PORT = range(20_000, 32_000)
+"""Below the ports that Linux gives to outgoing connections, which begin at 32768: a client that looks for a server that
+is being started again may be given the server's own port there, connect to itself, and keep the server from binding it.
+"""
 
 
 class ServerSockets:

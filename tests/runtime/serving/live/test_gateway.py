@@ -245,17 +245,16 @@ def resident_mib(pid: int) -> float:
 
 
 def test_no_game_is_lost_when_the_gateway_is_killed(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:0.5") as server:
+    with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:1") as server:
         url = web(server.ready())
         with Browser(url) as browser, server.client() as program:
+            first, game = gateway_pid(server), program.open(seed=6)
             browser.hello(codec="raw")
             opened = browser.ask("open", {"seed": 6})
             begun = browser.begin(opened, "kept")
-            while browser.receive().type != "progress":
+            while browser.receive().type != "state":
                 pass
-            game = program.open(seed=6)
             mine = program.begin(game)
-            first = gateway_pid(server)
             os.kill(first, signal.SIGKILL)
             with pytest.raises(ConnectionClosed):
                 browser.rest(begun)
