@@ -12,7 +12,7 @@ import pytest
 
 from animegamer_client import Client, aio
 from client.blocking_aio import BlockingAio
-from client.fake_server import FakeServer, fake_server
+from client.conformance.fake_server import FakeServer, fake_server
 
 # The native client is built by what `make clients` names; where that is missing, nobody builds it.
 collect_ignore = [] if shutil.which("cmake") and shutil.which("c++") else ["test_native.py"]

@@ -12,7 +12,7 @@ import pytest
 
 import animegamer_client
 from animegamer_client import Progress, aio
-from client.fake_server import FakeServer
+from client.conformance.fake_server import FakeServer
 
 
 def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **options: Any) -> Any:

@@ -13,7 +13,7 @@ import zmq.auth
 
 from animegamer_client import Client
 from animegamer_client.__main__ import main
-from client.fake_server import FakeServer
+from client.conformance.fake_server import FakeServer
 
 GOOD = "tcp://127.0.0.1:5570"
 

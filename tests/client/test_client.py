@@ -20,7 +20,7 @@ from animegamer_client import (
     ServerRefused,
     State,
 )
-from client.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer, frame_rows
+from client.conformance.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer, frame_rows
 
 MakeClient = Callable[..., Any]
 

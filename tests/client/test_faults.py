@@ -16,7 +16,7 @@ from animegamer_client import (
     ServerRefused,
     TimedOut,
 )
-from client.fake_server import FRAMES, FakeServer, frame_rows
+from client.conformance.fake_server import FRAMES, FakeServer, frame_rows
 
 EVENTS = 8
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from animegamer_client.__main__ import main
-from client.fake_server import FakeServer
+from client.conformance.fake_server import FakeServer
 
 
 def play(server: FakeServer, monkeypatch: pytest.MonkeyPatch, lines: str, *options: object) -> int:

@@ -13,7 +13,7 @@ import pytest
 from animegamer_client import Client, Done, Frame, ProtocolError, ServerRefused, aio
 from animegamer_client.__main__ import main
 from animegamer_client.errors import ClientError
-from client.fake_server import FakeServer
+from client.conformance.fake_server import FakeServer
 from client.test_faults import assert_whole
 
 MakeClient = Callable[..., Any]

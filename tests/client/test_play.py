@@ -20,7 +20,7 @@ from animegamer_client.__main__ import main
 from animegamer_client.codec import Message
 from animegamer_client.events import read_event
 from animegamer_client.terminal_view import TerminalView
-from client.fake_server import FakeServer
+from client.conformance.fake_server import FakeServer
 
 PLAY = [sys.executable, "-m", "animegamer_client", "play"]
 

@@ -28,7 +28,7 @@ from animegamer_client.options import Options
 from animegamer_client.protocol_state import MAX_BACKOFF_S, ProtocolState
 from animegamer_client.requests import export, new_turn, page, ping, replay
 from animegamer_client.responses import SessionInfo
-from client.fake_server import BUNDLE
+from client.conformance.fake_server import BUNDLE
 
 TIMEOUT_S = 8.0
 

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 from animegamer_client.codec import decode
-from client.fake_server import FakeServer
+from client.conformance.fake_server import FakeServer
 
 PROTOCOL = Path(__file__).parents[2] / "client" / "PROTOCOL.md"
 

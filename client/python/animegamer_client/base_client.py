@@ -17,7 +17,7 @@ import zmq
 from . import requests
 from .calls import AbandonedTurns, Call, TurnCall
 from .connection import Connection, close_all
-from .errors import ClientError
+from .errors import ClientClosed
 from .events import Event
 from .game_info import GameInfo
 from .options import Options, addresses, read_keys
@@ -95,7 +95,7 @@ class BaseClient(Generic[C]):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ClientError("the client is closed", "make another one; the game goes on with open(resume=token)")
+            raise ClientClosed("the client is closed", "make another one; the game goes on with open(resume=token)")
 
     # -- operations
 
