@@ -15,7 +15,7 @@ SAYS = {
     "web": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "silent": b"",
     "absurd": MAGIC + b"\x02" + (1 << 60).to_bytes(8, "big"),
-    "picture": MAGIC + b"\x01\x01\x80" + b"\x02" + ((64 << 20) + 1).to_bytes(8, "big"),
+    "picture": MAGIC + b"\x01\x0c\x81\xa4type\xa5frame" + b"\x02" + ((64 << 20) + 1).to_bytes(8, "big"),
     "version": b"\x01\x05AGRT\x02\x00\x01\x80",
 }
 """The bytes that each program sends to whoever connects; `absurd` and `picture` end in a length over the limit."""
