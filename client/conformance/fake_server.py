@@ -22,72 +22,26 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import msgpack
-import numpy as np
 import zmq
+from client.conformance.fake_turns import (
+    BUNDLE,
+    STRENGTHS,
+    TEXT_CHARACTERS,
+    UNDERSTOOD,
+    VALUES,
+    WORDS,
+    FakeGame,
+    Running,
+    turn_events,
+)
 
 from animegamer_client.codec import Message, decode, encode
 
-HEIGHT, WIDTH, FRAMES = 4, 6, 3
-CHANNELS = {"rgb24": 3, "rgba32": 4, "bgra32": 4}
-PADDING = 2
-BUNDLE = {
-    "name": "fake",
-    "fingerprint": "f" * 64,
-    "plan": "fast",
-    "height": HEIGHT,
-    "width": WIDTH,
-    "frames": FRAMES,
-    "fps": 8.0,
-    "random_weights": False,
-}
-WORDS = {
-    "people": ["Mia", "Tobo"],
-    "motions": ["wave", "run"],
-    "places": ["meadow"],
-    "hours": ["day"],
-    "clothes": ["plain"],
-    "manners": ["barely", "wildly"],
-}
-UNDERSTOOD = {
-    "people": [{"name": "Mia", "clothes": "plain"}],
-    "motion": "wave",
-    "level": 3,
-    "place": "meadow",
-    "hour": "day",
-    "position": "middle",
-    "caption": "Character: Mia; Motion: wave; Background: day meadow.",
-    "unknown": [],
-    "text": "Mia waves in the meadow by day.",
-}
-TEXT_CHARACTERS = 500
 CONTROL_REQUESTS = frozenset({"hello", "cancel", "status", "ping"})
-VALUES = {"stamina": 50, "social": 55, "entertainment": 50}
-STRENGTHS = {"motion_level": 2, "social": 1, "entertainment": 0, "stamina": 0}
-
-
-@dataclass
-class FakeGame:
-    session: str
-    token: str
-    seed: int
-    turns: list[dict[str, Any]] = field(default_factory=list)
-    closed: bool = False
-
-
-@dataclass
-class Running:
-    game: FakeGame
-    number: int
-    instruction: str
-    turn_id: str
-    parent: str
-    seq: int
-    replayed: bool
-    route: bytes
 
 
 class FakeServer:
@@ -148,7 +102,7 @@ class FakeServer:
 
     def _bind_anywhere(self) -> int:
         turns, control = self._router(), self._router()
-        port = turns.bind_to_random_port("tcp://127.0.0.1")
+        port = int(turns.bind_to_random_port("tcp://127.0.0.1"))
         try:
             control.bind(f"tcp://127.0.0.1:{port + 1}")
         except zmq.ZMQError:
@@ -200,7 +154,7 @@ class FakeServer:
             poller = zmq.Poller()
             poller.register(self._turns, zmq.POLLIN)
             poller.register(self._control, zmq.POLLIN)
-            for socket, _ in poller.poll(1000 * self.event_s if due else 20):
+            for socket, _ in poller.poll(round(1000 * self.event_s) if due else 20):
                 self._read(socket)
             if due and self._running is not None and not self._silent:
                 self._play(self._running)
@@ -231,7 +185,13 @@ class FakeServer:
 
     def _on_hello(self, route: bytes, request: Message, answer: Any) -> None:
         self._greeted[route] = request
-        limits = {"text_characters": TEXT_CHARACTERS, "header_bytes": 65536, "turns_a_minute": 60, "sessions": 8, "queue": 8}
+        limits = {
+            "text_characters": TEXT_CHARACTERS,
+            "header_bytes": 65536,
+            "turns_a_minute": 60,
+            "sessions": 8,
+            "queue": 8,
+        }
         bundle = {**BUNDLE, **(WORDS if self.minor else {}), **({"weather": None} if self.minor > 1 else {})}
         protocol = f"1.{self.minor}"
         about = {"version": 1, "server": "fake 1", "protocol": protocol, "bundle": bundle, "capabilities": []}
@@ -296,15 +256,15 @@ class FakeServer:
     def _on_replay(self, route: bytes, request: Message, answer: Any) -> None:
         if (game := self._game(request, answer)) is None:
             return
-        place, seq = self._job(game), request.fields["after_seq"] + 1
-        if place is not None and self._jobs[place].number == request.turn:
+        place, seq, number = self._job(game), request.fields["after_seq"] + 1, request.turn or 0
+        if place is not None and self._jobs[place].number == number:
             if self._held and place == 0:  # asked again by a client that lost patience: hold where it held
                 self.faults[self._jobs[0].seq], self._held = "hold", False
             self._jobs[place] = replace(self._jobs[place], route=route, parent=request.id, seq=seq)
-        elif request.turn <= len(game.turns):
-            turn = game.turns[request.turn - 1]
-            parts = turn["instruction"], turn["turn_id"], request.id, seq, True, route
-            self._jobs.append(Running(game, request.turn, *parts))
+        elif number <= len(game.turns):
+            turn = game.turns[number - 1]
+            text, turn_id = turn["instruction"], turn["turn_id"]
+            self._jobs.append(Running(game, number, text, turn_id, request.id, seq, True, route))
         else:
             answer("error", {"code": "no_such_turn", "text": "no such turn"}, session=game.session, turn=request.turn)
 
@@ -370,8 +330,7 @@ class FakeServer:
             head = msgpack.packb({"type": "progress", "parent": running.parent, "more": "x" * int(value)})
             self._turns.send_multipart([running.route, b"AGRT\x01", head])
         elif fault == "worker":
-            place = {"session": running.game.session, "turn": running.number}
-            self._say(running, Message("restarting", {"attempt": 1, "retry_in_s": 0.1}, **place))
+            self._say(running, self._about(running, "restarting", {"attempt": 1, "retry_in_s": 0.1}))
         elif fault == "error":
             self._end(running, value)
         else:
@@ -397,9 +356,9 @@ class FakeServer:
             self._say(running, event)
         hello = self._greeted.get(running.route)
         if event.type == "accepted" and self.minor and hello is not None and hello.fields.get("minor"):
-            self._say(running, Message("understood", UNDERSTOOD, session=running.game.session, turn=running.number))
+            self._say(running, self._about(running, "understood", UNDERSTOOD))
         if self.minor > 1:
-            self._say(running, Message("weather", {"rain": None}, session=running.game.session, turn=running.number))
+            self._say(running, self._about(running, "weather", {"rain": None}))
         if self._later is not None:
             late, self._later = self._later, None
             self._say(*late)
@@ -411,51 +370,13 @@ class FakeServer:
             self.faults = {seq: fault for seq, fault in self.faults.items() if fault != "hold"}
         self._jobs.remove(running)
         fields = {"code": code, "text": f"the turn ended: {code}"}
-        self._say(running, Message("error", fields, session=running.game.session, turn=running.number))
+        self._say(running, self._about(running, "error", fields))
+
+    def _about(self, running: Running, kind: str, fields: dict[str, Any]) -> Message:
+        return Message(kind, fields, session=running.game.session, turn=running.number)
 
     def _say(self, running: Running, message: Message) -> None:
         self._turns.send_multipart([running.route, *encode(replace(message, parent=running.parent))])
-
-
-def turn_events(running: Running, hello: Message | None) -> list[Message]:
-    """The events of a turn; the pictures depend on seed, turn and index, as a real server's do."""
-    wishes = hello.fields if hello is not None else {}
-    accepted = {
-        "turn_id": running.turn_id,
-        "place": 0,
-        "estimate_s": 1.0,
-        "instruction": running.instruction,
-        "replayed": running.replayed,
-    }
-    state = {**STRENGTHS, "character": VALUES, "shown": {**VALUES, "entertainment": 45}, "motion_scope": 2.5}
-    messages = [Message("accepted", accepted), Message("state", state)]
-    messages += [Message("progress", {"step": k, "steps": 2, "seconds_left": 0.1 * (2 - k)}) for k in (1, 2)]
-    if wishes.get("codec", "raw") != "mp4":
-        pixel_format = wishes.get("pixel_format", "rgba32")
-        for index in range(FRAMES):
-            rows = frame_rows(running.game.seed, running.number, index, CHANNELS[pixel_format])
-            layout = {"dtype": "uint8", "width": WIDTH, "height": HEIGHT, "stride": rows.shape[1]}
-            layout |= {"pixel_format": pixel_format, "codec": "raw", "index": index, "count": FRAMES}
-            data = rows.tobytes()
-            if wishes.get("codec") == "jpeg":
-                layout |= {"codec": "jpeg", "stride": 0}
-                data = b"\xff\xd8 picture"
-            messages.append(Message("frame", layout, buffers=(data,)))
-    if wishes.get("clip") or wishes.get("codec") == "mp4":
-        for index, data in enumerate((b"ftyp", b"moof")):
-            fields = {"index": index, "last": index == 1, "codec": "mp4"}
-            messages.append(Message("clip", fields, buffers=(data,)))
-    seconds = {"queue": 0.0, "predictor": 0.1, "denoiser": 0.2, "vae": 0.3, "total": 0.6}
-    messages.append(Message("done", {"seconds": seconds, "turns": 0}))
-    place = {"session": running.game.session, "turn": running.number}
-    return [replace(message, seq=seq, **place) for seq, message in enumerate(messages)]
-
-
-def frame_rows(seed: int, turn: int, index: int, channels: int) -> np.ndarray:
-    """The rows of a picture as sent, with padding at the end of each, uint8 [height, stride]."""
-    rows = np.full((HEIGHT, WIDTH * channels + PADDING), 10 * turn + index + seed, np.uint8)
-    rows[:, -PADDING:] = 255
-    return rows
 
 
 @contextlib.contextmanager

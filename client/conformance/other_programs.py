@@ -1,4 +1,4 @@
-"""What a client may find at an address instead of a game server: a web server, a program that says nothing, absurd bytes."""
+"""What a client may find at an address instead of a game server: a web server, a silent program, absurd bytes."""
 
 from __future__ import annotations
 

@@ -99,7 +99,8 @@ class Driver:
             for byte in frame.pixels.tobytes():
                 hashed = ((hashed ^ byte) * FNV_PRIME) & 0xFFFFFFFF
         replayed = any(isinstance(event, Accepted) and event.replayed for event in events)
-        return f"done turns={self._game.turns} seq={seqs} pictures={len(frames)} hash={hashed:08x} replayed={int(replayed)}"
+        about = f"pictures={len(frames)} hash={hashed:08x} replayed={int(replayed)}"
+        return f"done turns={self._game.turns} seq={seqs} {about}"
 
     def on_cancel(self, rest: str) -> str:
         return f"ok {int(self._do(self._game.cancel()))}"
@@ -146,6 +147,7 @@ class Driver:
 
 
 def main() -> None:
+    """Answer each line of the standard input."""
     loop = asyncio.new_event_loop() if "--aio" in sys.argv else None
     driver = Driver(aio.Client if loop else Client, loop)
     for line in sys.stdin:

@@ -1,8 +1,9 @@
 """Play the scenarios with clients, print what failed, and renew record.json and the table in client/README.md.
 
-    python client/conformance/run.py NAME [COMMAND ..]
+    python -m client.conformance.run NAME [COMMAND ..]
 
-NAME is of `CLIENTS`; COMMAND starts its driver, where that had to be built. Without arguments only the table is renewed.
+NAME is of `CLIENTS`; COMMAND starts its driver, where that had to be built. Without arguments only the table is
+renewed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import sys
 from pathlib import Path
 
-from suite import HERE, PASSED, SCENARIOS, Suite
+from client.conformance.suite import HERE, PASSED, SCENARIOS, Suite
 
 RECORD, README = HERE / "record.json", HERE.parent / "README.md"
 PYTHON = [sys.executable, str(HERE / "python_driver.py")]
@@ -27,7 +28,7 @@ CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def play(name: str, command: list[str] | None = None, cwd: Path | None = None) -> dict[str, str]:
-    """The outcome of each scenario with this client. command: its driver; None for the Python clients, which need no build."""
+    """The outcome of each scenario with this client. command: its driver; None for Python, which needs no build."""
     command = command or [*PYTHON, *(["--aio"] if name == "aio" else [])]
     with Suite() as suite:
         return suite.play(command, cwd, CLIENTS[name][1])
@@ -55,6 +56,7 @@ def with_table(readme: str) -> str:
 
 
 def main() -> int:
+    """Returns 1 if a scenario failed; then nothing is written."""
     failed = False
     if len(sys.argv) > 1:
         name = sys.argv[1]

@@ -1,9 +1,9 @@
 """The scriptable server, a process of its own: it starts and ends servers as lines of JSON on its standard input say.
 
-`{"start": {...}}` is answered by `{"id": 1, "address": "tcp://127.0.0.1:40123"}`; the map holds attributes of `FakeServer`
-(`faults`, `refusals`, `minor`, ..), `"secret_key"`, or `"program"`: one of `other_programs`. `{"set": 1, "faults": {..}}` gives
-a running server new attributes and is answered by `{}`. `{"end": 1}` is answered by `{"seen": {"hello": 1, "turn": 2}}`, the
-requests that it was sent. The process ends with its standard input.
+`{"start": {...}}` is answered by `{"id": 1, "address": "tcp://127.0.0.1:40123"}`; the map holds attributes of
+`FakeServer` (`faults`, `refusals`, `minor`, ..), `"secret_key"`, or `"program"`: one of `other_programs`.
+`{"set": 1, "faults": {..}}` gives a running server new attributes and is answered by `{}`. `{"end": 1}` is answered by
+`{"seen": {"hello": 1, "turn": 2}}`, the requests that it was sent. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from collections import Counter
 from typing import Any
 
-from fake_server import FakeServer
-from other_programs import OtherProgram
+from client.conformance.fake_server import FakeServer
+from client.conformance.other_programs import OtherProgram
 
 
 def start(script: dict[str, Any]) -> FakeServer | OtherProgram:
@@ -36,6 +36,7 @@ def change(server: FakeServer, attributes: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    """Carry out each line of the standard input."""
     servers: list[FakeServer | OtherProgram] = []
     try:
         for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""Plays the scenarios of scenarios.json with one client: each against a server of its own, by commands to the client's driver.
+"""Plays the scenarios of scenarios.json with one client, each against a server of its own, by commands to its driver.
 
 Says which passed. Knows no client: a driver is a command line (see README.md).
 """
@@ -18,8 +18,10 @@ from typing import Any
 
 import zmq
 import zmq.auth
+from client.conformance.fake_turns import FRAMES, PADDING, frame_rows
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
 PASSED = "yes"
 TIMEOUT_S = 5.0
@@ -79,7 +81,7 @@ class Suite:
     """The scenarios, one server process, and keys for CURVE. Use it as a context manager."""
 
     def __init__(self) -> None:
-        self._servers = Process([sys.executable, str(HERE / "server.py")])
+        self._servers = Process([sys.executable, "-m", "client.conformance.server"], ROOT)
         self._folder = tempfile.TemporaryDirectory()
         _, self._client_keys = zmq.auth.create_certificates(self._folder.name, "client")
         server, other = zmq.curve_keypair(), zmq.curve_keypair()
@@ -163,13 +165,13 @@ class Suite:
         if verb == "keys":
             command = new if rest == "none" else f"{new} server_key={rest} client_keys={self._client_keys}"
         answer, pattern = driver.ask(command), re.sub(r"\{(whole|again|whole or again) (\d)\}", turn_pattern, expected)
-        return "" if re.match(pattern, answer) else f"`{command[:60]}` was answered `{answer[:300]}`, expected `{pattern}`"
+        return (
+            "" if re.match(pattern, answer) else f"`{command[:60]}` was answered `{answer[:300]}`, expected `{pattern}`"
+        )
 
 
 def turn_pattern(found: re.Match[str]) -> str:
     """What a driver says of a whole turn with seed 3: every event once and in order, and the right pictures."""
-    from fake_server import FRAMES, PADDING, frame_rows
-
     hashed, number = 2166136261, int(found[2])
     for index in range(FRAMES):
         for byte in frame_rows(3, number, index, 4)[:, :-PADDING].tobytes():

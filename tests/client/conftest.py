@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from client.conformance.fake_server import FakeServer, fake_server
 
 from animegamer_client import Client, aio
 from client.blocking_aio import BlockingAio
-from client.conformance.fake_server import FakeServer, fake_server
 
 # The native client is built by what `make clients` names; where that is missing, nobody builds it.
 collect_ignore = [] if shutil.which("cmake") and shutil.which("c++") else ["test_native.py"]

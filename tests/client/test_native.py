@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from client.conformance import run as conformance
 from live_server import LiveServer
 from PIL import Image
 
@@ -36,6 +37,10 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_golden_bytes_hostile_servers_and_changed_bytes(build: Path) -> None:
     run("ctest", "--parallel", 3, "--output-on-failure", "--exclude-regex", "package", cwd=build)
+
+
+def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
+    assert conformance.play("native", [str(build / "tests" / "driver")]) == conformance.recorded()["native"]
 
 
 def test_example_plays_a_turn_and_writes_its_frames(build: Path, tmp_path: Path) -> None:
