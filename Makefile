@@ -6,10 +6,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients browser clean
+.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients clients-dist browser clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 15) else "error: Python 3.10 to 3.14 is \
@@ -83,12 +83,11 @@ kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); wit
 	cmake -S . -B build/kernels $(ARGS)
 	cmake --build build/kernels --parallel 2
 
-clients: $(VENV)/.play  ## build the native client into build/native and test it against a server
-	@for tool in cmake c++ pkg-config; do command -v $$tool >/dev/null || { echo "error: $$tool is missing; install the Debian \
-packages cmake, g++ and pkg-config"; exit 1; }; done
-	cmake -S client/native -B build/native -DANIMEGAMER_SERVE="$(abspath $(BIN))/animegamer-rt serve" $(ARGS)
-	cmake --build build/native --parallel 2
-	ctest --test-dir build/native --output-on-failure
+clients: $(VENV)/.dev  ## build and test every client, into build/; says what is missing for those that it leaves out
+	$(BIN)/python client/tools.py test $(ARGS)
+
+clients-dist:  ## pack the native client's headers and libraries, for Linux and Windows, into dist/
+	client/native/dist.sh dist
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
