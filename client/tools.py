@@ -66,7 +66,7 @@ def main() -> int:
     if what == "require":
         return int(any(client.missing for client in CLIENTS))
     if what == "test":
-        environment = {**os.environ, "ANIMEGAMER_NATIVE_BUILD": str(ROOT / "build" / "native")}
+        environment = {**os.environ, "ANIMEGAMER_CLIENT_BUILDS": str(ROOT / "build")}
         command = [
             sys.executable,
             "-m",

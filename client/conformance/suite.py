@@ -5,6 +5,7 @@ Says which passed. Knows no client: a driver is a command line (see README.md).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -26,32 +27,49 @@ SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text
 PASSED = "yes"
 TIMEOUT_S = 5.0
 """Time limit of the client in a scenario that names none."""
-DRIVER_S = 60.0
-"""Longest wait for a driver's answer; only a client that hangs needs so long."""
+DRIVER_S = 300.0
+"""Longest wait for a driver's answer; only a client that hangs, or a long measurement, needs so long."""
 AT_ONCE = 4
 """Drivers that run at the same time: most scenarios wait."""
 
 
 class Process:
-    """A program that answers each line of its standard input with one line."""
+    """A program that answers each line of its standard input with one line. It starts when it is first asked."""
 
-    def __init__(self, command: list[str], cwd: Path | None = None) -> None:
-        self._command, self._cwd = command, cwd
+    def __init__(self, command: list[str], cwd: Path | None = None, stderr: int | None = None) -> None:
+        self._command, self._cwd, self._stderr = command, cwd, stderr
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def pid(self) -> int:
+        """Of the running program."""
+        return self._started().pid
+
     def ask(self, line: str) -> str:
-        """The answer; the program is started if it does not run, and ended if it hangs."""
+        """The answer; a program that hangs is ended, and started again for the next line."""
+        return self._talk(line + "\n") or f"the driver ended or hung at: {line[:80]}"
+
+    def read(self) -> str:
+        """The next line that it says by itself."""
+        return self._talk("")
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                self._command, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
+            )
+        return self._process
+
+    def _talk(self, line: str) -> str:
         with self._lock:
-            if self._process is None:
-                pipe = subprocess.PIPE
-                self._process = subprocess.Popen(self._command, cwd=self._cwd, stdin=pipe, stdout=pipe, text=True)
-            process = self._process
+            process = self._started()
             assert process.stdin is not None and process.stdout is not None
             ending = threading.Timer(DRIVER_S, process.kill)
             ending.start()
             try:
-                process.stdin.write(line + "\n")
+                process.stdin.write(line)
                 process.stdin.flush()
                 answer = process.stdout.readline()
             except OSError:
@@ -60,7 +78,13 @@ class Process:
             if answer:
                 return answer.rstrip("\n")
         self.close()
-        return f"the driver ended or hung at: {line[:80]}"
+        return ""
+
+    def terminate(self) -> None:
+        """End a program that does not end with its standard input."""
+        if self._process is not None:
+            self._process.terminate()
+        self.close()
 
     def close(self) -> None:
         """Close its standard input, at which it ends."""
@@ -69,7 +93,8 @@ class Process:
         if process is not None:
             for stream in (process.stdin, process.stdout):
                 assert stream is not None
-                stream.close()
+                with contextlib.suppress(OSError):
+                    stream.close()
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Packs the library for games: dist/animegamer-native-VERSION-linux-MACHINE.tar.gz and -windows-x86_64.zip, each with headers, static
-# and shared libraries, the CMake package and pkg-config. Windows needs mingw-w64 (Debian: g++-mingw-w64-x86-64-posix) and is
-# left out without it. $1: the folder for the archives.
+# Packs the library for games: animegamer-native-VERSION-linux-MACHINE.tar.gz and -windows-x86_64.zip, each with two folders to
+# install from, static and shared: headers, library, CMake package, pkg-config. Windows needs mingw-w64 (Debian:
+# g++-mingw-w64-x86-64-posix) and is left out without it. $1: the folder for the archives.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$1"
@@ -10,15 +10,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 version=$(sed -n 's/^project(animegamer VERSION \([0-9.]*\).*/\1/p' "$here/CMakeLists.txt")
 
-# build NAME OPTION ..: both kinds of library, installed into one folder, which is the archive's.
+# build NAME OPTION ..: both kinds of library, installed into the archive's folder.
 build() {
     name=$1
     shift
     for kind in shared static; do
-        cmake -S "$here" -B "$work/$name-$kind" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib/$kind -DBUILD_TESTING=OFF \
+        cmake -S "$here" -B "$work/$name-$kind" -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_LIBDIR=lib -DBUILD_TESTING=OFF \
             -DANIMEGAMER_EXAMPLES=OFF -DBUILD_SHARED_LIBS="$([ $kind = shared ] && echo ON || echo OFF)" "$@" > "$work/log"
         cmake --build "$work/$name-$kind" --parallel 2 >> "$work/log"
-        cmake --install "$work/$name-$kind" --strip --prefix "$work/$name" >> "$work/log"
+        cmake --install "$work/$name-$kind" --strip --prefix "$work/$name/$kind" >> "$work/log"
     done
     cp "$here/README.md" "$here/../../LICENSE" "$work/$name/"
 }

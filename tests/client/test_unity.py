@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import socket
 import sys
@@ -39,7 +40,9 @@ def load_make_metas() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
-    return MonoBuild(tmp_path_factory.mktemp("mono"))
+    folder = Path(os.environ.get("ANIMEGAMER_CLIENT_BUILDS") or tmp_path_factory.mktemp("builds")) / "unity"
+    folder.mkdir(parents=True, exist_ok=True)
+    return MonoBuild(folder)
 
 
 @pytest.fixture(scope="module")

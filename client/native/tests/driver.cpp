@@ -153,13 +153,15 @@ private:
             }
             return wait(client_->status()); // refused: the client is closed
         }
+        const auto count = number(words);
+        const std::string text = rest_of(words);
         if (verb == "measure-turns") {
-            return measure_turns(number(words), rest_of(words));
+            return measure_turns(count, text);
         }
         if (verb == "measure-loop") {
-            return measure_loop(number(words), rest_of(words));
+            return measure_loop(count, text);
         }
-        return verb == "measure-frames" ? measure_frames(number(words), rest_of(words)) : "error unknown " + verb;
+        return verb == "measure-frames" ? measure_frames(count, text) : "error unknown " + verb;
     }
 
     static std::int64_t number(std::istringstream &words) {
