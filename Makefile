@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml constraints.txt
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients browser clean
+.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients clients-dist browser clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,12 +101,11 @@ kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); wit
 	cmake -S . -B build/kernels $(ARGS)
 	cmake --build build/kernels --parallel 2
 
-clients: $(VENV)/.play  ## build the native client into build/native and test it against a server
-	@for tool in cmake c++ pkg-config; do command -v $$tool >/dev/null || { echo "error: $$tool is missing; install the Debian \
-packages cmake, g++ and pkg-config"; exit 1; }; done
-	cmake -S client/native -B build/native -DANIMEGAMER_SERVE="$(abspath $(BIN))/animegamer-rt serve" $(ARGS)
-	cmake --build build/native --parallel 2
-	ctest --test-dir build/native --output-on-failure
+clients: $(VENV)/.dev  ## build and test every client, into build/; says what is missing for those that it leaves out
+	$(BIN)/python client/tools.py test $(ARGS)
+
+clients-dist:  ## pack the native client's headers and libraries, for Linux and Windows, into dist/
+	client/native/dist.sh dist
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from client.conformance.fake_server import FakeServer
 
 import animegamer_client
 from animegamer_client import Progress, aio
-from client.fake_server import FakeServer
 
 
 def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **options: Any) -> Any:

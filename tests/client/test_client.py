@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from client.conformance.fake_server import FakeServer
+from client.conformance.fake_turns import FRAMES, HEIGHT, WIDTH, frame_rows
 
 from animegamer_client import (
     Accepted,
     Client,
-    ClientError,
     Done,
     Frame,
     Progress,
     ServerRefused,
     State,
 )
-from client.fake_server import FRAMES, HEIGHT, WIDTH, FakeServer, frame_rows
 
 MakeClient = Callable[..., Any]
 
@@ -163,19 +163,6 @@ def test_cancel_from_another_thread_ends_the_turn(server: FakeServer) -> None:
         thread.join()
         assert caught.value.code == "cancelled" and cancelled == [True]
         assert game.turns == 0 and game.cancel() is False
-
-
-def test_closed_client_says_so(make_client: MakeClient, server: FakeServer) -> None:
-    client = make_client(server.address, timeout_s=5)
-    game = client.open()
-    turn = game.turn("Mia waves.")
-    client.close()
-    client.close()
-    with pytest.raises(ClientError, match="closed"):
-        next(turn)
-    turn.close()
-    with pytest.raises(ClientError, match="closed"):
-        client.status()
 
 
 def test_token_is_not_shown(server: FakeServer) -> None:

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from client.conformance.fake_server import FakeServer
 
 from animegamer_client.__main__ import main
-from client.fake_server import FakeServer
 
 
 def play(server: FakeServer, monkeypatch: pytest.MonkeyPatch, lines: str, *options: object) -> int:

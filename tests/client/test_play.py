@@ -15,12 +15,12 @@ from pathlib import Path
 
 import golden_messages as golden
 import pytest
+from client.conformance.fake_server import FakeServer
 
 from animegamer_client.__main__ import main
 from animegamer_client.codec import Message
 from animegamer_client.events import read_event
 from animegamer_client.terminal_view import TerminalView
-from client.fake_server import FakeServer
 
 PLAY = [sys.executable, "-m", "animegamer_client", "play"]
 

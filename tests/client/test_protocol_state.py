@@ -10,6 +10,7 @@ from typing import Any
 
 import golden_messages as golden
 import pytest
+from client.conformance.fake_turns import BUNDLE
 
 from animegamer_client import (
     Accepted,
@@ -28,7 +29,6 @@ from animegamer_client.options import Options
 from animegamer_client.protocol_state import MAX_BACKOFF_S, ProtocolState
 from animegamer_client.requests import export, new_turn, page, ping, replay
 from animegamer_client.responses import SessionInfo
-from client.fake_server import BUNDLE
 
 TIMEOUT_S = 8.0
 

@@ -6,9 +6,9 @@ import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import pytest
+from client.conformance.fake_server import FakeServer
 
 from animegamer_client import Client, ClientError, ServerRefused
-from client.fake_server import FakeServer
 from client.test_faults import assert_whole
 
 
@@ -20,7 +20,7 @@ def test_games_of_one_client_are_played_in_threads_side_by_side(server: FakeServ
 
 def test_cancel_does_not_wait_for_a_status_that_is_not_answered_and_close_ends_it(server: FakeServer) -> None:
     server.faults[3] = "hold"
-    server.unanswered.add("status")
+    server.unanswered["status"] = 99
     with Client(server.address, timeout_s=30) as client, ThreadPoolExecutor(1) as threads:
         game = client.open()
         turn = game.turn("Mia waves.")

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import socket
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,12 +20,13 @@ from typing import Any
 import golden_messages as golden
 import pytest
 import zmq
+from client.conformance import run as conformance
 from live_server import LiveServer
 
 import animegamer_rt
 import fakes
 from animegamer_client.codec import Message, decode, encode
-from client.mono_build import PACKAGE, MonoBuild
+from client.mono_build import DRIVER, PACKAGE, MonoBuild
 
 
 def load_make_metas() -> ModuleType:
@@ -40,7 +40,9 @@ def load_make_metas() -> ModuleType:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
-    return MonoBuild(tmp_path_factory.mktemp("mono"))
+    folder = Path(os.environ.get("ANIMEGAMER_CLIENT_BUILDS") or tmp_path_factory.mktemp("builds")) / "unity"
+    folder.mkdir(parents=True, exist_ok=True)
+    return MonoBuild(folder)
 
 
 @pytest.fixture(scope="module")
@@ -141,30 +143,8 @@ def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild
         context.destroy(linger=0)
 
 
-class Web(BaseHTTPRequestHandler):
-    """A web server that answers whatever comes."""
-
-    def handle(self) -> None:
-        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
-def test_what_is_no_game_server_is_named(build: MonoBuild) -> None:
-    with HTTPServer(("127.0.0.1", 0), Web) as web, socket.create_server(("127.0.0.1", 0)) as silent:
-        thread = threading.Thread(target=web.serve_forever, daemon=True)
-        thread.start()
-        (said,) = build.run("reach", f"tcp://127.0.0.1:{web.server_port}", "2")
-        assert said.startswith("protocol: ") and "another program" in said and "HTTP/1.1 400" in said
-        web.shutdown()
-        thread.join()
-        (said,) = build.run("reach", f"tcp://127.0.0.1:{silent.getsockname()[1]}", "2")
-        assert said.startswith("timed_out: ") and "does not answer as a game server does" in said
-    (said,) = build.run("reach", "tcp://127.0.0.1:1", "2")
-    assert said.startswith("timed_out: ") and "nothing listens there" in said and "animegamer-rt serve" in said
-    (said,) = build.run("reach", "tcp://example.com:5570", "2")
-    assert said.startswith("bad_argument: ")
+def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:
+    assert conformance.play("unity", ["mono", DRIVER, "conform"], build.folder) == conformance.recorded()["unity"]
 
 
 def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:

@@ -6,8 +6,9 @@ import re
 import socket
 from pathlib import Path
 
+from client.conformance.fake_server import FakeServer
+
 from animegamer_client.codec import decode
-from client.fake_server import FakeServer
 
 PROTOCOL = Path(__file__).parents[2] / "client" / "PROTOCOL.md"
 

@@ -97,7 +97,7 @@ Link::Outcome Link::read(std::string &trouble) {
             return Outcome::fine;
         }
         if (got <= 0) {
-            trouble = zmtp_.ready() ? "the connection was lost" : "a program there accepts connections, but does not answer as a game server does";
+            trouble = zmtp_.ready() ? "the connection was lost" : "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this client does not have";
             return Outcome::lost;
         }
         arrived_ += static_cast<std::size_t>(got);

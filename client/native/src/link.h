@@ -29,6 +29,8 @@ public:
     bool open(const std::string &host, std::uint16_t port, std::string &trouble);
     void close();
     bool is_open() const { return socket_ != net::no_socket; }
+    /// Whether nothing at the address has taken the connection yet.
+    bool connecting() const { return connecting_; }
     /// Whether messages may be sent.
     bool ready() const { return is_open() && zmtp_.ready(); }
     /// Whether it waits for memory to put a buffer into.

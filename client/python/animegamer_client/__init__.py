@@ -1,7 +1,7 @@
 """Play games on an AnimeGamer server: `Client`, its games, and a turn as typed events. `aio` is for asyncio."""
 
 from .client import Client, Game, Turn
-from .errors import ClientError, ConnectionLost, ProtocolError, ServerRefused, TimedOut
+from .errors import ClientClosed, ClientError, ConnectionLost, ProtocolError, ServerRefused, TimedOut
 from .events import (
     Accepted,
     Character,
@@ -26,6 +26,7 @@ __all__ = [
     "Bundle",
     "Character",
     "Client",
+    "ClientClosed",
     "ClientError",
     "Clip",
     "ConnectionLost",

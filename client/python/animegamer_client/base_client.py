@@ -19,7 +19,7 @@ import zmq
 from . import requests
 from .calls import AbandonedTurns, Call, TurnCall, remove_ended
 from .connection import Connection, close_all
-from .errors import ClientError
+from .errors import ClientClosed, ClientError
 from .events import Event
 from .game_info import GameInfo
 from .options import Options, addresses, read_keys
@@ -100,8 +100,8 @@ class BaseClient(Generic[C]):
             raise self._closed_error()
 
     @staticmethod
-    def _closed_error() -> ClientError:
-        return ClientError("the client is closed", "make another one; the game goes on with open(resume=token)")
+    def _closed_error() -> ClientClosed:
+        return ClientClosed("the client is closed", "make another one; the game goes on with open(resume=token)")
 
     # -- operations
 

@@ -19,7 +19,8 @@ MAX_UNREAD = 64
 VANISHED_MS = 60_000
 """A connection whose other end has acknowledged nothing for this long is given up."""
 MONITORED = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    zmq.EVENT_CONNECTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
@@ -133,6 +134,7 @@ class Connection:
             self.state.lost("the connection was lost" if self._handshake_done else None)
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             self._handshake_done = True
+        elif event == zmq.EVENT_CONNECTED:
             if not self.state.answered:
                 self.state.note("a program there accepts connections, but does not answer as a game server does")
         elif event == zmq.EVENT_CONNECT_RETRIED:

@@ -4,6 +4,7 @@ ClientError
 |-- ServerRefused     the server answered with an error; `code` is one of those that PROTOCOL.md lists
 |-- ConnectionLost    the connection was lost during a request that is not repeated
 |-- TimedOut          the server did not answer in time
+|-- ClientClosed      a call after `close`
 `-- ProtocolError     received bytes that are not a message of the protocol, or a request that cannot be encoded
 """
 
@@ -39,6 +40,12 @@ class TimedOut(ClientError):
     """The server did not answer in time. It keeps the session: open(resume=token) continues the game."""
 
     code = "timed_out"
+
+
+class ClientClosed(ClientError):
+    """A call after `close`, or one that `close` ended."""
+
+    code = "closed"
 
 
 class ProtocolError(ClientError):

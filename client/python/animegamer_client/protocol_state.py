@@ -218,7 +218,7 @@ class ProtocolState:
         if self.phase is Phase.DOWN or not calls:
             return
         if silent_s >= self.timeout_s / 2:
-            self.lost(f"nothing came for {silent_s:.0f} s")
+            self.lost(f"nothing came for {silent_s:.0f} s" if self.answered else None)
         elif self.phase is Phase.READY:
             self._ping_and_retry(silent_s)
 

@@ -177,7 +177,8 @@ namespace AnimeGamer
         {
             if (!wire.Connected) State.Lost("nothing listens there");
             else if (wire.Open) State.Lost("the connection was lost");
-            else State.Lost("a program there accepts connections, but ends them before the ZeroMQ handshake is done");
+            else State.Lost("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this "
+                + "client does not have");
             DropWire();
         }
 

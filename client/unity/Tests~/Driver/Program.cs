@@ -16,6 +16,7 @@ namespace AnimeGamer.Driver
                 switch (arguments[0])
                 {
                     case "vectors": return Vectors.Run();
+                    case "conform": new Conformance().Run(); break;
                     case "play": Scenarios.Play(arguments[1]); break;
                     case "restart": Scenarios.Restart(arguments[1]); break;
                     case "reach": Scenarios.Reach(arguments[1], int.Parse(arguments[2])); break;

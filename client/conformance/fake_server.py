@@ -1,11 +1,20 @@
-"""A game server in a thread, for the client's tests: it speaks the protocol, and produces the faults that a test sets.
+"""A game server in a thread that speaks the protocol and produces the faults that it is told to.
 
-`server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due: drop (all connections),
-restart (drop, and forget the running turn), overtaken or overtaking (restart, and another client has played, or plays,
-a turn of that number), silence (no more answers), hold (until cancelled), gap (it is not sent), or garbage (bytes that
-are no message).
+`server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due:
+
+    drop         all connections are lost            gap        this event is not sent
+    restart      and the running turn is forgotten   swap       it is sent after the next one
+    overtaken    and another client played that turn overtaking and another client plays it now
+    die:S        and nothing listens for S seconds   twice      it is sent twice
+    silence      no more answers at all              garbage    bytes that are no message
+    hold         nothing more until it is cancelled  header:N   a header of N bytes
+    pause:S      nothing for S seconds               error:CODE the turn ends with this error
+    worker       the worker is restarted             picture    its fields do not fit its buffer
+
+`refusals[type]`: codes with which the next requests of a type are refused. `unanswered[type]`: so many get no answer.
+`finishes_exports`: False, an export's progress comes, and no end.
 `early_cancels`: that many cancels find no turn, as if they had arrived before it.
-`unanswered`: types of requests that get no answer.
+`minor`: the minor version that it speaks; one above 1 sends messages, keys and fields that nobody knows yet.
 """
 
 from __future__ import annotations
@@ -14,69 +23,54 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
+import msgpack
 import zmq
+from client.conformance.fake_turns import (
+    BUNDLE,
+    STRENGTHS,
+    TEXT_CHARACTERS,
+    UNDERSTOOD,
+    VALUES,
+    WORDS,
+    FakeGame,
+    Running,
+    turn_events,
+)
 
 from animegamer_client.codec import Message, decode, encode
 
-HEIGHT, WIDTH, FRAMES = 4, 6, 3
-CHANNELS = {"rgb24": 3, "rgba32": 4, "bgra32": 4}
-PADDING = 2
-BUNDLE = {
-    "name": "fake",
-    "fingerprint": "f" * 64,
-    "plan": "fast",
-    "height": HEIGHT,
-    "width": WIDTH,
-    "frames": FRAMES,
-    "fps": 8.0,
-    "random_weights": False,
-}
-VALUES = {"stamina": 50, "social": 55, "entertainment": 50}
-STRENGTHS = {"motion_level": 2, "social": 1, "entertainment": 0, "stamina": 0}
-
-
-@dataclass
-class FakeGame:
-    session: str
-    token: str
-    seed: int
-    turns: list[dict[str, Any]] = field(default_factory=list)
-    closed: bool = False
-
-
-@dataclass
-class Running:
-    game: FakeGame
-    number: int
-    instruction: str
-    turn_id: str
-    parent: str
-    seq: int
-    replayed: bool
-    route: bytes
+CONTROL_REQUESTS = frozenset({"hello", "cancel", "status", "ping"})
 
 
 class FakeServer:
-    """A fake server on two ports; `seen` holds every request in the order of arrival."""
+    """A fake server on two ports; `seen` holds every request in the order of arrival.
 
-    def __init__(self) -> None:
+    secret_key: CURVE, in Z85; it takes every client that knows the public key.
+    """
+
+    def __init__(self, secret_key: bytes | None = None, minor: int = 0) -> None:
         self.faults: dict[int, str] = {}
         self.refusals: dict[str, list[str]] = {}
+        self.unanswered: dict[str, int] = {}
+        self.minor = minor
+        self._secret_key = secret_key
+        self._later: tuple[Running, Message] | None = None
         self.seen: list[Message] = []
         self.games: dict[str, FakeGame] = {}
         self.event_s = 0.0
+        self.finishes_exports = True
         self.early_cancels = 0
-        self.unanswered: set[str] = set()
         self.state = "ready"
         self._greeted: dict[bytes, Message] = {}
         self._jobs: list[Running] = []
         self._held = self._silent = self._drop_now = False
+        self._quiet_until = 0.0
         self._context = zmq.Context()
-        self._turns = self._control = None
+        self._turns: Any = None
+        self._control: Any = None
         self.port = 0
         while not self.port:
             self.port = self._bind_anywhere()
@@ -108,9 +102,8 @@ class FakeServer:
         self._context.destroy(linger=0)
 
     def _bind_anywhere(self) -> int:
-        turns, control = self._context.socket(zmq.ROUTER), self._context.socket(zmq.ROUTER)
-        turns.linger = control.linger = 0
-        port = turns.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000)  # as the real one
+        turns, control = self._router(), self._router()
+        port = int(turns.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000))  # as the real one
         try:
             control.bind(f"tcp://127.0.0.1:{port + 1}")
         except zmq.ZMQError:
@@ -120,14 +113,34 @@ class FakeServer:
         self._turns, self._control = turns, control
         return port
 
+    def _router(self) -> Any:
+        socket = self._context.socket(zmq.ROUTER)
+        socket.linger = 0
+        if self._secret_key is not None:
+            socket.curve_server, socket.curve_secretkey = True, self._secret_key
+        return socket
+
     def _drop(self) -> None:
         self._turns.close(linger=0)
         self._greeted.clear()
-        self._turns = self._context.socket(zmq.ROUTER)
-        self._turns.linger = 0
+        self._later = None
+        self._turns = self._router()
+        self._bind(self._turns, self.address)
+
+    def _die(self, seconds: float) -> None:
+        """Leave both ports for so long; the running turn is forgotten, what is done is kept."""
+        self._jobs.clear()
+        for socket in (self._turns, self._control):
+            socket.close(linger=0)
+        self._stop.wait(seconds)
+        self._control = self._router()
+        self._bind(self._control, f"tcp://127.0.0.1:{self.port + 1}")
+        self._drop()
+
+    def _bind(self, socket: Any, address: str) -> None:
         for _ in range(200):
             with contextlib.suppress(zmq.ZMQError):
-                self._turns.bind(self.address)
+                socket.bind(address)
                 return
             time.sleep(0.01)
         raise OSError("the port does not come free")
@@ -138,10 +151,11 @@ class FakeServer:
                 self._drop_now = False
                 self._drop()
             due = self._running is not None and not self._held and not self._silent
+            due = due and time.monotonic() >= self._quiet_until
             poller = zmq.Poller()
             poller.register(self._turns, zmq.POLLIN)
             poller.register(self._control, zmq.POLLIN)
-            for socket, _ in poller.poll(1000 * self.event_s if due else 20):
+            for socket, _ in poller.poll(round(1000 * self.event_s) if due else 20):
                 self._read(socket)
             if due and self._running is not None and not self._silent:
                 self._play(self._running)
@@ -150,7 +164,10 @@ class FakeServer:
         route, *frames = socket.recv_multipart()
         request = decode(frames)
         self.seen.append(request)
-        if self._silent or request.type in self.unanswered:
+        if self._silent:
+            return
+        if self.unanswered.get(request.type):
+            self.unanswered[request.type] -= 1
             return
 
         def answer(kind: str, fields: dict[str, Any] | None = None, **header: Any) -> None:
@@ -162,13 +179,23 @@ class FakeServer:
             answer("error", {"code": waiting.pop(0), "text": "not now", "do": "try later"}, session=request.session)
         elif socket is self._turns and request.type != "hello" and route not in self._greeted:
             answer("error", {"code": "hello_first", "text": "say hello first"})
+        elif socket is self._control and request.type not in CONTROL_REQUESTS:
+            answer("error", {"code": "unknown_type", "text": f"{request.type} does not belong on the control port"})
         else:
             getattr(self, f"_on_{request.type}")(route, request, answer)
 
     def _on_hello(self, route: bytes, request: Message, answer: Any) -> None:
         self._greeted[route] = request
-        limits = {"text_characters": 500, "header_bytes": 65536, "turns_a_minute": 60, "sessions": 8, "queue": 8}
-        about = {"version": 1, "server": "fake 1", "protocol": "1.0", "bundle": BUNDLE, "capabilities": []}
+        limits = {
+            "text_characters": TEXT_CHARACTERS,
+            "header_bytes": 65536,
+            "turns_a_minute": 60,
+            "sessions": 8,
+            "queue": 8,
+        }
+        bundle = {**BUNDLE, **(WORDS if self.minor else {}), **({"weather": None} if self.minor > 1 else {})}
+        protocol = f"1.{self.minor}"
+        about = {"version": 1, "server": "fake 1", "protocol": protocol, "bundle": bundle, "capabilities": []}
         answer("welcome", {**about, "limits": limits, "state": self.state})
 
     def _on_ping(self, route: bytes, request: Message, answer: Any) -> None:
@@ -220,8 +247,9 @@ class FakeServer:
                 self._jobs[place] = replace(self._jobs[place], route=route, parent=request.id)
             else:
                 answer("error", {"code": "turn_running", "text": "one turn at a time"}, session=game.session)
-        elif not text:
-            answer("error", {"code": "instruction", "text": "the instruction is empty", "do": "say something"})
+        elif not 0 < len(text) <= TEXT_CHARACTERS:
+            found = f"the instruction has {len(text)} characters; expected 1 to {TEXT_CHARACTERS}"
+            answer("error", {"code": "instruction", "text": found, "do": "change it"}, session=game.session)
         else:
             number, replayed = number or len(game.turns) + 1, bool(number)
             self._jobs.append(Running(game, number, text, turn_id, request.id, 0, replayed, route))
@@ -229,15 +257,15 @@ class FakeServer:
     def _on_replay(self, route: bytes, request: Message, answer: Any) -> None:
         if (game := self._game(request, answer)) is None:
             return
-        place, seq = self._job(game), request.fields["after_seq"] + 1
-        if place is not None and self._jobs[place].number == request.turn:
+        place, seq, number = self._job(game), request.fields["after_seq"] + 1, request.turn or 0
+        if place is not None and self._jobs[place].number == number:
             if self._held and place == 0:  # asked again by a client that lost patience: hold where it held
                 self.faults[self._jobs[0].seq], self._held = "hold", False
             self._jobs[place] = replace(self._jobs[place], route=route, parent=request.id, seq=seq)
-        elif request.turn <= len(game.turns):
-            turn = game.turns[request.turn - 1]
-            parts = turn["instruction"], turn["turn_id"], request.id, seq, True, route
-            self._jobs.append(Running(game, request.turn, *parts))
+        elif number <= len(game.turns):
+            turn = game.turns[number - 1]
+            text, turn_id = turn["instruction"], turn["turn_id"]
+            self._jobs.append(Running(game, number, text, turn_id, request.id, seq, True, route))
         else:
             answer("error", {"code": "no_such_turn", "text": "no such turn"}, session=game.session, turn=request.turn)
 
@@ -276,12 +304,14 @@ class FakeServer:
             count = len(game.turns)
             for n in range(1, count + 1):
                 answer("progress", {"step": n, "steps": count, "seconds_left": 0.0}, session=game.session)
+            if not self.finishes_exports:
+                return
             files = [f"turn-{n:03d}.mp4" for n in range(1, count + 1)] + ["game.json"]
             answer("exported", {"folder": "exports/s1-1", "turns": count, "files": files}, session=game.session)
 
     def _play(self, running: Running) -> None:
         """Send the next event of the running turn, or produce the fault set for it."""
-        fault = self.faults.pop(running.seq, "")
+        fault, _, value = self.faults.pop(running.seq, "").partition(":")
         if fault == "drop":
             self._drop()
         elif fault == "restart":
@@ -289,32 +319,60 @@ class FakeServer:
             self._drop()
         elif fault in ("overtaken", "overtaking"):
             self._jobs.clear()
-            turn = {"turn_id": "another's", "instruction": "Tobo sleeps.", **STRENGTHS}
+            others, text = "another's", "Tobo sleeps."
             if fault == "overtaken":
-                running.game.turns.append(turn)
+                running.game.turns.append({"turn_id": others, "instruction": text, **STRENGTHS})
             else:
-                parts = running.number, turn["instruction"], turn["turn_id"], "its request", 0, False, b"its route"
-                self._jobs.append(Running(running.game, *parts))
+                one = Running(running.game, running.number, text, others, "its request", 0, False, b"its route")
+                self._jobs.append(one)
                 self._held = True
             self._drop()
+        elif fault == "die":
+            self._die(float(value))
         elif fault == "silence":
             self._silent = True
         elif fault == "hold":
             self._held = True
+        elif fault == "pause":
+            self._quiet_until = time.monotonic() + float(value)
         elif fault == "garbage":
             self._turns.send_multipart([running.route, b"what", b"ever"])
+        elif fault == "header":
+            head = msgpack.packb({"type": "progress", "parent": running.parent, "more": "x" * int(value)})
+            self._turns.send_multipart([running.route, b"AGRT\x01", head])
+        elif fault == "worker":
+            self._say(running, self._about(running, "restarting", {"attempt": 1, "retry_in_s": 0.1}))
+        elif fault == "error":
+            self._end(running, value)
         else:
-            event = turn_events(running, self._greeted.get(running.route))[running.seq]
-            self._jobs[0] = replace(running, seq=running.seq + 1)
-            if fault == "gap":
-                return
-            if event.type == "done":
-                del self._jobs[0]
-                if not running.replayed:
-                    turn = {"turn_id": running.turn_id, "instruction": running.instruction, **STRENGTHS}
-                    running.game.turns.append(turn)
-                event = replace(event, fields={**event.fields, "turns": len(running.game.turns)})
+            self._send_event(running, fault)
+
+    def _send_event(self, running: Running, fault: str) -> None:
+        event = turn_events(running, self._greeted.get(running.route))[running.seq]
+        self._jobs[0] = replace(running, seq=running.seq + 1)
+        if event.type == "done":
+            del self._jobs[0]
+            if not running.replayed:
+                turn = {"turn_id": running.turn_id, "instruction": running.instruction, **STRENGTHS}
+                running.game.turns.append(turn)
+            event = replace(event, fields={**event.fields, "turns": len(running.game.turns)})
+        if fault == "gap":
+            return
+        if fault == "swap":
+            self._later = (running, event)
+            return
+        if fault == "picture":
+            event = replace(event, buffers=(b"short",))
+        for _ in range(2 if fault == "twice" else 1):
             self._say(running, event)
+        hello = self._greeted.get(running.route)
+        if event.type == "accepted" and self.minor and hello is not None and hello.fields.get("minor"):
+            self._say(running, self._about(running, "understood", UNDERSTOOD))
+        if self.minor > 1:
+            self._say(running, self._about(running, "weather", {"rain": None}))
+        if self._later is not None:
+            late, self._later = self._later, None
+            self._say(*late)
 
     def _end(self, running: Running, code: str) -> None:
         if running is self._running:
@@ -323,51 +381,13 @@ class FakeServer:
             self.faults = {seq: fault for seq, fault in self.faults.items() if fault != "hold"}
         self._jobs.remove(running)
         fields = {"code": code, "text": f"the turn ended: {code}"}
-        self._say(running, Message("error", fields, session=running.game.session, turn=running.number))
+        self._say(running, self._about(running, "error", fields))
+
+    def _about(self, running: Running, kind: str, fields: dict[str, Any]) -> Message:
+        return Message(kind, fields, session=running.game.session, turn=running.number)
 
     def _say(self, running: Running, message: Message) -> None:
         self._turns.send_multipart([running.route, *encode(replace(message, parent=running.parent))])
-
-
-def turn_events(running: Running, hello: Message | None) -> list[Message]:
-    """The events of a turn; the pictures depend on seed, turn and index, as a real server's do."""
-    wishes = hello.fields if hello is not None else {}
-    accepted = {
-        "turn_id": running.turn_id,
-        "place": 0,
-        "estimate_s": 1.0,
-        "instruction": running.instruction,
-        "replayed": running.replayed,
-    }
-    state = {**STRENGTHS, "character": VALUES, "shown": {**VALUES, "entertainment": 45}, "motion_scope": 2.5}
-    messages = [Message("accepted", accepted), Message("state", state)]
-    messages += [Message("progress", {"step": k, "steps": 2, "seconds_left": 0.1 * (2 - k)}) for k in (1, 2)]
-    if wishes.get("codec", "raw") != "mp4":
-        pixel_format = wishes.get("pixel_format", "rgba32")
-        for index in range(FRAMES):
-            rows = frame_rows(running.game.seed, running.number, index, CHANNELS[pixel_format])
-            layout = {"dtype": "uint8", "width": WIDTH, "height": HEIGHT, "stride": rows.shape[1]}
-            layout |= {"pixel_format": pixel_format, "codec": "raw", "index": index, "count": FRAMES}
-            data = rows.tobytes()
-            if wishes.get("codec") == "jpeg":
-                layout |= {"codec": "jpeg", "stride": 0}
-                data = b"\xff\xd8 picture"
-            messages.append(Message("frame", layout, buffers=(data,)))
-    if wishes.get("clip") or wishes.get("codec") == "mp4":
-        for index, data in enumerate((b"ftyp", b"moof")):
-            fields = {"index": index, "last": index == 1, "codec": "mp4"}
-            messages.append(Message("clip", fields, buffers=(data,)))
-    seconds = {"queue": 0.0, "predictor": 0.1, "denoiser": 0.2, "vae": 0.3, "total": 0.6}
-    messages.append(Message("done", {"seconds": seconds, "turns": 0}))
-    place = {"session": running.game.session, "turn": running.number}
-    return [replace(message, seq=seq, **place) for seq, message in enumerate(messages)]
-
-
-def frame_rows(seed: int, turn: int, index: int, channels: int) -> np.ndarray:
-    """The rows of a picture as sent, with padding at the end of each, uint8 [height, stride]."""
-    rows = np.full((HEIGHT, WIDTH * channels + PADDING), 10 * turn + index + seed, np.uint8)
-    rows[:, -PADDING:] = 255
-    return rows
 
 
 @contextlib.contextmanager

@@ -1,0 +1,166 @@
+"""What each client adds to a turn: time, allocations, CPU when idle; with --frames, whether it stays flat.
+
+    python -m benchmarks.clients.run --client "native=build/native/tests/driver" --client python
+    python -m benchmarks.clients.run --frames 100000 --client "native=build/native/tests/driver"
+
+A client is a driver of client/conformance. Writes a record as JSON, and prints a line for each figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from client.conformance.run import PYTHON
+from client.conformance.suite import ROOT, Process
+
+TEXT = "Mirel waves gently in the city by day."
+WARM_TURNS, LOOP_TURNS, HELD_FRAMES = 3, 5, 340
+IDLE_S = 10.0
+SOAK_STEPS, UNTIMED_FRAMES = 20, 2001
+"""Samples of a soak; the fewest frames for which a driver keeps no list of times, which would grow."""
+GOALS = {"native": 0.005, "unity": 0.015, "godot": 0.020}
+"""Largest overhead of a turn over the server's own time, in seconds (median), by the client's name."""
+
+
+def ask(driver: Process, command: str) -> str:
+    """The driver's answer. Raises RuntimeError for an error."""
+    answer = driver.ask(command)
+    if not answer.startswith(("ok", "{")):
+        raise RuntimeError(f"{command!r} was answered {answer!r}")
+    return answer
+
+
+def figures(values_s: list[float]) -> dict[str, float | int]:
+    """Median, 95th percentile and maximum, in milliseconds."""
+    ordered = sorted(1000 * value for value in values_s)
+    p95 = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+    named = {"n": len(ordered), "median_ms": statistics.median(ordered), "p95_ms": p95, "max_ms": ordered[-1]}
+    return {name: round(value, 4) for name, value in named.items()}
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process so far."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def weight(pid: int) -> dict[str, int]:
+    """Resident memory in KiB, open descriptors and threads of a process."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    resident, threads = int(status["VmRSS"].split()[0]), int(status["Threads"])
+    return {"resident_kib": resident, "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "threads": threads}
+
+
+def turns(driver: Process, address: str, count: int) -> dict[str, Any]:
+    """Overhead of a turn against a live server, the longest poll in a loop of 60 Hz, CPU while nothing happens."""
+    ask(driver, f"new {address} 30")
+    ask(driver, "open 3")
+    ask(driver, f"measure-turns {WARM_TURNS} {TEXT}")
+    timed = json.loads(ask(driver, f"measure-turns {count} {TEXT}"))
+    overhead = [wall - server for wall, server in zip(timed["wall_s"], timed["server_s"], strict=True)]
+    loop = driver.ask(f"measure-loop {LOOP_TURNS} {TEXT}")
+    before = cpu_seconds(driver.pid)
+    time.sleep(IDLE_S)
+    idle = 100 * (cpu_seconds(driver.pid) - before) / IDLE_S
+    looped = json.loads(loop) if loop.startswith("{") else None  # a client whose calls wait has no poll
+    return {"overhead": figures(overhead), "loop_60_hz": looped, "idle_cpu_percent": round(idle, 3)}
+
+
+def frames(driver: Process) -> dict[str, Any]:
+    """Time from the last byte of a full-size frame to its callback, and allocations of a frame."""
+    server = Process([sys.executable, "-m", "benchmarks.clients.frame_server", "--hold"], ROOT)
+    try:
+        ask(driver, f"new {server.read()} 30")
+        ask(driver, "open 3")
+        seen = json.loads(ask(driver, f"measure-frames {HELD_FRAMES} {TEXT}"))
+        sent = json.loads(server.ask("times"))[-len(seen["at_ns"]) :]
+        latency = [1e-9 * (at - left) for at, left in zip(seen.pop("at_ns"), sent, strict=True)]
+        return {"last_byte_to_callback": figures(latency), **seen}
+    finally:
+        server.close()
+
+
+def soak(driver: Process, count: int) -> dict[str, Any]:
+    """Memory, descriptors and threads after the first thousand of `count` full-size frames, and from then on."""
+    server = Process([sys.executable, "-m", "benchmarks.clients.frame_server"], ROOT)
+    try:
+        ask(driver, f"new {server.read()} 30")
+        ask(driver, "open 3")
+        ask(driver, f"measure-frames {UNTIMED_FRAMES} {TEXT}")
+        samples, start = [weight(driver.pid)], time.monotonic()
+        steps = max(1, min(SOAK_STEPS, count // UNTIMED_FRAMES))
+        for _ in range(steps):
+            ask(driver, f"measure-frames {max(UNTIMED_FRAMES, count // steps)} {TEXT}")
+            samples.append(weight(driver.pid))
+        seconds = time.monotonic() - start
+    finally:
+        server.close()
+    growth = {name: max(each[name] for each in samples) - samples[0][name] for name in samples[0]}
+    return {"frames": count, "seconds": round(seconds, 1), "after_warm_up": samples[0], "growth": growth}
+
+
+def main() -> int:
+    """Returns 1 if a client missed a goal."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--client", action="append", required=True, help="NAME=COMMAND of a driver; python, aio: NAME")
+    parser.add_argument("--turns", type=int, default=100, help="timed turns of each client (default: 100)")
+    parser.add_argument("--frames", type=int, help="only a soak of so many frames of 480 x 720")
+    parser.add_argument("--out", type=Path, default=ROOT / "bench-results" / "clients.json")
+    chosen = parser.parse_args()
+    drivers: dict[str, list[str]] = {}
+    for given in chosen.client:
+        name, _, command = given.partition("=")
+        drivers[name] = command.split() or [*PYTHON, *(["--aio"] if name == "aio" else [])]
+    results: dict[str, Any] = {name: {} for name in drivers}
+    with tempfile.TemporaryDirectory() as state:
+        serve = [sys.executable, "-m", "animegamer_rt", "serve", "--device", "simulated:0.5", "--port", "0"]
+        options = ["--turns-per-minute", "0", "--state-dir", state]
+        server = None if chosen.frames else Process([*serve, *options], stderr=subprocess.DEVNULL)
+        line = ""
+        while server and not line.startswith("ready "):
+            line = server.read()
+        address = line.split()[1] if server else ""
+        try:
+            for name, command in drivers.items():
+                driver = Process(command)
+                try:
+                    if chosen.frames:
+                        results[name]["soak"] = soak(driver, chosen.frames)
+                    else:
+                        results[name] = {**turns(driver, address, chosen.turns), **frames(driver)}
+                finally:
+                    driver.close()
+                print(json.dumps({name: results[name]}), flush=True)
+        finally:
+            if server:
+                server.terminate()
+    about = {
+        "kind": "clients",
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 2),
+        "turns": chosen.turns,
+    }
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
+    overheads = {name: result["overhead"]["median_ms"] for name, result in results.items() if "overhead" in result}
+    missed = [name for name, found in overheads.items() if found > 1000 * GOALS.get(name, math.inf)]
+    print(f"wrote {chosen.out}; overhead over its goal: {', '.join(missed) or 'none'}")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

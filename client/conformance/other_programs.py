@@ -1,0 +1,70 @@
+"""What a client may find at an address instead of a game server: a web server, a silent program, absurd bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+MECHANISM_BYTES, FILLER_BYTES = 20, 32
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(MECHANISM_BYTES, b"\0") + bytes(FILLER_BYTES)
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
+"""How a ROUTER begins a connection of ZMTP 3.1."""
+MAGIC, ROUTERS = b"\x01\x05AGRT\x01", ("absurd", "picture", "version")
+SAYS = {
+    "web": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "silent": b"",
+    "absurd": MAGIC + b"\x02" + (1 << 60).to_bytes(8, "big"),
+    "picture": MAGIC + b"\x01\x0c\x81\xa4type\xa5frame" + b"\x02" + ((64 << 20) + 1).to_bytes(8, "big"),
+    "version": b"\x01\x05AGRT\x02\x00\x01\x80",
+}
+"""The bytes that each program sends to whoever connects; `absurd` and `picture` end in a length over the limit."""
+READY_BYTES = 64 + 26
+"""A client has sent at least so much when it may be sent messages: its greeting and its READY."""
+
+
+class OtherProgram:
+    """A program at two adjacent ports that sends its bytes once and then only reads. kind: of `SAYS`, or `none`."""
+
+    def __init__(self, kind: str) -> None:
+        self._says, self._is_router = SAYS.get(kind, b""), kind in ROUTERS
+        self._listeners: list[socket.socket] = []
+        self._taken: list[socket.socket] = []
+        while len(self._listeners) < 2:
+            first = socket.create_server(("127.0.0.1", 0))
+            try:
+                self._listeners = [first, socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))]
+            except OSError:
+                first.close()
+        self.address = f"tcp://127.0.0.1:{self._listeners[0].getsockname()[1]}"
+        if kind == "none":
+            self.close()
+            return
+        for listener in self._listeners:
+            threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def close(self) -> None:
+        """Leave the ports."""
+        for each in (*self._listeners, *self._taken):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                taken, _ = listener.accept()
+                self._taken.append(taken)
+                threading.Thread(target=self._speak, args=(taken,), daemon=True).start()
+
+    def _speak(self, taken: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            if self._is_router:
+                taken.sendall(GREETING + READY)
+                received = 0
+                while received < READY_BYTES:
+                    data = taken.recv(4096)
+                    if not data:
+                        return
+                    received += len(data)
+            taken.sendall(self._says)

@@ -1,0 +1,192 @@
+"""The driver of the Python client; `--aio`: of its asyncio form. The commands are explained in README.md."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import sys
+import time
+from typing import Any
+
+from animegamer_client import Accepted, Client, ClientError, Done, Event, Frame, Restarting, Understood, aio
+
+FNV_OFFSET, FNV_PRIME = 2166136261, 16777619
+
+
+class Driver:
+    """One client, its game, and the turn that was begun."""
+
+    def __init__(self, make: Any, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._make, self._loop = make, loop
+        self._client: Any = None
+        self._game: Any = None
+        self._turn: Any = None
+        self._seen: list[Event] = []
+        self._token = ""
+        self._options: tuple[str, float, dict[str, str]] = ("", 0.0, {})
+
+    def answer(self, line: str) -> str:
+        """Carry out one command."""
+        name, _, rest = line.partition(" ")
+        command = getattr(self, "on_" + name.replace("-", "_"), None)
+        try:
+            return str(command(rest)) if command is not None else f"error unknown {name}"
+        except ClientError as error:
+            return f"error {error.code} {error}".replace("\n", " ")
+        except ValueError as error:
+            return f"error bad_argument {error}".replace("\n", " ")
+
+    def on_new(self, rest: str) -> str:
+        address, timeout, *keys = rest.split(" ")
+        self._options = address, float(timeout), dict(key.split("=", 1) for key in keys)
+        self._renew()
+        return "ok"
+
+    def _renew(self) -> None:
+        if self._client is not None:
+            self._do(self._client.close())
+        address, timeout_s, keys = self._options
+        self._client = self._make(address, timeout_s=timeout_s, pixel_format="rgba32", **keys)
+
+    def on_connect(self, rest: str) -> str:
+        welcome = self._do(self._client.connect())
+        return f"ok {welcome.bundle.name} {welcome.state}"
+
+    def on_open(self, seed: str) -> str:
+        return self._opened(self._do(self._client.open(seed=int(seed))))
+
+    def on_resume(self, token: str) -> str:
+        self._renew()
+        return self._opened(self._do(self._client.open(resume=token or self._token)))
+
+    def _opened(self, game: Any) -> str:
+        self._game, self._token = game, game.token
+        return f"ok {game.turns}"
+
+    def on_turn(self, rest: str) -> str:
+        turn_id, _, text = rest.partition(" ")
+        return self._finish(self._game.turn(text, turn_id=turn_id), [])
+
+    def on_begin(self, rest: str) -> str:
+        turn_id, _, text = rest.partition(" ")
+        turn = self._game.turn(text, turn_id=turn_id)
+        self._seen = [self._next(turn)]
+        self._turn = turn
+        return "ok"
+
+    def on_rest(self, rest: str) -> str:
+        return self._finish(self._turn, self._seen)
+
+    def on_replay(self, rest: str) -> str:
+        turn, after_seq = rest.split(" ")
+        return self._finish(self._game.replay(int(turn), after_seq=int(after_seq)), [])
+
+    def _next(self, turn: Any) -> Any:
+        if self._loop is None:
+            return next(turn, None)
+        return self._do(anext(turn, None))
+
+    def _finish(self, turn: Any, events: list[Event]) -> str:
+        while not (events and isinstance(events[-1], Done)):
+            event = self._next(turn)
+            if event is None:
+                return "error none the turn's events ended without `done`"
+            events.append(event)
+        numbers = [event.seq for event in events if not isinstance(event, Restarting | Understood)]
+        whole = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        seqs = f"{numbers[0]}-{numbers[-1]}" if whole else ",".join(map(str, numbers))
+        frames = [event for event in events if isinstance(event, Frame)]
+        hashed = FNV_OFFSET
+        for frame in frames:
+            for byte in frame.pixels.tobytes():
+                hashed = ((hashed ^ byte) * FNV_PRIME) & 0xFFFFFFFF
+        replayed = any(isinstance(event, Accepted) and event.replayed for event in events)
+        about = f"pictures={len(frames)} hash={hashed:08x} replayed={int(replayed)}"
+        return f"done turns={self._game.turns} seq={seqs} {about}"
+
+    def on_cancel(self, rest: str) -> str:
+        return f"ok {int(self._do(self._game.cancel()))}"
+
+    def on_rewind(self, turn: str) -> str:
+        self._do(self._game.rewind(int(turn)))
+        return f"ok {self._game.turns}"
+
+    def on_branch(self, turn: str) -> str:
+        return self._opened(self._do(self._game.branch(int(turn))))
+
+    def on_list(self, rest: str) -> str:
+        log = self._do(self._game.log())
+        return f"ok {len(log)} {log[-1].instruction if log else ''}"
+
+    def on_export(self, rest: str) -> str:
+        exported = self._do(self._game.export())
+        return f"ok {exported.turns} {exported.folder}"
+
+    def on_export_close(self, rest: str) -> str:
+        def close(step: int, steps: int) -> None:
+            closing = self._client.close()
+            if self._loop is not None:
+                self._loop.create_task(closing)
+
+        return f"ok {self._do(self._game.export(close)).turns}"
+
+    def on_status(self, rest: str) -> str:
+        return f"ok {self._do(self._client.status())['state']}"
+
+    def on_ping(self, rest: str) -> str:
+        return "ok" if self._do(self._client.ping()) < 60 else "error slow"
+
+    def on_end(self, rest: str) -> str:
+        self._do(self._game.close())
+        return "ok"
+
+    def on_close(self, rest: str) -> str:
+        self._do(self._client.close())
+        return "ok"
+
+    # -- what benchmarks/clients asks for
+
+    def on_measure_turns(self, rest: str) -> str:
+        count, _, text = rest.partition(" ")
+        wall_s, server_s = [], []
+        for _ in range(int(count)):
+            start = time.perf_counter()
+            turn = self._game.turn(text)
+            while not isinstance(event := self._next(turn), Done):
+                pass
+            wall_s.append(time.perf_counter() - start)
+            server_s.append(event.seconds.queue + event.seconds.total)
+        return json.dumps({"wall_s": wall_s, "server_s": server_s})
+
+    def on_measure_frames(self, rest: str) -> str:
+        count, _, text = rest.partition(" ")
+        at_ns: list[int] = []
+        frames = -17  # the first turn warms up
+        while frames < int(count):
+            turn = self._game.turn(text)
+            while not isinstance(event := self._next(turn), Done):
+                if isinstance(event, Frame):
+                    frames += 1
+                    if 0 < frames and int(count) <= 2000:
+                        at_ns.append(time.monotonic_ns())
+        return json.dumps({"frames": frames, "at_ns": at_ns})
+
+    def _do(self, result: Any) -> Any:
+        return self._loop.run_until_complete(result) if self._loop and inspect.isawaitable(result) else result
+
+
+def main() -> None:
+    """Answer each line of the standard input."""
+    loop = asyncio.new_event_loop() if "--aio" in sys.argv else None
+    driver = Driver(aio.Client if loop else Client, loop)
+    for line in sys.stdin:
+        print(driver.answer(line.rstrip("\n")), flush=True)
+    if driver._client is not None:
+        driver.answer("close")
+    if loop:
+        loop.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Play the scenarios with clients, print what failed, and renew record.json and the table in client/README.md.
+
+    python -m client.conformance.run NAME [COMMAND ..]
+
+NAME is of `CLIENTS`; COMMAND starts its driver, where that had to be built. Without arguments only the table is
+renewed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from client.conformance.suite import HERE, PASSED, SCENARIOS, Suite
+
+RECORD, README = HERE / "record.json", HERE.parent / "README.md"
+PYTHON = [sys.executable, str(HERE / "python_driver.py")]
+TUNNEL = "no keys: use a [tunnel](GAMES.md#a-server-on-another-machine)"
+CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
+    "python": ("[Python](python/README.md)", {}),
+    "aio": ("Python, asyncio", {}),
+    "native": ("[C and C++](native/README.md)", {"curve": TUNNEL}),
+    "unity": ("[C#, Unity](unity/README.md)", {"curve": TUNNEL}),
+}
+"""A client's name: its title in the table, and what it lacks (a scenario's `needs`) with what to do instead."""
+
+
+def play(name: str, command: list[str] | None = None, cwd: Path | None = None) -> dict[str, str]:
+    """The outcome of each scenario with this client. command: its driver; None for Python, which needs no build."""
+    command = command or [*PYTHON, *(["--aio"] if name == "aio" else [])]
+    with Suite() as suite:
+        return suite.play(command, cwd, CLIENTS[name][1])
+
+
+def recorded() -> dict[str, dict[str, str]]:
+    """The outcomes of each client's last run."""
+    outcomes: dict[str, dict[str, str]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return outcomes
+
+
+def with_table(readme: str) -> str:
+    """The text of client/README.md with the table of the record."""
+    record = recorded()
+    names = [name for name in CLIENTS if name in record]
+    rows = [["Scenario", *(CLIENTS[name][0] for name in names)], ["---"] * (len(names) + 1)]
+    for scenario in SCENARIOS:
+        title = scenario["name"]
+        cases = len(scenario.get("for", [""]))
+        outcomes = (record[name].get(title, "not played") for name in names)
+        rows.append([f"{title} ({cases})" if cases > 1 else title, *(outcomes)])
+    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    begin, end = "<!-- made: conformance -->", "<!-- end -->"
+    return re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{table}\n\n{end}", readme, flags=re.DOTALL)
+
+
+def main() -> int:
+    """Returns 1 if a scenario failed; then nothing is written."""
+    failed = False
+    if len(sys.argv) > 1:
+        name = sys.argv[1]
+        outcomes = play(name, sys.argv[2:])
+        for scenario, outcome in outcomes.items():
+            if outcome != PASSED and not outcome.startswith("no: "):
+                failed = True
+                print(f"{name}: {scenario}: {outcome}")
+        if not failed:
+            record = {**(recorded() if RECORD.is_file() else {}), name: outcomes}
+            RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            print(f"{name}: {len(outcomes)} scenarios")
+    if not failed:
+        README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

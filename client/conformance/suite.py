@@ -1,0 +1,206 @@
+"""Plays the scenarios of scenarios.json with one client, each against a server of its own, by commands to its driver.
+
+Says which passed. Knows no client: a driver is a command line (see README.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import zmq
+import zmq.auth
+from client.conformance.fake_turns import FRAMES, PADDING, frame_rows
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
+PASSED = "yes"
+TIMEOUT_S = 5.0
+"""Time limit of the client in a scenario that names none."""
+DRIVER_S = 300.0
+"""Longest wait for a driver's answer; only a client that hangs, or a long measurement, needs so long."""
+AT_ONCE = 4
+"""Drivers that run at the same time: most scenarios wait."""
+
+
+class Process:
+    """A program that answers each line of its standard input with one line. It starts when it is first asked."""
+
+    def __init__(self, command: list[str], cwd: Path | None = None, stderr: int | None = None) -> None:
+        self._command, self._cwd, self._stderr = command, cwd, stderr
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running program."""
+        return self._started().pid
+
+    def ask(self, line: str) -> str:
+        """The answer; a program that hangs is ended, and started again for the next line."""
+        return self._talk(line + "\n") or f"the driver ended or hung at: {line[:80]}"
+
+    def read(self) -> str:
+        """The next line that it says by itself."""
+        return self._talk("")
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                self._command, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
+            )
+        return self._process
+
+    def _talk(self, line: str) -> str:
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None and process.stdout is not None
+            ending = threading.Timer(DRIVER_S, process.kill)
+            ending.start()
+            try:
+                process.stdin.write(line)
+                process.stdin.flush()
+                answer = process.stdout.readline()
+            except OSError:
+                answer = ""
+            ending.cancel()
+            if answer:
+                return answer.rstrip("\n")
+        self.close()
+        return ""
+
+    def terminate(self) -> None:
+        """End a program that does not end with its standard input."""
+        if self._process is not None:
+            self._process.terminate()
+        self.close()
+
+    def close(self) -> None:
+        """Close its standard input, at which it ends."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            for stream in (process.stdin, process.stdout):
+                assert stream is not None
+                with contextlib.suppress(OSError):
+                    stream.close()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class Suite:
+    """The scenarios, one server process, and keys for CURVE. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._servers = Process([sys.executable, "-m", "client.conformance.server"], ROOT)
+        self._folder = tempfile.TemporaryDirectory()
+        _, self._client_keys = zmq.auth.create_certificates(self._folder.name, "client")
+        server, other = zmq.curve_keypair(), zmq.curve_keypair()
+        self._words = {
+            "server public": server[0].decode(),
+            "server secret": server[1].decode(),
+            "other public": other[0].decode(),
+        }
+
+    def __enter__(self) -> Suite:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._servers.close()
+        self._folder.cleanup()
+
+    def play(self, driver: list[str], cwd: Path | None = None, lacks: dict[str, str] | None = None) -> dict[str, str]:
+        """The outcome of each scenario by its name: `yes`, `no: REASON` of what the client lacks, or what went wrong.
+
+        driver: its command line. lacks: what the client cannot do (`curve`), and what to do about it.
+        """
+        lacks, free = lacks or {}, [Process(driver, cwd) for _ in range(AT_ONCE)]
+        idle = list(free)
+
+        def one(work: tuple[str, dict[str, Any]]) -> tuple[str, str]:
+            name, scenario = work
+            process = idle.pop()
+            try:
+                return name, self._scenario(process, scenario)
+            finally:
+                idle.append(process)
+
+        wanted = [scenario for scenario in SCENARIOS if scenario.get("needs") not in lacks]
+        work = [(scenario["name"], case) for scenario in wanted for case in self._cases(scenario)]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            ended = list(pool.map(one, work))
+        for process in free:
+            process.close()
+        outcomes = {scenario["name"]: f"no: {lacks.get(scenario.get('needs', ''), '')}" for scenario in SCENARIOS}
+        for name, _ in ended:
+            faults = [fault for other, fault in ended if other == name and fault]
+            outcomes[name] = "; ".join(faults) or PASSED
+        return outcomes
+
+    def _cases(self, scenario: dict[str, Any]) -> list[dict[str, Any]]:
+        """The scenario for each value of its `for`; with `within`, one after the other with the same server."""
+        text = json.dumps({"for": [""], **scenario})
+        for word, value in self._words.items():
+            text = text.replace(f"{{{word}}}", value)
+        text = re.sub(r"\{(\d+) letters\}", lambda found: "a" * int(found[1]), text)
+        cases = [json.loads(text.replace("{k}", str(value))) for value in json.loads(text)["for"]]
+        if not scenario.get("within"):
+            return cases
+        return [{**cases[0], "script": [step for case in cases for step in case["script"]]}]
+
+    def _scenario(self, driver: Process, scenario: dict[str, Any]) -> str:
+        """What went wrong; empty if nothing did."""
+        script = dict(scenario["server"])
+        offset = script.pop("port_offset", 0)
+        server = json.loads(self._servers.ask(json.dumps({"start": script})))
+        host, _, port = server["address"].rpartition(":")
+        new = f"new {host}:{int(port) + offset} {scenario.get('timeout_s', TIMEOUT_S)}"
+        try:
+            driver.ask(new)
+            for command, expected in scenario["script"]:
+                fault = self._step(driver, new, server["id"], command, expected)
+                if fault:
+                    return fault
+        finally:
+            seen = json.loads(self._servers.ask(json.dumps({"end": server["id"]})))["seen"]
+        told = {kind: seen.get(kind, 0) for kind in scenario.get("saw", {})}
+        return "" if told == scenario.get("saw", {}) else f"the server was sent {told}, expected {scenario['saw']}"
+
+    def _step(self, driver: Process, new: str, server: int, command: str, expected: str) -> str:
+        verb, _, rest = command.partition(" ")
+        if verb == "server":
+            name, key, value = rest.split(" ")
+            order = {"set": server, name: {key: value if name == "faults" else [value]}}
+            self._servers.ask(json.dumps(order))
+            return ""
+        if verb == "keys":
+            command = new if rest == "none" else f"{new} server_key={rest} client_keys={self._client_keys}"
+        answer, pattern = driver.ask(command), re.sub(r"\{(whole|again|whole or again) (\d)\}", turn_pattern, expected)
+        return (
+            "" if re.match(pattern, answer) else f"`{command[:60]}` was answered `{answer[:300]}`, expected `{pattern}`"
+        )
+
+
+def turn_pattern(found: re.Match[str]) -> str:
+    """What a driver says of a whole turn with seed 3: every event once and in order, and the right pictures."""
+    hashed, number = 2166136261, int(found[2])
+    for index in range(FRAMES):
+        for byte in frame_rows(3, number, index, 4)[:, :-PADDING].tobytes():
+            hashed = ((hashed ^ byte) * 16777619) & 0xFFFFFFFF
+    turns = number if found[1] != "again" else r"\d+"
+    replayed = {"whole": "0", "again": "1", "whole or again": "[01]"}[found[1]]
+    return f"done turns={turns} seq=0-7 pictures={FRAMES} hash={hashed:08x} replayed={replayed}$"

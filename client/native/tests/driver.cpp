@@ -1,0 +1,398 @@
+// The driver of the conformance suite and of benchmarks/clients: commands on standard input, one line of answer to each
+// (client/conformance/README.md). It plays as a game does: it polls, and waits for the next tick.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <new>
+#include <sstream>
+#include <thread>
+
+#include <animegamer.hpp>
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static std::atomic<long> allocations{0};
+void *operator new(std::size_t size) {
+    ++allocations;
+    if (void *memory = std::malloc(size)) {
+        return memory;
+    }
+    throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
+#else
+static const long allocations = 0;
+#endif
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+template <typename T> std::string joined(const std::vector<T> &values) {
+    std::ostringstream text;
+    text.precision(9);
+    for (std::size_t n = 0; n < values.size(); ++n) {
+        text << (n == 0 ? "" : ",") << values[n];
+    }
+    return text.str();
+}
+
+std::string error_line(const ag_error &error) {
+    const std::string to_do = error.what_to_do;
+    return std::string("error ") + error.code + " " + error.text + (to_do.empty() ? "" : "; " + to_do);
+}
+
+/// What was seen of one turn.
+struct Turn {
+    std::vector<std::int64_t> seqs;
+    long pictures = 0;
+    std::uint32_t hash = 2166136261U;
+    bool replayed = false, ended = false;
+    std::int64_t turns = 0;
+    double server_s = 0.0;
+    std::string error;
+
+    std::string line() const {
+        if (!error.empty()) {
+            return error;
+        }
+        bool whole = true;
+        for (std::size_t n = 1; n < seqs.size(); ++n) {
+            whole = whole && seqs[n] == seqs[n - 1] + 1;
+        }
+        std::ostringstream text;
+        text << "done turns=" << turns << " seq=";
+        if (whole && !seqs.empty()) {
+            text << seqs.front() << "-" << seqs.back();
+        } else {
+            text << joined(seqs);
+        }
+        text << " pictures=" << pictures << " hash=";
+        text.width(8);
+        text.fill('0');
+        text << std::hex << hash << std::dec << " replayed=" << replayed;
+        return text.str();
+    }
+};
+
+class Driver {
+public:
+    std::string answer(const std::string &line) {
+        std::istringstream words(line);
+        std::string verb;
+        words >> verb;
+        try {
+            return run(verb, words);
+        } catch (const ag::Error &error) {
+            return "error " + error.code + " " + error.text + (error.what_to_do.empty() ? "" : "; " + error.what_to_do);
+        }
+    }
+
+private:
+    std::string run(const std::string &verb, std::istringstream &words) {
+        if (verb == "new") {
+            words >> address_ >> timeout_s_;
+            renew();
+            return "ok";
+        }
+        if (verb == "resume") {
+            std::string token;
+            renew();
+            return wait(client_->resume(words >> token ? token : token_));
+        }
+        if (verb == "close") {
+            client_->close();
+            return "ok";
+        }
+        if (verb == "connect" || verb == "status" || verb == "ping") {
+            return wait(verb == "connect" ? client_->connect() : verb == "status" ? client_->status() : client_->ping());
+        }
+        if (verb == "open") {
+            return wait(client_->open(number(words)));
+        }
+        if (verb == "turn" || verb == "begin") {
+            const auto request = ask_turn(words);
+            if (verb == "turn") {
+                return end(request);
+            }
+            begun_ = request;
+            while (turns_[request].seqs.empty() && !turns_[request].ended) {
+                tick();
+            }
+            return turns_[request].ended ? end(request) : "ok";
+        }
+        if (verb == "rest") {
+            return end(begun_);
+        }
+        if (verb == "replay") {
+            const auto turn = number(words);
+            const auto request = client_->replay(game_, turn, number(words));
+            turns_[request];
+            return end(request);
+        }
+        if (verb == "cancel" || verb == "list" || verb == "export" || verb == "end") {
+            return wait(verb == "cancel" ? client_->cancel(game_) : verb == "list" ? client_->list(game_)
+                        : verb == "export" ? client_->export_game(game_) : client_->close_game(game_));
+        }
+        if (verb == "rewind" || verb == "branch") {
+            const auto turn = number(words);
+            return wait(verb == "rewind" ? client_->rewind(game_, turn) : client_->branch(game_, turn));
+        }
+        if (verb == "export-close") {
+            closes_at_progress_ = true;
+            client_->export_game(game_);
+            while (closes_at_progress_) {
+                tick();
+            }
+            return wait(client_->status()); // refused: the client is closed
+        }
+        const auto count = number(words);
+        const std::string text = rest_of(words);
+        if (verb == "measure-turns") {
+            return measure_turns(count, text);
+        }
+        if (verb == "measure-loop") {
+            return measure_loop(count, text);
+        }
+        return verb == "measure-frames" ? measure_frames(count, text) : "error unknown " + verb;
+    }
+
+    static std::int64_t number(std::istringstream &words) {
+        std::int64_t value = 0;
+        words >> value;
+        return value;
+    }
+
+    static std::string rest_of(std::istringstream &words) {
+        std::string text;
+        words.get();
+        std::getline(words, text);
+        return text;
+    }
+
+    void renew() {
+        client_.reset();
+        ag::Options options(address_.c_str());
+        options.timeout_s = timeout_s_;
+        client_ = std::make_unique<ag::Client>(options);
+        turns_.clear();
+        answers_.clear();
+        has_buffers_ = false;
+    }
+
+    ag_request ask_turn(std::istringstream &words) {
+        std::string turn_id;
+        words >> turn_id;
+        const auto request = client_->turn(game_, rest_of(words), turn_id.c_str());
+        turns_[request];
+        return request;
+    }
+
+    std::string wait(ag_request request) {
+        while (answers_.find(request) == answers_.end()) {
+            tick();
+        }
+        return answers_[request];
+    }
+
+    std::string end(ag_request request) {
+        while (!turns_[request].ended) {
+            tick();
+        }
+        return turns_[request].line();
+    }
+
+    void tick() {
+        poll();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+
+    void poll() {
+        client_->poll([this](const ag_event &event) { take(event); });
+    }
+
+    void take(const ag_event &event) {
+        const auto turn = turns_.find(event.request);
+        if (event.type == AG_EVENT_CONNECTED && !has_buffers_) {
+            has_buffers_ = true;
+            client_->add_buffers(std::size_t(event.of.welcome.frames), std::max<std::size_t>(event.of.welcome.buffer_bytes, 4096));
+        }
+        if (event.type == AG_EVENT_PROGRESS && closes_at_progress_) {
+            closes_at_progress_ = false;
+            client_->close();
+        } else if (turn != turns_.end()) {
+            take(turn->second, event);
+        } else if (event.request != 0 && event.type != AG_EVENT_PROGRESS) {
+            answers_[event.request] = answer_of(event);
+        }
+    }
+
+    void take(Turn &turn, const ag_event &event) {
+        if (event.type == AG_EVENT_ERROR) {
+            turn.error = error_line(event.of.error);
+            turn.ended = true;
+        } else if (event.type != AG_EVENT_RESTARTING) {
+            if (turn.seqs.capacity() == 0) {
+                turn.seqs.reserve(64);
+            }
+            turn.seqs.push_back(event.seq);
+        }
+        if (event.type == AG_EVENT_ACCEPTED) {
+            turn.replayed = event.of.accepted.replayed != 0;
+        } else if (event.type == AG_EVENT_FRAME) {
+            ++turn.pictures;
+            framed_(event);
+            const auto &frame = event.of.frame;
+            for (int y = 0; hashes_ && y < frame.height; ++y) {
+                const auto *row = static_cast<const std::uint8_t *>(event.buffer) + std::ptrdiff_t(y) * frame.stride;
+                for (int x = 0; x < 4 * frame.width; ++x) {
+                    turn.hash = (turn.hash ^ row[x]) * 16777619U;
+                }
+            }
+        } else if (event.type == AG_EVENT_DONE) {
+            turn.turns = event.of.done.turns;
+            turn.server_s = event.of.done.queue_s + event.of.done.total_s;
+            turn.ended = true;
+        }
+    }
+
+    std::string answer_of(const ag_event &event) {
+        switch (event.type) {
+        case AG_EVENT_ERROR:
+            return error_line(event.of.error);
+        case AG_EVENT_CONNECTED:
+            return std::string("ok ") + event.of.welcome.bundle + " " + event.of.welcome.state;
+        case AG_EVENT_OPENED:
+            game_ = event.game;
+            token_ = client_->info(game_).token;
+            return "ok " + std::to_string(client_->info(game_).turns);
+        case AG_EVENT_CANCELLING:
+            return "ok " + std::to_string(event.of.cancelling);
+        case AG_EVENT_REWOUND:
+            return "ok " + std::to_string(client_->info(game_).turns);
+        case AG_EVENT_LISTED: {
+            const auto &listed = event.of.listed;
+            return "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
+        }
+        case AG_EVENT_EXPORTED:
+            return "ok " + std::to_string(event.of.exported.turns) + " " + event.of.exported.folder;
+        case AG_EVENT_STATUS:
+            return std::string("ok ") + event.of.status.state;
+        default:
+            return "ok";
+        }
+    }
+
+    // -- what benchmarks/clients asks for; answers are JSON
+
+    /// Poll without a pause until the turn has ended.
+    Turn &play(const std::string &text) {
+        turns_.clear();
+        const auto request = client_->turn(game_, text);
+        Turn &turn = turns_[request];
+        while (!turn.ended) {
+            poll();
+            std::this_thread::yield();
+        }
+        return turn;
+    }
+
+    std::string measure_turns(std::int64_t count, const std::string &text) {
+        std::vector<double> wall_s, server_s;
+        for (std::int64_t n = 0; n < count; ++n) {
+            const auto start = Clock::now();
+            const Turn &turn = play(text);
+            wall_s.push_back(seconds_since(start));
+            server_s.push_back(turn.server_s);
+            if (!turn.error.empty()) {
+                return turn.error;
+            }
+        }
+        return "{\"wall_s\": [" + joined(wall_s) + "], \"server_s\": [" + joined(server_s) + "]}";
+    }
+
+    std::string measure_loop(std::int64_t count, const std::string &text) {
+        std::vector<double> polls_s;
+        hashes_ = false;
+        for (std::int64_t n = 0; n < count; ++n) {
+            const auto request = client_->turn(game_, text);
+            auto next = Clock::now();
+            while (!turns_[request].ended) {
+                const auto start = Clock::now();
+                poll();
+                polls_s.push_back(seconds_since(start));
+                next += std::chrono::microseconds(16667);
+                std::this_thread::sleep_until(next);
+            }
+        }
+        hashes_ = true;
+        std::ostringstream text_of;
+        text_of << "{\"ticks\": " << polls_s.size() << ", \"longest_poll_s\": " << *std::max_element(polls_s.begin(), polls_s.end()) << "}";
+        return text_of.str();
+    }
+
+    std::string measure_frames(std::int64_t count, const std::string &text) {
+        std::vector<std::int64_t> at_ns;
+        at_ns.reserve(std::size_t(count) + 64);
+        hashes_ = false;
+        play(text); // warm
+        framed_ = [&at_ns](const ag_event &) {
+            at_ns.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
+        };
+        turns_.clear();
+        long in_frames = 0;
+        std::int64_t frames = 0;
+        while (frames < count) {
+            const auto request = client_->turn(game_, text);
+            Turn &turn = turns_[request];
+            long before = -1;
+            while (!turn.ended) {
+                poll();
+                if (turn.pictures > 0 && before < 0) {
+                    before = allocations; // the requests and answers around a turn allocate; its frames must not
+                } else if (turn.pictures == 17 && before >= 0) {
+                    in_frames += allocations - before;
+                    before = allocations;
+                }
+                std::this_thread::yield();
+            }
+            if (!turn.error.empty()) {
+                return turn.error;
+            }
+            frames += turn.pictures;
+            turns_.clear();
+        }
+        framed_ = [](const ag_event &) {};
+        hashes_ = true;
+        return "{\"frames\": " + std::to_string(frames) + ", \"allocations\": " + std::to_string(in_frames) +
+               (count > 2000 ? "" : ", \"at_ns\": [" + joined(at_ns) + "]") + "}";
+    }
+
+    std::string address_, token_;
+    double timeout_s_ = 30.0;
+    std::unique_ptr<ag::Client> client_;
+    ag_game game_ = 0;
+    ag_request begun_ = 0;
+    std::map<ag_request, Turn> turns_;
+    std::map<ag_request, std::string> answers_;
+    std::function<void(const ag_event &)> framed_ = [](const ag_event &) {};
+    bool has_buffers_ = false, closes_at_progress_ = false, hashes_ = true;
+};
+
+} // namespace
+
+int main() {
+    Driver driver;
+    for (std::string line; std::getline(std::cin, line);) {
+        std::string answer = driver.answer(line);
+        std::replace(answer.begin(), answer.end(), '\n', ' ');
+        std::cout << answer << std::endl;
+    }
+}

@@ -1,0 +1,249 @@
+using System;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.Globalization;
+using System.Text;
+using System.Threading;
+
+namespace AnimeGamer.Driver
+{
+    /// <summary>The driver of the conformance suite and of benchmarks/clients: commands on standard input, one line of
+    /// answer to each (client/conformance/README.md).</summary>
+    sealed class Conformance
+    {
+        AnimeGamerClient _client;
+        Game _game;
+        Turn _turn;
+        List<TurnEvent> _events;
+        uint _hash;
+        int _pictures;
+        string _address, _token;
+        double _timeout;
+
+        public void Run()
+        {
+            for (string line = Console.ReadLine(); line != null; line = Console.ReadLine())
+            {
+                string answer;
+                try
+                {
+                    string[] words = line.Split(new[] { ' ' }, 2);
+                    answer = Answer(words[0], words.Length > 1 ? words[1] : "");
+                }
+                catch (AnimeGamerException error)
+                {
+                    answer = "error " + error.Code + " " + error.Message;
+                }
+                Console.WriteLine(answer.Replace('\n', ' '));
+                Console.Out.Flush();
+            }
+            _client?.Dispose();
+        }
+
+        string Answer(string verb, string rest)
+        {
+            string[] words = rest.Split(' ');
+            switch (verb)
+            {
+                case "new":
+                    _address = words[0];
+                    _timeout = double.Parse(words[1], CultureInfo.InvariantCulture);
+                    Renew();
+                    return "ok";
+                case "connect":
+                    Welcome welcome = _client.ConnectAsync().Get();
+                    return "ok " + welcome.Bundle + " " + welcome.State;
+                case "open": return Opened(_client.OpenAsync(long.Parse(rest)).Get());
+                case "resume":
+                    Renew();
+                    return Opened(_client.ResumeAsync(rest.Length > 0 ? rest : _token).Get());
+                case "turn": return End(Say(rest), new List<TurnEvent>());
+                case "begin":
+                    Begin(Say(rest));
+                    return "ok";
+                case "rest": return End(_turn, _events);
+                case "replay": return End(_game.Replay(long.Parse(words[0]), long.Parse(words[1])), new List<TurnEvent>());
+                case "cancel": return "ok " + (_game.CancelAsync().Get() ? 1 : 0);
+                case "rewind":
+                    _game.RewindAsync(long.Parse(rest)).Wait();
+                    return "ok " + _game.Turns;
+                case "branch": return Opened(_game.BranchAsync(long.Parse(rest)).Get());
+                case "list":
+                    List<LoggedTurn> log = _game.ListAsync().Get();
+                    return "ok " + log.Count + " " + (log.Count > 0 ? log[log.Count - 1].Instruction : "");
+                case "export":
+                    Exported exported = _game.ExportAsync().Get();
+                    return "ok " + exported.Turns + " " + exported.Folder;
+                case "export-close": return "ok " + _game.ExportAsync((done, all) => _client.Dispose()).Get().Turns;
+                case "status": return "ok " + _client.StatusAsync().Get().State;
+                case "ping": return _client.PingAsync().Get() < 60 ? "ok" : "error slow";
+                case "end": _game.CloseAsync().Wait(); return "ok";
+                case "close": _client.Dispose(); return "ok";
+                case "measure-turns": return MeasureTurns(int.Parse(words[0]), After(rest));
+                case "measure-loop": return MeasureLoop(int.Parse(words[0]), After(rest));
+                case "measure-frames": return MeasureFrames(int.Parse(words[0]), After(rest));
+                default: return "error unknown " + verb;
+            }
+        }
+
+        void Renew()
+        {
+            _client?.Dispose();
+            _client = new AnimeGamerClient(new ClientOptions { Address = _address, TimeoutSeconds = _timeout, Flip = false });
+        }
+
+        string Opened(Game game)
+        {
+            _game = game;
+            _token = game.Token;
+            return "ok " + game.Turns;
+        }
+
+        static string After(string rest) { return rest.Substring(rest.IndexOf(' ') + 1); }
+
+        Turn Say(string rest) { return _game.Say(After(rest), rest.Substring(0, rest.IndexOf(' '))); }
+
+        void Begin(Turn turn)
+        {
+            var events = new List<TurnEvent>();
+            StartPictures();
+            events.Add(Next(turn));
+            if (events[0].Error != null) throw events[0].Error;
+            _turn = turn;
+            _events = events;
+        }
+
+        TurnEvent Next(Turn turn)
+        {
+            TurnEvent next;
+            while (!turn.TryRead(out next)) Thread.Sleep(1);
+            return next;
+        }
+
+        void StartPictures()
+        {
+            _hash = 2166136261;
+            _pictures = 0;
+        }
+
+        string End(Turn turn, List<TurnEvent> events)
+        {
+            if (events.Count == 0) StartPictures();
+            while (events.Count == 0 || events[events.Count - 1].Kind != TurnEventKind.Done)
+            {
+                TurnEvent next = Next(turn);
+                if (next.Error != null) throw next.Error;
+                if (next.Frame != null)
+                {
+                    _pictures++;
+                    for (int i = 0; i < next.Frame.PictureBytes; i++) _hash = (_hash ^ next.Frame.Data[i]) * 16777619;
+                    next.Frame.Release();
+                }
+                events.Add(next);
+            }
+            var numbers = new List<long>();
+            bool replayed = false, whole = true;
+            foreach (TurnEvent each in events)
+            {
+                if (each.Kind == TurnEventKind.Accepted) replayed = each.Accepted.Replayed;
+                if (each.Kind == TurnEventKind.Restarting || each.Kind == TurnEventKind.Understood) continue;
+                if (numbers.Count > 0) whole = whole && each.Seq == numbers[numbers.Count - 1] + 1;
+                numbers.Add(each.Seq);
+            }
+            string seqs = whole ? numbers[0] + "-" + numbers[numbers.Count - 1] : string.Join(",", numbers);
+            return "done turns=" + _game.Turns + " seq=" + seqs + " pictures=" + _pictures + " hash=" + _hash.ToString("x8")
+                + " replayed=" + (replayed ? 1 : 0);
+        }
+
+        // -- what benchmarks/clients asks for; answers are JSON
+
+        static double Seconds(long since) { return (Stopwatch.GetTimestamp() - since) / (double)Stopwatch.Frequency; }
+
+        static string Listed<T>(List<T> values) where T : IFormattable
+        {
+            var text = new StringBuilder("[");
+            foreach (T each in values)
+                text.Append(text.Length > 1 ? ", " : "").Append(each.ToString(null, CultureInfo.InvariantCulture));
+            return text.Append("]").ToString();
+        }
+
+        string MeasureTurns(int count, string text)
+        {
+            var wall = new List<double>();
+            var server = new List<double>();
+            for (int n = 0; n < count; n++)
+            {
+                long start = Stopwatch.GetTimestamp();
+                Turn turn = _game.Say(text);
+                for (bool ended = false; !ended; Thread.Yield())
+                    while (turn.TryRead(out TurnEvent next))
+                    {
+                        next.Frame?.Release();
+                        if (next.Error != null) throw next.Error;
+                        if (next.Kind != TurnEventKind.Done) continue;
+                        wall.Add(Seconds(start));
+                        server.Add(next.Done.QueueSeconds + next.Done.TotalSeconds);
+                        ended = true;
+                    }
+            }
+            return "{\"wall_s\": " + Listed(wall) + ", \"server_s\": " + Listed(server) + "}";
+        }
+
+        string MeasureLoop(int count, string text)
+        {
+            double longest = 0;
+            int ticks = 0;
+            for (int n = 0; n < count; n++)
+            {
+                Turn turn = _game.Say(text);
+                long next = Stopwatch.GetTimestamp(), step = Stopwatch.Frequency / 60;
+                for (bool ended = false; !ended; ticks++)
+                {
+                    long start = Stopwatch.GetTimestamp();
+                    while (turn.TryRead(out TurnEvent seen))
+                    {
+                        seen.Frame?.Release();
+                        ended = ended || seen.Kind == TurnEventKind.Done || seen.Kind == TurnEventKind.Error;
+                    }
+                    longest = Math.Max(longest, Seconds(start));
+                    next += step;
+                    int wait = (int)((next - Stopwatch.GetTimestamp()) * 1000 / Stopwatch.Frequency);
+                    if (wait > 0) Thread.Sleep(wait);
+                }
+            }
+            return "{\"ticks\": " + ticks + ", \"longest_poll_s\": " + longest.ToString("g6", CultureInfo.InvariantCulture) + "}";
+        }
+
+        // A collection of the youngest generation comes when its 4 MiB are full: none in many frames bounds what a frame allocates.
+        string MeasureFrames(int count, string text)
+        {
+            var at = new List<long>(count <= 2000 ? count + 64 : 0);
+            long frames = -17;
+            int collections = 0;
+            while (frames < count)
+            {
+                Turn turn = _game.Say(text);
+                for (bool ended = false; !ended; Thread.Yield())
+                    while (turn.TryRead(out TurnEvent next))
+                    {
+                        if (next.Frame != null)
+                        {
+                            if (frames >= 0 && count <= 2000)
+                                at.Add((long)(Stopwatch.GetTimestamp() * (1e9 / Stopwatch.Frequency)));
+                            frames++;
+                            next.Frame.Release();
+                        }
+                        if (next.Error != null) throw next.Error;
+                        ended = ended || next.Kind == TurnEventKind.Done;
+                    }
+                if (frames == 0)
+                {
+                    GC.Collect();
+                    collections = GC.CollectionCount(0);
+                }
+            }
+            return "{\"frames\": " + frames + ", \"collections\": " + (GC.CollectionCount(0) - collections)
+                + (count > 2000 ? "" : ", \"at_ns\": " + Listed(at)) + "}";
+        }
+    }
+}
