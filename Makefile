@@ -86,12 +86,16 @@ kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); wit
 	cmake -S . -B build/kernels $(ARGS)
 	cmake --build build/kernels --parallel 2
 
-clients: $(VENV)/.play  ## build the native client into build/native and test it against a server
+clients: $(VENV)/.dev  ## build and test the clients in other languages; a client whose tools are missing is skipped and named
 	@for tool in cmake c++ pkg-config; do command -v $$tool >/dev/null || { echo "error: $$tool is missing; install the Debian \
 packages cmake, g++ and pkg-config"; exit 1; }; done
 	cmake -S client/native -B build/native -DANIMEGAMER_SERVE="$(abspath $(BIN))/animegamer-rt serve" $(ARGS)
 	cmake --build build/native --parallel 2
 	ctest --test-dir build/native --output-on-failure
+	@if command -v mcs >/dev/null && command -v mono >/dev/null; then $(BIN)/python -m pytest -n 0 -q tests/client/test_unity.py; \
+	else echo "skipped: unity; install the Debian packages mono-mcs and mono-runtime"; fi
+	@if command -v godot3-runner >/dev/null && command -v Xvfb >/dev/null; then $(BIN)/python -m pytest -n 0 -q tests/client/test_godot.py; \
+	else echo "skipped: godot; install the Debian packages godot3-runner and xvfb"; fi
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
