@@ -92,6 +92,7 @@ packages cmake, g++ and pkg-config"; exit 1; }; done
 	cmake -S client/native -B build/native -DANIMEGAMER_SERVE="$(abspath $(BIN))/animegamer-rt serve" $(ARGS)
 	cmake --build build/native --parallel 2
 	ctest --test-dir build/native --output-on-failure
+	$(BIN)/python -m pytest -n 0 -q tests/client/test_unreal.py
 	@if command -v mcs >/dev/null && command -v mono >/dev/null; then $(BIN)/python -m pytest -n 0 -q tests/client/test_unity.py; \
 	else echo "skipped: unity; install the Debian packages mono-mcs and mono-runtime"; fi
 	@if command -v godot3-runner >/dev/null && command -v Xvfb >/dev/null; then $(BIN)/python -m pytest -n 0 -q tests/client/test_godot.py; \

@@ -14,8 +14,8 @@ from animegamer_client import Client, aio
 from client.blocking_aio import BlockingAio
 from client.fake_server import FakeServer, fake_server
 
-# The native client is built by what `make clients` names; where that is missing, nobody builds it.
-collect_ignore = [] if shutil.which("cmake") and shutil.which("c++") else ["test_native.py"]
+# The native client and the Unreal plugin are built by what `make clients` names; not where that is missing.
+collect_ignore = [] if shutil.which("cmake") and shutil.which("c++") else ["test_native.py", "test_unreal.py"]
 # The Unity package is tested with Linux's /proc, and Godot with Xvfb. On Linux Mono and Godot must be there.
 collect_ignore += [] if sys.platform == "linux" else ["test_unity.py", "test_godot.py"]
 
