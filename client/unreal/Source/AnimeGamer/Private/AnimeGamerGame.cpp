@@ -54,7 +54,7 @@ void FAnimeGamerLink::progress(const ag_progress& Progress)
 	Owner.OnProgress.Broadcast(static_cast<float>(Progress.step) / static_cast<float>(Progress.steps), static_cast<float>(Progress.seconds_left));
 }
 
-void FAnimeGamerLink::frame(animegamer::Picture Picture, const ag_frame&)
+void FAnimeGamerLink::frame(animegamer_unreal::Picture Picture, const ag_frame&)
 {
 	Clip.fps = Connection->Core.fps();
 	Clip.add(std::move(Picture));
@@ -123,10 +123,10 @@ UTexture2D* UAnimeGamerGame::GetTexture() const
 void UAnimeGamerGame::MakeTextures(int32 Width, int32 Height)
 {
 	// A new ring: render commands of the old one hold it until they have run. The old textures go with the next garbage collection.
-	Link->Ring = MakeShared<animegamer::TextureRing, ESPMode::ThreadSafe>();
+	Link->Ring = MakeShared<animegamer_unreal::TextureRing, ESPMode::ThreadSafe>();
 	Link->Uploads = 0;
 	Textures.Empty();
-	for (int32 Number = 0; Number < animegamer::TextureRing::size; ++Number)
+	for (int32 Number = 0; Number < animegamer_unreal::TextureRing::size; ++Number)
 	{
 		UTexture2D* const Texture = UTexture2D::CreateTransient(Width, Height, PF_B8G8R8A8);
 		Texture->SRGB = true;
@@ -160,7 +160,7 @@ void UAnimeGamerGame::ShowPictures()
 		{
 			// The resource is made by a render command before this one; it is released by one after it.
 			FTextureResource* const Resource = Textures[Slot]->GetResource();
-			const auto Picture = MakeShared<animegamer::Picture, ESPMode::ThreadSafe>(Now->Clip.take());
+			const auto Picture = MakeShared<animegamer_unreal::Picture, ESPMode::ThreadSafe>(Now->Clip.take());
 			const auto Ring = Now->Ring;
 			++Now->Uploads;
 			ENQUEUE_RENDER_COMMAND(AnimeGamerUpload)([Resource, Picture, Ring, Slot](FRHICommandListImmediate& RHICmdList)

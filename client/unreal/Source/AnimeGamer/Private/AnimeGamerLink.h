@@ -13,10 +13,10 @@ public:
 	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds)
 		: Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds) {}
 
-	animegamer::Connection Core;
+	animegamer_unreal::Connection Core;
 };
 
-class FAnimeGamerLink : public animegamer::Listener
+class FAnimeGamerLink : public animegamer_unreal::Listener
 {
 public:
 	FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token);
@@ -25,16 +25,16 @@ public:
 	void opened(const ag_game_info& Info) override;
 	void state(const ag_state& State) override;
 	void progress(const ag_progress& Progress) override;
-	void frame(animegamer::Picture Picture, const ag_frame& Frame) override;
+	void frame(animegamer_unreal::Picture Picture, const ag_frame& Frame) override;
 	void done(const ag_done& Done) override;
 	void rewound(const ag_game_info& Info) override;
 	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
 
 	UAnimeGamerGame& Owner;
 	TSharedPtr<FAnimeGamerConnection> Connection;
-	animegamer::Game* Game = nullptr;
-	animegamer::Clip Clip;
-	TSharedPtr<animegamer::TextureRing, ESPMode::ThreadSafe> Ring;
+	animegamer_unreal::Game* Game = nullptr;
+	animegamer_unreal::Clip Clip;
+	TSharedPtr<animegamer_unreal::TextureRing, ESPMode::ThreadSafe> Ring;
 	int32 Uploads = 0;
 	bool bClipRuns = false;
 };

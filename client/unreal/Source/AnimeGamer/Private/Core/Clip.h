@@ -6,7 +6,7 @@
 
 #include "Picture.h"
 
-namespace animegamer {
+namespace animegamer_unreal {
 
 class Clip {
 public:
@@ -50,4 +50,4 @@ private:
     bool idle_ = true;
 };
 
-} // namespace animegamer
+} // namespace animegamer_unreal

@@ -1,6 +1,6 @@
 #include "Connection.h"
 
-namespace animegamer {
+namespace animegamer_unreal {
 
 bool Game::say(const std::string &instruction) {
     const std::int64_t ticket = heard_ticket_ = ++last_ticket_;
@@ -183,4 +183,4 @@ void Connection::hand_out(const ag_event &event) {
     }
 }
 
-} // namespace animegamer
+} // namespace animegamer_unreal

@@ -9,7 +9,7 @@
 #include "Picture.h"
 #include "animegamer.h"
 
-namespace animegamer {
+namespace animegamer_unreal {
 
 /// What a game hears, within Connection::tick. It may call its Game and Connection::leave.
 class Listener {
@@ -79,4 +79,4 @@ private:
     double fps_ = 8.0;
 };
 
-} // namespace animegamer
+} // namespace animegamer_unreal

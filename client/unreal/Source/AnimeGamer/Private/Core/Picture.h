@@ -1,3 +1,4 @@
+// The namespace is not the native client's: both have a Game, and a program holds both.
 // Memory for pictures, which the client's thread fills, the game's thread hands on and the render thread reads.
 // It knows nothing of Unreal. No thread waits for another: a picture that is used up only sets a flag.
 #pragma once
@@ -11,7 +12,7 @@
 
 #include "animegamer.h"
 
-namespace animegamer {
+namespace animegamer_unreal {
 
 class PicturePool {
 public:
@@ -81,4 +82,4 @@ private:
     PicturePool::Buffer *buffer_ = nullptr;
 };
 
-} // namespace animegamer
+} // namespace animegamer_unreal

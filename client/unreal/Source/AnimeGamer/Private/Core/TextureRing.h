@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace animegamer {
+namespace animegamer_unreal {
 
 class TextureRing {
 public:
@@ -54,4 +54,4 @@ private:
     int next_write_ = 0, next_show_ = 0, shown_ = -1;
 };
 
-} // namespace animegamer
+} // namespace animegamer_unreal

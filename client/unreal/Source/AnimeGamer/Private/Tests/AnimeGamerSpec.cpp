@@ -23,7 +23,7 @@ void FAnimeGamerSpec::Define()
 	{
 		It("never writes the texture that is shown", [this]()
 		{
-			animegamer::TextureRing Ring;
+			animegamer_unreal::TextureRing Ring;
 			for (uint64 Tick = 0; Tick < 100; ++Tick)
 			{
 				const int32 Slot = Ring.begin_write(Tick);
