@@ -37,6 +37,8 @@ CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
+    ClientTools("Godot", ("godot3-runner", "Xvfb"), ("godot3-runner", "xvfb"), ("test_godot.py",)),
+    ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
 )
 """Every client. Python's tests need no tools, and so are always run."""
 

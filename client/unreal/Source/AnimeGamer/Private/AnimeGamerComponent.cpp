@@ -1,0 +1,62 @@
+#include "AnimeGamerComponent.h"
+
+#include "AnimeGamerSubsystem.h"
+#include "Engine/GameInstance.h"
+#include "Engine/World.h"
+
+void UAnimeGamerComponent::BeginPlay()
+{
+	Super::BeginPlay();
+	UGameInstance* const Instance = GetWorld()->GetGameInstance();
+	UAnimeGamerSubsystem* const Subsystem = Instance != nullptr ? Instance->GetSubsystem<UAnimeGamerSubsystem>() : nullptr;
+	Game = Subsystem != nullptr ? Subsystem->GetGame(GameName) : nullptr;
+	if (Game == nullptr)
+	{
+		return;
+	}
+	Game->OnState.AddDynamic(this, &UAnimeGamerComponent::HandleState);
+	Game->OnProgress.AddDynamic(this, &UAnimeGamerComponent::HandleProgress);
+	Game->OnFrame.AddDynamic(this, &UAnimeGamerComponent::HandleFrame);
+	Game->OnDone.AddDynamic(this, &UAnimeGamerComponent::HandleDone);
+	Game->OnError.AddDynamic(this, &UAnimeGamerComponent::HandleError);
+	if (Game->GetTexture() != nullptr) // a view that comes late has a picture at once
+	{
+		OnFrame.Broadcast(Game->GetTexture());
+	}
+}
+
+void UAnimeGamerComponent::EndPlay(const EEndPlayReason::Type EndPlayReason)
+{
+	if (Game != nullptr)
+	{
+		Game->OnState.RemoveAll(this);
+		Game->OnProgress.RemoveAll(this);
+		Game->OnFrame.RemoveAll(this);
+		Game->OnDone.RemoveAll(this);
+		Game->OnError.RemoveAll(this);
+		Game = nullptr;
+	}
+	Super::EndPlay(EndPlayReason);
+}
+
+bool UAnimeGamerComponent::Say(const FString& Instruction)
+{
+	return Game != nullptr && Game->Say(Instruction);
+}
+
+void UAnimeGamerComponent::Cancel()
+{
+	if (Game != nullptr)
+	{
+		Game->Cancel();
+	}
+}
+
+void UAnimeGamerComponent::HandleState(const FAnimeGamerState& State) { OnState.Broadcast(State); }
+void UAnimeGamerComponent::HandleProgress(float Fraction, float SecondsLeft) { OnProgress.Broadcast(Fraction, SecondsLeft); }
+void UAnimeGamerComponent::HandleFrame(UTexture2D* Texture) { OnFrame.Broadcast(Texture); }
+void UAnimeGamerComponent::HandleDone(int32 Turns, float Seconds) { OnDone.Broadcast(Turns, Seconds); }
+void UAnimeGamerComponent::HandleError(const FString& Code, const FString& Text, const FString& WhatToDo)
+{
+	OnError.Broadcast(Code, Text, WhatToDo);
+}

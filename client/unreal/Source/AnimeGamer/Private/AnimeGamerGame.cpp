@@ -1,0 +1,182 @@
+#include "AnimeGamerGame.h"
+
+#include "AnimeGamerLink.h"
+#include "Engine/Texture2D.h"
+#include "RHICommandList.h"
+#include "RenderingThread.h"
+#include "TextureResource.h"
+
+namespace
+{
+FString ToText(const std::string& Text)
+{
+	return FString(UTF8_TO_TCHAR(Text.c_str()));
+}
+
+FAnimeGamerValues ToValues(const ag_character& Character)
+{
+	FAnimeGamerValues Values;
+	Values.Stamina = Character.stamina;
+	Values.Social = Character.social;
+	Values.Entertainment = Character.entertainment;
+	return Values;
+}
+}
+
+FAnimeGamerLink::FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token)
+	: Owner(InOwner), Connection(InConnection)
+{
+	Game = Connection->Core.open(*this, std::string(TCHAR_TO_UTF8(*Token)));
+}
+
+FAnimeGamerLink::~FAnimeGamerLink()
+{
+	Connection->Core.leave(Game);
+}
+
+void FAnimeGamerLink::opened(const ag_game_info& Info)
+{
+	Owner.Token = ToText(Info.token);
+	Owner.OnOpened.Broadcast(Owner.Token);
+}
+
+void FAnimeGamerLink::state(const ag_state& State)
+{
+	FAnimeGamerState Shown;
+	Shown.MotionLevel = State.motion_level;
+	Shown.Character = ToValues(State.character);
+	Shown.Shown = ToValues(State.shown);
+	Owner.OnState.Broadcast(Shown);
+}
+
+void FAnimeGamerLink::progress(const ag_progress& Progress)
+{
+	Owner.OnProgress.Broadcast(static_cast<float>(Progress.step) / static_cast<float>(Progress.steps), static_cast<float>(Progress.seconds_left));
+}
+
+void FAnimeGamerLink::frame(animegamer_unreal::Picture Picture, const ag_frame&)
+{
+	Clip.fps = Connection->Core.fps();
+	Clip.add(std::move(Picture));
+}
+
+void FAnimeGamerLink::done(const ag_done& Done)
+{
+	bClipRuns = true;
+	Owner.OnDone.Broadcast(static_cast<int32>(Done.turns), static_cast<float>(Done.total_s));
+}
+
+void FAnimeGamerLink::rewound(const ag_game_info&) {}
+
+void FAnimeGamerLink::failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo)
+{
+	Owner.OnError.Broadcast(ToText(Code), ToText(Text), ToText(WhatToDo));
+}
+
+bool UAnimeGamerGame::Say(const FString& Instruction)
+{
+	return Link.IsValid() && Link->Game->say(TCHAR_TO_UTF8(*Instruction));
+}
+
+void UAnimeGamerGame::Cancel()
+{
+	if (Link.IsValid())
+	{
+		Link->Game->cancel();
+	}
+}
+
+void UAnimeGamerGame::Rewind(int32 Turn)
+{
+	if (Link.IsValid())
+	{
+		Link->Game->rewind(Turn);
+	}
+}
+
+void UAnimeGamerGame::Resume(const FString& InToken)
+{
+	if (Link.IsValid())
+	{
+		const TSharedPtr<FAnimeGamerConnection> Connection = Link->Connection;
+		Link = MakeShared<FAnimeGamerLink>(*this, Connection, InToken);
+		Textures.Empty();
+	}
+}
+
+int64 UAnimeGamerGame::NextTicket() const
+{
+	return Link.IsValid() ? Link->Game->next_ticket() : 0;
+}
+
+int64 UAnimeGamerGame::Ticket() const
+{
+	return Link.IsValid() ? Link->Game->ticket() : 0;
+}
+
+UTexture2D* UAnimeGamerGame::GetTexture() const
+{
+	const int32 Shown = Link.IsValid() && Link->Ring.IsValid() ? Link->Ring->shown() : -1;
+	return Shown >= 0 ? Textures[Shown].Get() : nullptr;
+}
+
+void UAnimeGamerGame::MakeTextures(int32 Width, int32 Height)
+{
+	// A new ring: render commands of the old one hold it until they have run. The old textures go with the next garbage collection.
+	Link->Ring = MakeShared<animegamer_unreal::TextureRing, ESPMode::ThreadSafe>();
+	Link->Uploads = 0;
+	Textures.Empty();
+	for (int32 Number = 0; Number < animegamer_unreal::TextureRing::size; ++Number)
+	{
+		UTexture2D* const Texture = UTexture2D::CreateTransient(Width, Height, PF_B8G8R8A8);
+		Texture->SRGB = true;
+		Texture->UpdateResource();
+		Textures.Add(Texture);
+	}
+}
+
+void UAnimeGamerGame::ShowPictures()
+{
+	if (!Link.IsValid())
+	{
+		return;
+	}
+	// Objects that listen may call Resume, which replaces the link.
+	const TSharedPtr<FAnimeGamerLink> Now = Link;
+	if (Now->Ring.IsValid() && Now->Ring->show(GFrameCounter) >= 0)
+	{
+		--Now->Uploads;
+		OnFrame.Broadcast(GetTexture());
+	}
+	if (Link == Now && Now->Clip.is_due(FPlatformTime::Seconds()))
+	{
+		const std::pair<int, int> Size = Now->Clip.size();
+		if (!Now->Ring.IsValid() || Textures[0]->GetSizeX() != Size.first || Textures[0]->GetSizeY() != Size.second)
+		{
+			MakeTextures(Size.first, Size.second);
+		}
+		const int32 Slot = Now->Ring->begin_write(GFrameCounter);
+		if (Slot >= 0)
+		{
+			// The resource is made by a render command before this one; it is released by one after it.
+			FTextureResource* const Resource = Textures[Slot]->GetResource();
+			const auto Picture = MakeShared<animegamer_unreal::Picture, ESPMode::ThreadSafe>(Now->Clip.take());
+			const auto Ring = Now->Ring;
+			++Now->Uploads;
+			ENQUEUE_RENDER_COMMAND(AnimeGamerUpload)([Resource, Picture, Ring, Slot](FRHICommandListImmediate& RHICmdList)
+			{
+				if (Resource != nullptr && Resource->TextureRHI.IsValid())
+				{
+					const FUpdateTextureRegion2D Region(0, 0, 0, 0, Picture->width, Picture->height);
+					RHICmdList.UpdateTexture2D(Resource->TextureRHI, 0, Region, Picture->stride, Picture->pixels());
+				}
+				Ring->end_write(Slot);
+			});
+		}
+	}
+	if (Link == Now && Now->bClipRuns && Now->Clip.waiting() == 0 && Now->Uploads == 0)
+	{
+		Now->bClipRuns = false;
+		OnClipEnd.Broadcast();
+	}
+}

@@ -1,0 +1,40 @@
+// What a game has outside of Unreal's objects: its place in the connection, its clip, its ring of textures.
+#pragma once
+
+#include "AnimeGamerGame.h"
+#include "Core/Clip.h"
+#include "Core/Connection.h"
+#include "Core/TextureRing.h"
+#include "CoreMinimal.h"
+
+class FAnimeGamerConnection
+{
+public:
+	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds)
+		: Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds) {}
+
+	animegamer_unreal::Connection Core;
+};
+
+class FAnimeGamerLink : public animegamer_unreal::Listener
+{
+public:
+	FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token);
+	virtual ~FAnimeGamerLink() override;
+
+	void opened(const ag_game_info& Info) override;
+	void state(const ag_state& State) override;
+	void progress(const ag_progress& Progress) override;
+	void frame(animegamer_unreal::Picture Picture, const ag_frame& Frame) override;
+	void done(const ag_done& Done) override;
+	void rewound(const ag_game_info& Info) override;
+	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
+
+	UAnimeGamerGame& Owner;
+	TSharedPtr<FAnimeGamerConnection> Connection;
+	animegamer_unreal::Game* Game = nullptr;
+	animegamer_unreal::Clip Clip;
+	TSharedPtr<animegamer_unreal::TextureRing, ESPMode::ThreadSafe> Ring;
+	int32 Uploads = 0;
+	bool bClipRuns = false;
+};

@@ -1,0 +1,186 @@
+#include "Connection.h"
+
+namespace animegamer_unreal {
+
+bool Game::say(const std::string &instruction) {
+    const std::int64_t ticket = heard_ticket_ = ++last_ticket_;
+    if ((busy() && !cancelled_) || next_turn_ != 0) {
+        listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
+        return false;
+    }
+    if (game_ == 0) {
+        waiting_ = instruction;
+        waiting_ticket_ = ticket;
+        if (opening_ == 0) { // the last attempt failed
+            ag_result result = token_.empty() ? ag_open(client_, -1, -1, &opening_) : ag_resume(client_, token_.c_str(), &opening_);
+            if (result != AG_OK) {
+                refuse();
+            }
+        }
+        return true;
+    }
+    ag_request request = 0;
+    if (ag_turn(client_, game_, instruction.c_str(), nullptr, 0.0, &request) != AG_OK) {
+        refuse();
+        return false;
+    }
+    (turn_ == 0 ? turn_ticket_ : next_turn_ticket_) = ticket;
+    (turn_ == 0 ? turn_ : next_turn_) = request;
+    cancelled_ = false;
+    return true;
+}
+
+void Game::advance() {
+    turn_ = next_turn_;
+    turn_ticket_ = next_turn_ticket_;
+    next_turn_ = next_turn_ticket_ = 0;
+}
+
+void Game::cancel() {
+    if (turn_ != 0) {
+        cancelled_ = true;
+        ag_cancel(client_, game_, nullptr);
+    } else if (!waiting_.empty()) {
+        waiting_.clear();
+        heard_ticket_ = waiting_ticket_;
+        listener_->failed("cancelled", "the turn was cancelled before it was sent", "");
+    }
+}
+
+void Game::rewind(std::int64_t turn) {
+    if (game_ == 0) {
+        listener_->failed("not_open", "the game is not open yet", "wait until it is open");
+    } else if (ag_rewind(client_, game_, turn, nullptr) != AG_OK) {
+        refuse();
+    }
+}
+
+void Game::refuse() {
+    const ag_error *error = ag_last_error();
+    waiting_.clear();
+    listener_->failed(error->code, error->text, error->what_to_do);
+}
+
+Connection::Connection(const std::string &address, double timeout_s) {
+    ag_options options;
+    ag_options_init(&options);
+    options.address = address.c_str();
+    options.timeout_s = timeout_s;
+    options.pixel_format = AG_BGRA32;
+    client_ = ag_client_new(&options);
+    if (client_ == nullptr) {
+        error_ = std::string(ag_last_error()->text) + "; " + ag_last_error()->what_to_do;
+    }
+}
+
+Connection::~Connection() { ag_client_free(client_); } // its thread has ended then; pictures in use keep the pool
+
+Game *Connection::open(Listener &listener, const std::string &token, std::int64_t seed) {
+    auto game = std::make_unique<Game>();
+    game->client_ = client_;
+    game->listener_ = &listener;
+    game->token_ = token;
+    Game *const opened = game.get();
+    games_.emplace(opened, std::move(game));
+    ag_result result = token.empty() ? ag_open(client_, seed, -1, &opened->opening_)
+                                     : ag_resume(client_, token.c_str(), &opened->opening_);
+    if (result != AG_OK) {
+        opened->refuse();
+    }
+    return opened;
+}
+
+void Connection::leave(Game *game) { games_.erase(game); }
+
+void Connection::tick() {
+    if (client_ == nullptr) {
+        return;
+    }
+    pool_->collect(client_);
+    while (const ag_event *event = ag_poll(client_)) {
+        hand_out(*event);
+    }
+}
+
+Game *Connection::game_of(const ag_event &event) const {
+    for (const auto &entry : games_) {
+        Game *const game = entry.first;
+        if (event.request != 0 && event.request == game->opening_) {
+            return game;
+        }
+        if (event.game != 0 && event.game == game->game_) {
+            return game;
+        }
+    }
+    return nullptr;
+}
+
+void Connection::hand_out(const ag_event &event) {
+    if (event.type == AG_EVENT_CONNECTED) {
+        fps_ = event.of.welcome.fps > 0.0 ? event.of.welcome.fps : fps_;
+        if (event.of.welcome.buffer_bytes > pool_->buffer_bytes()) { // two clips: one plays while the next arrives
+            pool_->grow(client_, 2 * static_cast<std::size_t>(event.of.welcome.frames), event.of.welcome.buffer_bytes);
+        }
+        return;
+    }
+    // A picture that nobody takes gives its buffer back at the end of this function.
+    Picture picture = event.type == AG_EVENT_FRAME ? Picture(pool_, event) : Picture();
+    Game *const game = game_of(event);
+    if (game == nullptr) {
+        return;
+    }
+    Listener &listener = *game->listener_;
+    ag_game_info info;
+    game->heard_ticket_ = event.request == game->turn_        ? game->turn_ticket_
+                          : event.request == game->next_turn_ ? game->next_turn_ticket_
+                          : event.request == game->opening_   ? game->waiting_ticket_
+                                                              : 0;
+    switch (event.type) {
+    case AG_EVENT_OPENED:
+        game->game_ = event.game;
+        game->opening_ = 0;
+        ag_game_get(client_, event.game, &info);
+        game->token_ = info.token;
+        if (info.running_turn > 0) {
+            ag_replay(client_, event.game, info.running_turn, -1, &game->turn_);
+        }
+        listener.opened(info);
+        if (games_.count(game) != 0 && !game->waiting_.empty()) {
+            const std::string instruction = std::move(game->waiting_);
+            game->waiting_.clear();
+            game->last_ticket_ = game->waiting_ticket_ - 1; // it keeps its number
+            game->say(instruction);
+        }
+        break;
+    case AG_EVENT_STATE:
+        listener.state(event.of.state);
+        break;
+    case AG_EVENT_PROGRESS:
+        listener.progress(event.of.progress);
+        break;
+    case AG_EVENT_FRAME:
+        listener.frame(std::move(picture), event.of.frame);
+        break;
+    case AG_EVENT_DONE:
+        game->advance();
+        listener.done(event.of.done);
+        break;
+    case AG_EVENT_REWOUND:
+        ag_game_get(client_, event.game, &info);
+        listener.rewound(info);
+        break;
+    case AG_EVENT_ERROR:
+        if (event.request != 0 && event.request == game->opening_) {
+            game->opening_ = 0;
+            game->waiting_.clear();
+        } else if (event.request != 0 && event.request == game->turn_) {
+            game->advance();
+        }
+        listener.failed(event.of.error.code, event.of.error.text, event.of.error.what_to_do);
+        break;
+    default:
+        break;
+    }
+}
+
+} // namespace animegamer_unreal

@@ -1,0 +1,82 @@
+// One connection to a server and the games on it, over the native client. It knows nothing of Unreal. Game thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "Picture.h"
+#include "animegamer.h"
+
+namespace animegamer_unreal {
+
+/// What a game hears, within Connection::tick. It may call its Game and Connection::leave.
+class Listener {
+public:
+    virtual ~Listener() = default;
+    virtual void opened(const ag_game_info &info) = 0; // keep info.token with a saved game
+    virtual void state(const ag_state &state) = 0;
+    virtual void progress(const ag_progress &progress) = 0;
+    virtual void frame(Picture picture, const ag_frame &frame) = 0;
+    virtual void done(const ag_done &done) = 0;
+    virtual void rewound(const ag_game_info &info) = 0;
+    virtual void failed(const std::string &code, const std::string &text, const std::string &what_to_do) = 0;
+};
+
+/// One game. What is asked for before it is open waits until then.
+class Game {
+public:
+    /// Play a turn; false: one runs that was not cancelled, or a text that is refused: the listener's `failed` says so.
+    bool say(const std::string &instruction);
+    /// Stop the running turn: it fails with `cancelled`. "Say this instead": cancel, then say.
+    void cancel();
+    /// Delete the turns after this one.
+    void rewind(std::int64_t turn);
+    /// Each `say` has a number, from 1, refused or not: that of the next one, and that of what the listener hears now (0: none).
+    std::int64_t next_ticket() const { return last_ticket_ + 1; }
+    std::int64_t ticket() const { return heard_ticket_; }
+    bool busy() const { return turn_ != 0 || !waiting_.empty(); }
+
+private:
+    friend class Connection;
+    void refuse();
+    void advance();
+    ag_client *client_ = nullptr;
+    Listener *listener_ = nullptr;
+    ag_game game_ = 0;
+    ag_request opening_ = 0, turn_ = 0, next_turn_ = 0;
+    std::int64_t last_ticket_ = 0, heard_ticket_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
+    bool cancelled_ = false;
+    std::string token_, waiting_;
+};
+
+class Connection {
+public:
+    /// address: tcp://HOST:PORT; nothing is sent before the first game. `error()` says why `working()` is false.
+    Connection(const std::string &address, double timeout_s);
+    ~Connection();
+    Connection(const Connection &) = delete;
+    Connection &operator=(const Connection &) = delete;
+
+    bool working() const { return client_ != nullptr; }
+    const std::string &error() const { return error_; }
+    /// A new game, or the one of this token. It is the connection's; the listener must stay until `leave`.
+    Game *open(Listener &listener, const std::string &token = "", std::int64_t seed = -1);
+    /// Hear no more of a game. It stays on the server.
+    void leave(Game *game);
+    /// Hand out what has come. Never waits.
+    void tick();
+    double fps() const { return fps_; }
+
+private:
+    void hand_out(const ag_event &event);
+    Game *game_of(const ag_event &event) const;
+    ag_client *client_ = nullptr;
+    std::shared_ptr<PicturePool> pool_ = std::make_shared<PicturePool>();
+    std::map<Game *, std::unique_ptr<Game>> games_;
+    std::string error_;
+    double fps_ = 8.0;
+};
+
+} // namespace animegamer_unreal
