@@ -33,7 +33,7 @@ export class Words {
     group.className = `group ${name}`;
     group.setAttribute("role", "group");
     group.setAttribute("aria-label", t(name));
-    const title = document.createElement("h3");
+    const title = document.createElement("h2");
     title.textContent = t(name);
     const chips = words.map((word, place) => {
       const chip = document.createElement("button");
@@ -71,6 +71,19 @@ export class Words {
       this.chosen[name] = [words[Math.floor(Math.random() * words.length)]];
     }
     this.show();
+  }
+
+  /** Show sentences, one of which may be chosen, in place of words. */
+  offer(sentences) {
+    this.groups = [["examples", sentences]];
+    this.chosen = {};
+    this.show();
+  }
+
+  /** Nothing is chosen any more, because the visitor writes. */
+  release() {
+    this.chosen = {};
+    for (const chip of this.holder.querySelectorAll("[aria-pressed=true]")) chip.setAttribute("aria-pressed", "false");
   }
 
   clear() {
