@@ -6,7 +6,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
 SETUP_FILES := pyproject.toml constraints.txt
 
-.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients browser clean
+.PHONY: help setup play test check format bench plot picture dist docs pocket kernels clients browser demo clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,9 @@ packages cmake, g++ and pkg-config"; exit 1; }; done
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
+
+demo: $(VENV)/.dev  ## record games and write the page that plays them without a server into build/demo
+	$(BIN)/python client/demo/record.py $(ARGS)
 
 clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache

@@ -43,7 +43,7 @@ const game = new Game(connection, {
     if (!turns) attract();
     showBranching();
     showButtons();
-    connection.offer?.(game.session, (sentences) => words.offer(sentences));
+    connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
   },
   branched(session, token, turn) {
     film.branch(session, token, turn);
@@ -121,7 +121,7 @@ async function done({ turn, fields }) {
   film.add(turn, view.instruction, screen.thumbnail());
   showBranching();
   showButtons();
-  connection.offer?.(game.session, (sentences) => words.offer(sentences));
+  connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
 }
 
 function scene() {

@@ -75,7 +75,7 @@ export class Words {
 
   /** Show sentences, one of which may be chosen, in place of words. */
   offer(sentences) {
-    this.groups = [["examples", sentences]];
+    this.groups = sentences.length ? [["examples", sentences]] : [];
     this.chosen = {};
     this.show();
   }
