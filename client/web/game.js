@@ -8,7 +8,7 @@ const RETRY_MS = 1000;
 export class Game {
   /**
    * on: functions by what happens. opened({turns, character, lost}), branched(session, token, turn), listed(turns),
-   * event(message), ended(error or null), waits(error), gone(token).
+   * began(), event(message), ended(error or null), waits(error), gone(token).
    */
   constructor(connection, on) {
     this.connection = connection;
@@ -97,6 +97,7 @@ export class Game {
 
   follow(type, fields, header, again) {
     this.halt();
+    this.on.began();
     let next = 0;
     const listen = (kind, content, head) => {
       this.stop = this.connection.listen(kind, content, head, (message) => {

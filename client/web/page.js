@@ -52,11 +52,15 @@ const game = new Game(connection, {
   },
   gone: (token) => film.strips.filter((one) => one.token === token).forEach((one) => film.drop(one.session)),
   listed: (turns) => film.set(turns),
+  began() {
+    Object.assign(view, { drawing: true, whole: false });
+    showButtons();
+  },
   event: onEvent,
   waits: (error) => say(() => (error.code === "starting" ? t("starting") : t(error.code) ?? error.text)),
   ended(error) {
     view.drawing = false;
-    document.body.classList.remove("drawing");
+    drawing(false);
     if (error) tell(error);
     if (error) progress(0);
     showButtons();
@@ -84,7 +88,7 @@ function onEvent(message) {
     if (turn > view.turns + 1) game.list(); // another window of this browser has gone on
     Object.assign(view, { turn, instruction: fields.instruction, drawing: true, whole: false, took: () => "" });
     screen.begin(view.bundle.frames, view.bundle.fps);
-    document.body.classList.toggle("drawing", turn > view.turns);
+    drawing(turn > view.turns);
     say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
     $("understood").textContent = $("notice").textContent = "";
     [...$("chart").children].forEach((one) => one.classList.remove("here"));
@@ -97,12 +101,17 @@ function onEvent(message) {
     progress(fields.step / fields.steps);
     say(() => t("drawing", { n: fields.step, of: fields.steps }));
   } else if (message.type === "frame") {
-    document.body.classList.remove("drawing");
+    drawing(false);
     scene();
     $("chart").children[fields.index]?.classList.add("here");
     view.last = screen.take(fields.index, picture(fields, message.buffer));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
+}
+
+function drawing(now) {
+  screen.ghost = now;
+  document.body.classList.toggle("drawing", now);
 }
 
 function picture({ codec, width, height }, bytes) {

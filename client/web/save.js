@@ -1,7 +1,5 @@
 // Hands a file to the visitor, and makes the GIF of a clip.
 
-import { gif } from "./gif.js";
-
 const WIDEST = 480, SMALLEST = 288;
 
 /** The clip on the table as an animated GIF: at the bundle's own size, twice that if it is small. */
@@ -14,6 +12,7 @@ export async function saveGif(clip, [width, height]) {
     return context.getImageData(0, 0, canvas.width, canvas.height);
   });
   await new Promise((then) => setTimeout(then, 30)); // the page says that it saves before the work begins
+  const { gif } = await import("./gif.js");
   return gif(frames, clip.fps);
 }
 

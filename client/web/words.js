@@ -32,9 +32,10 @@ export class Words {
     const group = document.createElement("div");
     group.className = `group ${name}`;
     group.setAttribute("role", "group");
-    group.setAttribute("aria-label", t(name));
+    const heading = t(this.offered ? "compose" : name);
+    group.setAttribute("aria-label", heading);
     const title = document.createElement("h2");
-    title.textContent = t(name);
+    title.textContent = heading;
     const chips = words.map((word, place) => {
       const chip = document.createElement("button");
       chip.type = "button";
@@ -75,6 +76,7 @@ export class Words {
 
   /** Show sentences, one of which may be chosen, in place of words. */
   offer(sentences) {
+    this.offered = true;
     this.groups = sentences.length ? [["examples", sentences]] : [];
     this.chosen = {};
     this.show();

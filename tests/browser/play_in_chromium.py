@@ -128,13 +128,15 @@ def play(page: Chromium, server: Serve, shots: Path, axe: Path | None) -> None:
     print("reloaded, also in a turn")
 
     assert page.console == [], page.console
+    say(page, "Dovan walks in the room.")
+    page.until("document.body.classList.contains('drawing')")
     server.kill()
     page.until("document.body.classList.contains('off')")
     server.start()
     page.until("!document.body.classList.contains('off')")
-    await_turns(page, 4)
+    await_turns(page, 5)
     assert page.evaluate("localStorage['animegamer.token']") == session
-    print("went on after the server was killed")
+    print("went on after the server was killed in a turn")
 
     choose(page, 2)
     click(page, "#rewind")

@@ -12,8 +12,8 @@ import json
 import random
 import sys
 import tempfile
-import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def hostile(dice: random.Random, form: str) -> str | bytes:
     header = copy.deepcopy(dice.choice(HEADERS))
     for _ in range(dice.randrange(3)):
         place = header if dice.random() < 0.5 or not isinstance(header.get("fields"), dict) else header["fields"]
-        place[dice.choice([*place, "new"])] = dice.choice(ODD)
+        place[dice.choice([*place, "new"])] = copy.deepcopy(dice.choice(ODD))
     if form == JSON:
         data = json.dumps(header).encode()
     else:
@@ -90,22 +90,22 @@ def attack(url: str, form: str, messages: int, seed: int, outcome: Outcome) -> N
 def fuzz(server: LiveServer, messages: int) -> Outcome:
     """Attack in both forms at once. Raises AssertionError if the honest player sees other than its own pictures."""
     url, outcome = web(server), Outcome()
-    with Browser(url) as player:
+    with Browser(url) as player, ThreadPoolExecutor(2) as pool:
         player.hello(codec="raw")
         game = player.ask("open", {"seed": 4})
         plain = frames(player.rest(player.begin(game, "first")))
         middle = 0.0
         for half in range(2):
-            threads = [
-                threading.Thread(target=attack, args=(url, form, messages // 4, 2 * half + seed, outcome))
+            attacks = [
+                pool.submit(attack, url, form, messages // 4, 2 * half + seed, outcome)
                 for seed, form in enumerate((JSON, MSGPACK))
             ]
-            for thread in threads:
-                thread.start()
-            while any(thread.is_alive() for thread in threads):
+            while not all(one.done() for one in attacks):
                 again = player.rest(player.begin(game, "", "replay", turn=1))
                 assert frames(again) == plain, again[-1]
                 outcome.turns += 1
+            for one in attacks:
+                one.result()
             middle = middle or resident_mib(gateway_pid(server))
         outcome.growth_mib = resident_mib(gateway_pid(server)) - middle
     return outcome
