@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import importlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -182,7 +183,11 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     options = parser.parse_args()
     record = {**environment("starlette", "uvicorn", "websockets", "pyzmq"), "kind": "web", "size": "pocket"}
-    record |= {"goals": GOALS, "turn_s": {"alone": 0.2, "crowd": 0.05}}
+    record |= {
+        "load_average": [round(load, 1) for load in os.getloadavg()],
+        "goals": GOALS,
+        "turn_s": {"alone": 0.2, "crowd": 0.05},
+    }
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         with Serve(0.2, Path(folder) / "alone") as serve:
             print("  one browser ...", flush=True)
