@@ -5,6 +5,8 @@ const PING_MS = 20_000, SILENT_MS = 15_000, FIRST_WAIT_MS = 400, LONGEST_WAIT_MS
 const LOCAL = ["localhost", "127.0.0.1", "[::1]"], RAW_PIXELS = 40_000;
 
 export class Connection {
+  recorded = false; // a page without a server has another file of this name, which plays recorded turns
+
   /** onUp(welcome), onDown(): each time the connection is there or gone. */
   constructor(onUp, onDown) {
     this.onUp = onUp;
@@ -42,14 +44,19 @@ export class Connection {
   greet() {
     this.heard = performance.now();
     this.pings = setInterval(() => this.ping(), PING_MS / 4);
-    const hello = { versions: [1], minor: 1, client: "web page" };
-    this.ask("hello", hello).then(async ({ fields }) => {
+    this.usual = {};
+    this.form().then(async ({ fields }) => {
       this.wait = FIRST_WAIT_MS;
       // Small pictures lose colour in a JPEG. On the same machine their bytes cost nothing.
       const raw = LOCAL.includes(location.hostname) && fields.bundle.width * fields.bundle.height < RAW_PIXELS;
-      if (raw) await this.ask("hello", { ...hello, codec: "raw" });
+      if (raw) await this.form((this.usual = { codec: "raw" }));
       this.onUp(fields);
     }).catch(() => this.socket.close());
+  }
+
+  /** Ask for pictures in another form, or in the usual one, from the next turn on. */
+  form(fields = this.usual) {
+    return this.ask("hello", { versions: [1], minor: 1, client: "web page", ...fields });
   }
 
   ping() {

@@ -1,14 +1,14 @@
 // One game: its token, its turns, the turn that is being drawn. It survives a reload and a restart of the server.
 
 const TOKEN = "animegamer.token", PENDING = "animegamer.pending";
-const ENDED = ["unknown_session", "session_closed", "bundle_mismatch", "wrong_token"];
+const ENDED = ["unknown_session", "session_closed", "bundle_mismatch", "engines_mismatch", "wrong_token"];
 const WAIT = ["starting", "draining", "degraded"];
 const RETRY_MS = 1000;
 
 export class Game {
   /**
-   * on: functions by what happens. opened({turns, character, lost}), listed(turns), event(message) with `shownTurn`,
-   * ended(error or null), waits(error).
+   * on: functions by what happens. opened({turns, character, lost}), branched(session, token, turn), listed(turns),
+   * began(), event(message), ended(error or null), waits(error), gone(token).
    */
   constructor(connection, on) {
     this.connection = connection;
@@ -25,8 +25,8 @@ export class Game {
     return JSON.parse(localStorage.getItem(PENDING));
   }
 
-  /** Go on with the kept game, or begin one. */
-  async open() {
+  /** Go on with the kept game, or begin one. Then show a turn of it, the newest unless another is wanted. */
+  async open(shown = Infinity) {
     const token = localStorage.getItem(TOKEN);
     this.halt();
     let opened, lost = false;
@@ -35,6 +35,7 @@ export class Game {
     } catch (error) {
       if (!token || !ENDED.includes(error.code)) return this.later(error);
       this.forget();
+      this.on.gone(token);
       lost = true;
       try {
         opened = await this.connection.ask("open");
@@ -48,7 +49,13 @@ export class Game {
     this.on.opened({ ...opened.fields, lost });
     if (opened.fields.turns) await this.list();
     if (this.pending) this.ask(this.pending);
-    else if (opened.fields.turns) this.replay(opened.fields.turns);
+    else if (opened.fields.turns) this.replay(Math.min(shown, opened.fields.turns));
+  }
+
+  /** Go on with another game of this browser. */
+  go(token, turn) {
+    localStorage.setItem(TOKEN, token);
+    return this.open(turn);
   }
 
   later(error) {
@@ -59,10 +66,21 @@ export class Game {
   async list() {
     const listed = await this.connection.ask("list", { token: this.token }, this.header).catch(() => null);
     if (listed) this.on.listed(listed.fields.turns);
+    return listed;
   }
 
-  /** Play a turn. It is noted first, so that a page that is loaded again asks for the same one. */
-  play(instruction) {
+  /**
+   * Play a turn, after the last one or, with `after`, in a second game that has the turns up to that one. It is noted
+   * first, so that a page that is loaded again asks for the same one.
+   */
+  async play(instruction, after = null) {
+    if (after !== null) {
+      const opened = await this.connection.ask("branch", { token: this.token, turn: after }, this.header);
+      this.session = opened.session;
+      this.token = opened.fields.token;
+      this.on.branched(this.session, this.token, after);
+      localStorage.setItem(TOKEN, this.token);
+    }
     const turn = { instruction, turn_id: newId() };
     localStorage.setItem(PENDING, JSON.stringify(turn));
     this.ask(turn);
@@ -74,11 +92,12 @@ export class Game {
 
   /** Show a finished turn again. */
   replay(turn) {
-    this.follow("replay", { token: this.token }, { ...this.header, turn }, null);
+    this.follow("replay", { token: this.token }, { ...this.header, turn }, () => this.replay(turn));
   }
 
   follow(type, fields, header, again) {
     this.halt();
+    this.on.began();
     let next = 0;
     const listen = (kind, content, head) => {
       this.stop = this.connection.listen(kind, content, head, (message) => {
@@ -98,7 +117,7 @@ export class Game {
   }
 
   failed(error, again) {
-    if (again && WAIT.includes(error.code)) {
+    if (WAIT.includes(error.code)) {
       this.on.waits(error);
       this.timer = setTimeout(again, RETRY_MS);
     } else this.end(error);
@@ -108,6 +127,26 @@ export class Game {
     this.halt();
     localStorage.removeItem(PENDING);
     this.on.ended(error);
+  }
+
+  /** A finished turn as an mp4 file, which the server renders again. Rejects with the fields of an error. */
+  async film(turn, onProgress) {
+    this.halt();
+    await this.connection.form({ codec: "mp4" });
+    const pieces = [];
+    await new Promise((resolve, reject) => {
+      const stop = this.connection.listen("replay", { token: this.token }, { ...this.header, turn }, ({ type, fields, buffer }) => {
+        if (type === "clip") pieces.push(buffer);
+        else if (type === "progress") onProgress(fields.step / fields.steps);
+        else if (type === "done") resolve();
+        else if (type === "error") reject(fields);
+      });
+      this.stop = () => (stop(), reject({ code: "cancelled" })); // the connection was lost, too
+    }).finally(() => {
+      this.stop = null;
+      return this.connection.up && this.connection.form();
+    });
+    return new Blob(pieces, { type: "video/mp4" });
   }
 
   halt() {
@@ -126,10 +165,15 @@ export class Game {
     if (turn) await this.list();
   }
 
-  /** End this game and begin another. */
-  async fresh() {
+  /** End a game for good. */
+  close(session, token) {
+    return this.connection.ask("close", { token }, { session }).catch(() => {});
+  }
+
+  /** End these games and begin another. */
+  async fresh(games) {
     this.halt();
-    await this.connection.ask("close", { token: this.token }, this.header).catch(() => {});
+    await Promise.all(games.map((one) => this.close(one.session, one.token)));
     this.forget();
     await this.open();
   }

@@ -1,50 +1,67 @@
-// The page: joins the connection, the game, the picture, the chips and the filmstrip, and shows what they say.
+// The page: joins the connection, the game, the picture, the chips and the filmstrips, and shows what they say.
 
 import { Connection } from "./connection.js";
 import { Film } from "./film.js";
 import { Game } from "./game.js";
+import { saveFile, saveGif } from "./save.js";
 import { Screen } from "./screen.js";
 import { LANGUAGES, setLanguage, t } from "./strings.js";
+import { Values } from "./values.js";
 import { Words } from "./words.js";
 
-const LANGUAGE = "animegamer.language", VALUES = ["stamina", "social", "entertainment"];
+const LANGUAGE = "animegamer.language";
 const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
-const view = { bundle: null, turn: 0, turns: 0, drawing: false, instruction: "", status: () => "", scene: () => "", values: null };
+const view = { bundle: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
 
 const screen = new Screen($("picture"), showFrame);
+const values = new Values($("values"));
 const words = new Words($("chips"), (sentence) => {
+  if (sentence || $("text").value === view.composed) $("text").value = sentence;
+  view.composed = sentence;
   $("sentence").textContent = sentence || t("empty");
   $("sentence").classList.toggle("empty", !sentence);
   showButtons();
 });
-const film = new Film($("turns"), (turn) => {
+const film = new Film($("turns"), (strip, turn) => {
   if (view.drawing || !connection.up) return;
+  if (strip.session !== game.session) return game.go(strip.token, turn);
   view.turn = turn;
-  view.instruction = film.turns.find((one) => one.turn === turn)?.instruction ?? "";
+  view.instruction = film.current.turns.find((one) => one.turn === turn)?.instruction ?? "";
   game.replay(turn);
   film.mark(turn);
-  showRewind();
+  showBranching();
 });
 const connection = new Connection(up, down);
 const game = new Game(connection, {
   opened({ turns, character, lost }) {
     Object.assign(view, { turns, turn: turns, drawing: false });
-    film.use(game.session, turns);
-    showValues(character);
+    film.use(game.session, game.token, turns);
+    values.show(character);
     say(() => (lost ? t("lost") : ""));
     if (!turns) attract();
-    showRewind();
+    showBranching();
+    showButtons();
+    connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
+  },
+  branched(session, token, turn) {
+    film.branch(session, token, turn);
+    film.use(session, token, turn);
+    view.turns = turn;
+  },
+  gone: (token) => film.strips.filter((one) => one.token === token).forEach((one) => film.drop(one.session)),
+  listed: (turns) => film.set(turns),
+  began() {
+    Object.assign(view, { drawing: true, whole: false });
     showButtons();
   },
-  listed: (turns) => film.set(turns),
   event: onEvent,
   waits: (error) => say(() => (error.code === "starting" ? t("starting") : t(error.code) ?? error.text)),
   ended(error) {
     view.drawing = false;
-    document.body.classList.remove("drawing");
-    if (error) say(() => (error.code === "cancelled" ? t("stopped") : t(error.code) ?? [error.text, error.do].filter(Boolean).join(" ")), error.code !== "cancelled");
+    drawing(false);
+    if (error) tell(error);
     if (error) progress(0);
     showButtons();
   },
@@ -66,29 +83,35 @@ function down() {
 }
 
 function onEvent(message) {
-  const { fields } = message;
+  const { fields, turn } = message;
   if (message.type === "accepted") {
-    Object.assign(view, { turn: message.turn, instruction: fields.instruction, drawing: true, fresh: !fields.replayed });
+    if (turn > view.turns + 1) game.list(); // another window of this browser has gone on
+    Object.assign(view, { turn, instruction: fields.instruction, drawing: true, whole: false, took: () => "" });
     screen.begin(view.bundle.frames, view.bundle.fps);
-    document.body.classList.toggle("drawing", message.turn > view.turns);
-    say(() => (fields.place ? t("waiting", { n: fields.place }) : t("thinking")));
+    drawing(turn > view.turns);
+    say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
     $("understood").textContent = $("notice").textContent = "";
     [...$("chart").children].forEach((one) => one.classList.remove("here"));
     showButtons();
   } else if (message.type === "understood") {
     $("understood").textContent = fields.text;
     $("notice").textContent = fields.notice ?? "";
-  } else if (message.type === "state") showValues(fields.shown, fields);
+  } else if (message.type === "state") values.show(fields.shown, fields);
   else if (message.type === "progress") {
     progress(fields.step / fields.steps);
     say(() => t("drawing", { n: fields.step, of: fields.steps }));
   } else if (message.type === "frame") {
-    document.body.classList.remove("drawing");
+    drawing(false);
     scene();
     $("chart").children[fields.index]?.classList.add("here");
     view.last = screen.take(fields.index, picture(fields, message.buffer));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
+}
+
+function drawing(now) {
+  screen.ghost = now;
+  document.body.classList.toggle("drawing", now);
 }
 
 function picture({ codec, width, height }, bytes) {
@@ -97,13 +120,17 @@ function picture({ codec, width, height }, bytes) {
 
 async function done({ turn, fields }) {
   if (turn > view.turns) view.turns = turn;
-  const seconds = fields.seconds.total;
-  say(() => t("seconds", { n: seconds.toFixed(1) }));
+  const seconds = fields.seconds.total.toFixed(1);
+  view.took = () => t("seconds", { n: seconds });
+  say(() => "");
   progress(0);
   await view.last;
   if (view.turn !== turn || !screen.clip?.frames[0]) return;
+  view.whole = true;
   film.add(turn, view.instruction, screen.thumbnail());
-  showRewind();
+  showBranching();
+  showButtons();
+  connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
 }
 
 function scene() {
@@ -120,6 +147,7 @@ function showScene() {
 
 async function attract() {
   view.scene = () => [t("attract"), t("nothing")];
+  view.whole = false;
   showScene();
   $("understood").textContent = $("notice").textContent = "";
   const picture = await createImageBitmap(await (await fetch(ATTRACT.file)).blob());
@@ -145,33 +173,22 @@ function progress(share) {
 }
 
 function say(text, wrong = false) {
+  const idle = document.body.classList.contains("off") ? "" : connection.recorded ? t("recorded") : view.bundle?.random_weights ? t("noise") : "";
   view.status = text;
-  $("status").textContent = text() || (view.bundle?.random_weights && !document.body.classList.contains("off") ? t("noise") : "");
+  $("status").textContent = text() || idle;
   $("status").classList.toggle("wrong", wrong);
+  $("took").textContent = view.took();
 }
 
-function showValues(values, strengths = {}) {
-  view.values = [values, strengths];
-  $("values").replaceChildren(...VALUES.map((name) => {
-    const row = document.createElement("div"), title = document.createElement("dt"), value = document.createElement("dd"), bar = document.createElement("meter");
-    const change = 5 * (strengths[name] ?? 0), before = view.bars?.[name] ?? values[name];
-    title.textContent = t(name);
-    value.textContent = values[name];
-    if (change) value.dataset.change = change > 0 ? `+${change}` : `−${-change}`;
-    Object.assign(bar, { min: 0, max: 100, value: values[name], ariaLabel: t(name) });
-    row.append(title, bar, value);
-    row.style.setProperty("--value", before);
-    requestAnimationFrame(() => requestAnimationFrame(() => row.style.setProperty("--value", values[name])));
-    return row;
-  }));
-  view.bars = values;
+/** Say an error in the visitor's language if its code is known, else in the server's words. */
+function tell(error) {
+  const stopped = error.code === "cancelled";
+  say(() => (stopped ? t("stopped") : t(error.code) ?? ([error.text, error.do].filter(Boolean).join(" ") || t("internal"))), !stopped);
 }
 
-function showRewind() {
-  const earlier = view.turn && view.turn < view.turns;
-  $("rewinding").hidden = !earlier;
-  $("rewinding").firstElementChild.textContent = t("rewindAsk", { n: view.turn });
-  $("rewind").textContent = t("rewind");
+function showBranching() {
+  $("branching").hidden = !(view.turn && view.turn < view.turns);
+  $("branching").firstElementChild.textContent = t("branching", { n: view.turn });
 }
 
 function showButtons() {
@@ -180,8 +197,11 @@ function showButtons() {
   $("deal").disabled = !ready || !words.groups?.length;
   $("deal").hidden = Boolean(words.groups && !words.groups.length);
   $("cancel").hidden = !(view.drawing && game.pending);
-  $("fresh").disabled = !ready || !view.turns;
+  $("fresh").disabled = !ready || !film.strips.some((one) => one.turns.length);
   $("rewind").disabled = !ready;
+  $("saves").hidden = !view.whole || kiosk;
+  $("gif").disabled = $("mp4").disabled = !ready;
+  $("mp4").hidden = connection.recorded;
 }
 
 function translate() {
@@ -191,34 +211,78 @@ function translate() {
   document.querySelectorAll("[data-holder]").forEach((one) => (one.placeholder = t(one.dataset.holder)));
   words.show();
   film.show();
-  showRewind();
-  if (view.values) showValues(...view.values);
+  values.translate();
+  showBranching();
   if (view.scene()) showScene();
   say(view.status);
+}
+
+/** Play a sentence after the turn on the table. If that is not the last one, the game branches there. */
+async function play(text) {
+  const after = view.turn && view.turn < view.turns ? view.turn : null, spare = after === null ? undefined : film.spare;
+  view.drawing = true;
+  say(() => t("thinking"));
+  showButtons();
+  try {
+    if (spare) await game.close(spare.session, spare.token);
+    if (spare) film.drop(spare.session);
+    await game.play(text, after);
+  } catch (error) {
+    $("text").value = text;
+    view.drawing = false;
+    tell(error);
+  }
+  showBranching();
+  showButtons();
+}
+
+async function save(name, work) {
+  view.drawing = true;
+  showButtons();
+  try {
+    const turn = view.turn, share = (done) => (progress(done), say(() => t("saving", { n: Math.round(100 * done) })));
+    share(0);
+    saveFile(await work(turn, share), `animegamer-turn-${turn}.${name}`);
+    say(() => t("saved"));
+  } catch (error) {
+    tell(error);
+  }
+  progress(0);
+  view.drawing = false;
+  showButtons();
 }
 
 $("sheet").onsubmit = (event) => {
   event.preventDefault();
   const text = $("text").value.trim() || words.sentence();
   if (!text || $("draw").disabled) return;
-  $("text").value = "";
-  view.drawing = true;
+  $("text").value = view.composed = "";
   words.clear();
-  game.play(text);
-  say(() => t("thinking"));
+  play(text);
+};
+$("text").oninput = () => {
+  if ($("text").value !== view.composed) words.release();
   showButtons();
 };
-$("text").oninput = showButtons;
 $("deal").onclick = () => words.deal();
 $("cancel").onclick = () => game.cancel();
-$("fresh").onclick = () => game.fresh();
+$("fresh").onclick = () => game.fresh(film.strips);
 $("again").onclick = () => screen.again();
-$("rewind").onclick = () => game.rewind(view.turn).catch((error) => say(() => error.text, true));
+$("gif").onclick = () => save("gif", () => saveGif(screen.clip, [view.bundle.width, view.bundle.height]));
+$("mp4").onclick = () => save("mp4", (turn, share) => game.film(turn, share));
+$("rewind").onclick = () => game.rewind(view.turn).catch(tell);
 $("language").onchange = () => {
   localStorage.setItem(LANGUAGE, setLanguage($("language").value));
   translate();
 };
+addEventListener("storage", (event) => {
+  if (event.key !== film.key || view.drawing || !game.session) return;
+  film.read(); // another window drew a turn, branched, or began a new game
+  film.current ? game.list().then((listed) => listed && (view.turns = Math.max(view.turns, ...listed.fields.turns.map((one) => one.turn))) && showBranching()) : game.open();
+});
+if (kiosk) addEventListener("contextmenu", (event) => event.preventDefault());
 document.body.classList.toggle("kiosk", kiosk);
+document.body.classList.toggle("recorded", connection.recorded);
 const wanted = [localStorage.getItem(LANGUAGE), ...navigator.languages.map((one) => one.slice(0, 2))];
 $("language").value = setLanguage(wanted.find((one) => LANGUAGES.includes(one)));
 say(() => t("off"));

@@ -32,9 +32,10 @@ export class Words {
     const group = document.createElement("div");
     group.className = `group ${name}`;
     group.setAttribute("role", "group");
-    group.setAttribute("aria-label", t(name));
-    const title = document.createElement("h3");
-    title.textContent = t(name);
+    const heading = t(this.offered ? "compose" : name);
+    group.setAttribute("aria-label", heading);
+    const title = document.createElement("h2");
+    title.textContent = heading;
     const chips = words.map((word, place) => {
       const chip = document.createElement("button");
       chip.type = "button";
@@ -71,6 +72,20 @@ export class Words {
       this.chosen[name] = [words[Math.floor(Math.random() * words.length)]];
     }
     this.show();
+  }
+
+  /** Show sentences, one of which may be chosen, in place of words. */
+  offer(sentences) {
+    this.offered = true;
+    this.groups = sentences.length ? [["examples", sentences]] : [];
+    this.chosen = {};
+    this.show();
+  }
+
+  /** Nothing is chosen any more, because the visitor writes. */
+  release() {
+    this.chosen = {};
+    for (const chip of this.holder.querySelectorAll("[aria-pressed=true]")) chip.setAttribute("aria-pressed", "false");
   }
 
   clear() {

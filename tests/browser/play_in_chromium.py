@@ -18,10 +18,11 @@ from pathlib import Path
 
 from chromium import Chromium
 
-SIZES = {"desk": (1360, 860), "phone": (390, 844), "wall": (1080, 1920)}
+SIZES = {"desk": (1440, 900), "phone": (390, 844), "wall": (1080, 1920)}
 CHIPS = (("Tofi", "wave", "gently", "meadow", "day"), ("Zelki", "fly", "cloudland", "night"))
 EXAMPLE = "#chips .examples button"
 TEXT = "the fox jumps on the beach in a raincoat"
+READY = "document.querySelector('#gif').disabled === false"
 HOSTILE = "<img src=x onerror=document.title='hit'> waves in the room"
 
 
@@ -59,16 +60,11 @@ class Serve:
         self._process.wait(60)
 
 
-def turns(page: Chromium) -> int:
-    """Frames in the filmstrip."""
-    return int(page.evaluate("document.querySelectorAll('#turns li').length"))
-
-
 def await_turns(page: Chromium, count: int) -> None:
     """Wait until so many turns are done, with every picture of the last one on the screen's chart."""
-    page.until(f"document.querySelectorAll('#turns li').length === {count}")
+    page.until(f"document.querySelectorAll('#turns .line').length === {count}")
     page.until("document.querySelectorAll('#chart .here').length === 17")
-    page.until("document.querySelector('#cancel').hidden")
+    page.until(READY)
 
 
 def click(page: Chromium, selector: str) -> None:
@@ -79,12 +75,31 @@ def click(page: Chromium, selector: str) -> None:
 
 def say(page: Chromium, text: str) -> None:
     """Type a sentence and press Enter."""
-    page.until("document.querySelector('#cancel').hidden && !document.body.classList.contains('off')")
+    page.until(READY)
     page.evaluate("document.querySelector('#text').focus()")
     page.type(text)
 
 
-def play(page: Chromium, server: Serve, shots: Path) -> None:
+def choose(page: Chromium, turn: int) -> None:
+    """Put an earlier turn of the game on the table, and wait for the whole clip."""
+    page.evaluate(f"document.querySelectorAll('#turns .line button')[{turn - 1}].click()")
+    page.until(f"document.querySelectorAll('#turns .line button')[{turn - 1}].ariaCurrent === 'true'")
+    page.until("!document.querySelector('#saves').hidden && !document.querySelector('#gif').disabled")
+
+
+def check_access(page: Chromium, axe: Path | None) -> None:
+    """No control without a name; with axe-core's file, no violation at all."""
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    controls = {"button", "textbox", "combobox", "image", "img", "progressbar", "link"}
+    nameless = [node for node in nodes if node["role"]["value"] in controls and not node["ignored"]]
+    assert not [node for node in nameless if not node["name"]["value"]], "a control has no name"
+    if axe is not None:
+        page.evaluate(axe.read_text() + ";0")
+        found = page.evaluate("axe.run().then((one) => one.violations.map((bad) => `${bad.impact} ${bad.id}`))")
+        assert not found, found
+
+
+def play(page: Chromium, server: Serve, shots: Path, axe: Path | None) -> None:
     """The whole visit; fails by an assertion."""
     page.size(*SIZES["desk"])
     page.open(server.url)
@@ -106,40 +121,64 @@ def play(page: Chromium, server: Serve, shots: Path) -> None:
     page.open(server.url)
     await_turns(page, 3)
     say(page, HOSTILE)
-    page.until("localStorage['animegamer.pending'] || document.querySelectorAll('#turns li').length === 4")
+    page.until("localStorage['animegamer.pending'] || document.querySelectorAll('#turns .line').length === 4")
     page.open(server.url)
     await_turns(page, 4)
     assert page.evaluate("document.title") == "animegamer-rt", "a visitor's words ran as HTML"
     print("reloaded, also in a turn")
 
     assert page.console == [], page.console
+    say(page, "Dovan walks in the room.")
+    page.until("document.body.classList.contains('drawing')")
     server.kill()
     page.until("document.body.classList.contains('off')")
     server.start()
     page.until("!document.body.classList.contains('off')")
-    await_turns(page, 4)
+    await_turns(page, 5)
     assert page.evaluate("localStorage['animegamer.token']") == session
-    print("went on after the server was killed")
+    print("went on after the server was killed in a turn")
 
-    click(page, "#turns li:nth-child(2) button")
+    choose(page, 2)
     click(page, "#rewind")
     await_turns(page, 2)
     say(page, "Bixo dances wildly in the desert.")
     await_turns(page, 3)
     print("rewound")
 
+    choose(page, 1)
+    page.until("!document.querySelector('#branching').hidden")
+    say(page, "Mirel bows in the forest.")
+    await_turns(page, 2)
+    page.open(server.url)
+    await_turns(page, 2)
+    strips = "[...document.querySelectorAll('#turns ol')].map((one) => one.childElementCount).join()"
+    assert page.evaluate(strips) == "3,1", "a branch lies under the film, also after a reload"
+    click(page, "#turns ol:first-child li:nth-child(3) button")
+    await_turns(page, 3)
+    print("branched, and went back to the first film")
+
+    for name, head in (("gif", "GIF89a"), ("mp4", "ftyp")):
+        page.evaluate("URL.createObjectURL = (blob) => ((window.saved = blob), 'blob:' + location.origin + '/none'), 0")
+        click(page, f"#{name}")
+        page.until("window.saved && !document.querySelector('#gif').disabled")
+        assert head in page.evaluate("window.saved.slice(0, 12).text()")
+        page.evaluate("window.saved = null")
+    page.console.clear()
+    print("saved a gif and an mp4")
+
     for name, (width, height) in SIZES.items():
         page.size(width, height, scale=2 if name == "phone" else 1, mobile=name == "phone")
         time.sleep(0.5)
         overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert overflow <= 0, f"{name}: the page is {overflow} pixels wider than the window"
+        check_access(page, axe)
         page.screenshot(shots / f"{name}.png")
     page.open(server.url + "?kiosk")
     await_turns(page, 3)
     for language, word in (("zh", "谁"), ("ja", "だれが"), ("en", "who")):
         set_language = f"one.value = '{language}'; one.dispatchEvent(new Event('change'))"
         page.evaluate(f"(one => {{ {set_language} }})(document.querySelector('#language'))")
-        assert not words or page.evaluate("document.querySelector('#chips h3').textContent") == word
+        assert not words or page.evaluate("document.querySelector('#chips h2').textContent") == word
     assert page.evaluate("getComputedStyle(document.querySelector('#free')).display") == "none"
     page.screenshot(shots / "kiosk.png")
     print(f"screenshots in {shots}")
@@ -149,6 +188,7 @@ def main() -> int:
     """Play; what is not understood is passed on to `serve`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/browser"), help="folder of the screenshots")
+    parser.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core, to check with it, too")
     arguments, options = parser.parse_known_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, Chromium() as page:
@@ -160,7 +200,7 @@ def main() -> int:
                     if probe.connect_ex(("127.0.0.1", int(server.url.rsplit(":", 1)[1].rstrip("/")))) == 0:
                         break
                 time.sleep(0.1)
-            play(page, server, arguments.out)
+            play(page, server, arguments.out, arguments.axe)
         finally:
             server.stop()
     return 0

@@ -1,4 +1,6 @@
-"""The gateway's routes: the page, `/ws`, `/login`, `/healthz`, `/readyz`. All are relative, so any sub-path will do.
+"""The gateway's routes: the page, `/ws`, `/login`, `/healthz`, `/readyz`, `/metrics`.
+
+All of the page's addresses are relative, so any sub-path will do.
 
 Knows HTTP; what goes over a WebSocket is the bridge's.
 """
@@ -18,6 +20,7 @@ from starlette.websockets import WebSocket
 from .access import COOKIE, Access
 from .bridge import ServerLink
 from .message_forms import SUBPROTOCOLS
+from .metrics import CONTENT_TYPE, GatewayMetrics
 from .settings import GatewaySettings
 
 READY_TIMEOUT_S = 2.0
@@ -43,7 +46,8 @@ def page_folder() -> Path:
 
 def make_app(settings: GatewaySettings) -> Starlette:
     """The application of one gateway."""
-    link, access, folder = ServerLink(settings), Access(settings.password, settings.origins), page_folder()
+    metrics, access, folder = GatewayMetrics(), Access(settings.password, settings.origins), page_folder()
+    link = ServerLink(settings, metrics)
     files = {path.name: path for path in folder.iterdir() if path.suffix != ".md"}
 
     async def page(request: Request) -> Response:
@@ -74,13 +78,16 @@ def make_app(settings: GatewaySettings) -> Starlette:
 
     async def web_socket(browser: WebSocket) -> None:
         if not (access.host_allowed(browser) and access.origin_allowed(browser) and access.knows_password(browser)):
+            metrics.refused.inc()
             await browser.close()  # before it is accepted: status 403
             return
         form = next((name for name in SUBPROTOCOLS if name in browser.scope["subprotocols"]), None)
         await browser.accept(form)
         if form is None:
+            metrics.refused.inc()
             await browser.close(UNSUPPORTED, f"ask for the subprotocol {' or '.join(SUBPROTOCOLS)}")
         elif link.connected >= settings.connections:
+            metrics.refused.inc()
             await browser.close(TRY_LATER, "too many connections")
         else:
             await link.carry(browser, form)
@@ -93,11 +100,17 @@ def make_app(settings: GatewaySettings) -> Starlette:
         state = "unreachable" if status is None else str(status["state"])
         return JSONResponse({"server": state}, 200 if state == "ready" else 503)
 
+    async def figures(request: Request) -> Response:
+        if not (access.host_allowed(request) and access.knows_password(request)):
+            return PlainTextResponse("say Authorization: Bearer PASSWORD\n", 403)
+        return Response(metrics.page(), media_type=CONTENT_TYPE)
+
     return Starlette(
         routes=[
             Route("/", page),
             Route("/healthz", alive),
             Route("/readyz", ready),
+            Route("/metrics", figures),
             Route("/login", login, methods=["POST"]),
             WebSocketRoute("/ws", web_socket),
             Route("/{name}", file),

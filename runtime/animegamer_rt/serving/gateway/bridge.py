@@ -19,6 +19,7 @@ from animegamer_rt.serving.wire import MESSAGES, SERVER_LIMITS, Message, decode,
 from animegamer_rt.serving.wire.client_errors import client_text
 
 from .message_forms import error_answer, read_request, write_answer
+from .metrics import GatewayMetrics
 from .settings import GatewaySettings
 
 UNREAD_MESSAGES = 8
@@ -31,8 +32,8 @@ PICTURES = {"codec": "jpeg", "jpeg_quality": 90}
 class ServerLink:
     """Opens connections to the server. `connected`: WebSockets that are served now."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
-        self._settings, self._context = settings, zmq.asyncio.Context()
+    def __init__(self, settings: GatewaySettings, metrics: GatewayMetrics) -> None:
+        self._settings, self._metrics, self._context = settings, metrics, zmq.asyncio.Context()
         self._context.set(zmq.MAX_SOCKETS, 2 * settings.connections + 64)
         self.connected = 0
 
@@ -60,47 +61,51 @@ class ServerLink:
     async def carry(self, browser: WebSocket, form: str) -> None:
         """Carry messages both ways until the WebSocket is closed."""
         self.connected += 1
+        self._metrics.connections.set(self.connected)
         with self.open(self._settings.turns) as turns, self.open(self._settings.control) as control:
             tasks = {
-                asyncio.create_task(_to_browser(turns, browser, form)),
-                asyncio.create_task(_to_browser(control, browser, form)),
-                asyncio.create_task(_to_server(browser, turns, control, form)),
+                asyncio.create_task(self._to_browser(turns, browser, form)),
+                asyncio.create_task(self._to_browser(control, browser, form)),
+                asyncio.create_task(self._to_server(browser, turns, control, form)),
             }
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.connected -= 1
+                self._metrics.connections.set(self.connected)
                 for task in tasks:
                     task.cancel()
                 for task in tasks:
                     with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                         await task
 
+    async def _to_browser(self, server: zmq.asyncio.Socket, browser: WebSocket, form: str) -> None:
+        while True:
+            frames = [frame.buffer for frame in await server.recv_multipart(copy=False)]
+            await self._send(browser, write_answer(frames, form))
 
-async def _to_browser(server: zmq.asyncio.Socket, browser: WebSocket, form: str) -> None:
-    while True:
-        frames = [frame.buffer for frame in await server.recv_multipart(copy=False)]
-        await _send(browser, write_answer(frames, form))
+    async def _to_server(
+        self, browser: WebSocket, turns: zmq.asyncio.Socket, control: zmq.asyncio.Socket, form: str
+    ) -> None:
+        while True:
+            received = await browser.receive()
+            if received["type"] != "websocket.receive":
+                return
+            self._metrics.received.inc()
+            text = received.get("text")
+            try:
+                message = read_request(received["bytes"] if text is None else text, form)
+            except ProtocolError as error:
+                self._metrics.unreadable.inc()
+                fields = {"code": error.code, "text": client_text(error)} | ({"do": error.do} if error.do else {})
+                await self._send(browser, error_answer(fields, error.request, form))
+                continue
+            if message.type == "hello":
+                message = Message("hello", PICTURES | dict(message.fields), message.id)
+            kind = MESSAGES["client"].get(message.type)
+            await (control if kind is not None and "T" not in kind.sockets else turns).send_multipart(encode(message))
 
-
-async def _to_server(browser: WebSocket, turns: zmq.asyncio.Socket, control: zmq.asyncio.Socket, form: str) -> None:
-    while True:
-        received = await browser.receive()
-        if received["type"] != "websocket.receive":
-            return
-        text = received.get("text")
-        try:
-            message = read_request(received["bytes"] if text is None else text, form)
-        except ProtocolError as error:
-            fields = {"code": error.code, "text": client_text(error)} | ({"do": error.do} if error.do else {})
-            await _send(browser, error_answer(fields, error.request, form))
-            continue
-        if message.type == "hello":
-            message = Message("hello", PICTURES | dict(message.fields), message.id)
-        kind = MESSAGES["client"].get(message.type)
-        await (control if kind is not None and "T" not in kind.sockets else turns).send_multipart(encode(message))
-
-
-async def _send(browser: WebSocket, data: str | bytes) -> None:
-    """Send a message. uvicorn waits here while the browser has not taken what came before."""
-    await (browser.send_text(data) if isinstance(data, str) else browser.send_bytes(data))
+    async def _send(self, browser: WebSocket, data: str | bytes) -> None:
+        """Send a message. uvicorn waits here while the browser has not taken what came before."""
+        await (browser.send_text(data) if isinstance(data, str) else browser.send_bytes(data))
+        self._metrics.sent(len(data))

@@ -9,89 +9,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgpack
 import pytest
+from browser_socket import JSON, MSGPACK, Browser, gateway_pid, resident_mib, web
 from live_server import TIMEOUT_S, LiveServer, frames, full_size, refusal, until_timeout
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import ClientConnection, connect
-from websockets.typing import Subprotocol
 
-from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode
-
-JSON, MSGPACK = "animegamer.v1.json", "animegamer.v1.msgpack"
-
-
-class Browser:
-    """What a page does, without a page: one WebSocket, and the protocol's checks on all that comes."""
-
-    def __init__(self, url: str, form: str = JSON, **options: Any) -> None:
-        address = url.replace("http://", "ws://") + "ws"
-        self.form = form
-        self.socket: ClientConnection = connect(address, subprotocols=[Subprotocol(form)], max_size=None, **options)
-        self.socket.__enter__()
-        self._count = 0
-
-    def __enter__(self) -> Browser:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.socket.close()
-
-    def send(self, type: str, fields: dict[str, Any], **header: Any) -> str:
-        self._count += 1
-        whole = {"type": type, "id": f"b{self._count}", "fields": fields, **header}
-        packed = msgpack.packb(whole)
-        self.socket.send(json.dumps(whole) if self.form == JSON else len(packed).to_bytes(4, "big") + packed)
-        return f"b{self._count}"
-
-    def receive(self) -> Message:
-        data = self.socket.recv(timeout=TIMEOUT_S)
-        if isinstance(data, str):
-            return decode([b"AGRT\x01", msgpack.packb(json.loads(data))], SERVER_LIMITS)
-        length = 4 + int.from_bytes(data[:4], "big")
-        header = msgpack.packb(json.loads(data[4:length])) if self.form == JSON else data[4:length]
-        return decode([b"AGRT\x01", header, *([data[length:]] if data[length:] else [])], SERVER_LIMITS)
-
-    def ask(self, type: str, fields: dict[str, Any] | None = None, **header: Any) -> Message:
-        id = self.send(type, fields or {}, **header)
-        while (message := self.receive()).parent != id:
-            pass
-        return message
-
-    def hello(self, **fields: Any) -> Message:
-        return self.ask("hello", {"versions": [1], "client": "test", "minor": 1, **fields})
-
-    def begin(self, opened: Message, turn_id: str, type: str = "turn", **header: Any) -> str:
-        turn = {"instruction": "Mia waves.", "turn_id": turn_id} if type == "turn" else {}
-        return self.send(type, {**turn, "token": opened.fields["token"]}, session=opened.session, **header)
-
-    def rest(self, id: str) -> list[Message]:
-        messages: list[Message] = []
-        while not messages or messages[-1].type not in ("done", "error"):
-            message = self.receive()
-            if message.parent == id:
-                messages.append(message)
-        return messages
-
-
-def web(server: LiveServer) -> str:
-    """The page's address, from the first line that the server prints."""
-    for _ in until_timeout():
-        for line in server.said:
-            if line.startswith("{"):
-                return str(json.loads(line)["web"])
-    raise AssertionError("no address was printed")
-
-
-def gateway_pid(server: LiveServer) -> int:
-    """The process id of the gateway that was started last."""
-    for _ in until_timeout():
-        started = [line for line in server.said if "gateway started, process " in line]
-        if started:
-            return int(started[-1].rsplit(" ", 1)[1])
-    raise AssertionError("no gateway was started")
+from animegamer_rt.serving.wire import Message
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +61,8 @@ def test_the_page_comes_whole_and_asks_for_nothing_outside(page: tuple[LiveServe
             assert content in answer.headers["Content-Type"]
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
     assert status_of(url + "healthz") == status_of(url + "readyz") == 200
+    with urllib.request.urlopen(url + "metrics") as answer:
+        assert b"animegamer_gateway_connections " in answer.read()
     assert {status_of(url + name) for name in ("..%2f..%2fpyproject.toml", "login.html", "%2e%2e/x", "app.py")} == {404}
     folder = Path(__file__).parents[4] / "client" / "web"
     assert sum(path.stat().st_size for path in folder.iterdir()) <= 150_000
@@ -203,7 +129,7 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
             assert b'type="password"' in answer.read()
         with pytest.raises(InvalidStatus) as refused:
             Browser(url)
-        assert refused.value.response.status_code == 403
+        assert refused.value.response.status_code == status_of(url + "metrics") == 403
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(url + "login", b"password=wrong") as answer:
             assert b'type="password"' in answer.read()
@@ -237,11 +163,6 @@ def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay
             assert min(counts) < 17 == max(counts), "some turns lost frames, others none"
             again = sleeper.begin(games[-1], "", "replay", turn=1)
             assert len(frames(sleeper.rest(again))) == 17
-
-
-def resident_mib(pid: int) -> float:
-    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) / 1024
 
 
 def test_no_game_is_lost_when_the_gateway_is_killed(bundle: Path, tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""The gateway's own metrics: WebSockets, messages and bytes. Turns and errors are the server's (`--metrics-port`)."""
+
+from __future__ import annotations
+
+from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
+
+__all__ = ["CONTENT_TYPE", "GatewayMetrics"]
+
+PREFIX = "animegamer_gateway"
+
+
+class GatewayMetrics:
+    """connections: WebSockets that are served now. refused: those that were not let in. received: messages of browsers.
+
+    unreadable: those of them that were no message.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(namespace=PREFIX, registry=self._registry)
+        self.connections = Gauge(f"{PREFIX}_connections", "WebSockets that are served now.", registry=self._registry)
+        self.refused = self._counter("refused", "WebSockets that were not let in.")
+        self.received = self._counter("messages_received", "Messages of browsers.")
+        self.unreadable = self._counter("messages_unreadable", "Messages of browsers that were none.")
+        self._sent = self._counter("messages_sent", "Messages to browsers.")
+        self._bytes = self._counter("bytes_sent", "Bytes of messages to browsers (characters where one is text).")
+
+    def sent(self, size: int) -> None:
+        """A message of so many bytes was sent."""
+        self._sent.inc()
+        self._bytes.inc(size)
+
+    def page(self) -> bytes:
+        """As Prometheus reads it."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, about: str) -> Counter:
+        return Counter(f"{PREFIX}_{name}", about, registry=self._registry)
