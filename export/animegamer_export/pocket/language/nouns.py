@@ -17,6 +17,7 @@ class Nouns(Clothes):
         return reference
 
     def _one(self, name: str, attach: bool, last: bool = True, genitive: bool = False) -> str:
+        """A character, at times with its new clothes. last: the last of several, whose clothes may seem everybody's."""
         text = name if genitive else one_named(self.rng, name, self.voice)
         if attach and self.attaching and name in self.clothes and self.rng.random() < 0.45:
             worn = self._garment(self.clothes[name], (name,))
@@ -32,7 +33,7 @@ class Nouns(Clothes):
 
     def _names(self, people: tuple[str, ...], attach: bool = True, genitive: bool = False) -> Reference:
         texts = [
-            self._one(name, attach and not genitive, index == len(people) - 1, genitive)
+            self._one(name, attach and not genitive, index == len(people) - 1 and not self.apart, genitive)
             for index, name in enumerate(people)
         ]
         return named(self.rng, texts, self.pronouns.get(people[0], "they"))
@@ -59,9 +60,46 @@ class Nouns(Clothes):
         name = self.wearers[0]
         pronoun = self.pronouns[name]
         others = {self.pronouns[other] for other in self.after.characters if other != name}
-        if pronoun in ("he", "she") and set(self.after.characters) == {"Mirel", "Dovan"} and self.rng.random() < 0.2:
-            if pronoun not in others and "they" not in others:
+        told = pronoun == {"Mirel": "she", "Dovan": "he"}.get(name)
+        if told and (set(self.after.characters) == {"Mirel", "Dovan"} or self.rng.random() < 0.5):
+            if pronoun not in others and "they" not in others and self.rng.random() < 0.45:
                 return from_pronoun(pronoun)
+        return self._names((name,), attach=False)
+
+    def _worn_by(self, name: str) -> str:
+        """The new clothes of one character behind its name: dressed up for a gala."""
+        kept, self.wearers = self.wearers, (name,)
+        text = self._clothes_slot("worn")
+        self.wearers = kept
+        del self.clothes[name]
+        self.said.add("outfits")
+        if not self.clothes:
+            self.pending.discard("outfits")
+        return text
+
+    def _returning(self) -> Reference:
+        """Who comes back: those who left last, by name, pronoun or as the other one."""
+        new, rng = self.plan.new, self.rng
+        chance = rng.random()
+        if chance < 0.35:
+            return self._names(new, attach=False)
+        if len(new) > 1:
+            text = rng.choice(("they", "both", "the two", "the other two", "the two of them", "everyone", "the others"))
+            return Reference(text, "them" if text == "they" else text, text != "everyone", "their", "themselves")
+        pronoun = self.pronouns[new[0]]
+        if chance < 0.8:
+            return from_pronoun(pronoun)
+        text = rng.choice(
+            ("the other one", "the other one", "the other", "the one who left", "the missing one", "the one before",
+             "the first one", "the friend", "the one that went away", "the other character", "the last one")
+        )  # fmt: skip
+        return Reference(text, text, False, *from_pronoun(pronoun).possessive_and_reflexive)
+
+    def _one_of_two(self, name: str) -> Reference:
+        """One of the pair, by a pronoun where that tells which."""
+        pronouns = [self.pronouns[other] for other in self.after.characters]
+        if len(set(pronouns)) == 2 and "they" not in pronouns and self.rng.random() < 0.5:
+            return from_pronoun(self.pronouns[name])
         return self._names((name,), attach=False)
 
     def _told_apart(self) -> bool:
@@ -88,6 +126,22 @@ class Nouns(Clothes):
             return {
                 "s": reference.subject, "o": reference.object, "pos": reference.possessive, "self": reference.reflexive
             }[slot]  # fmt: skip
+        if slot in ("b", "bo", "bpos"):
+            if self.back is None:
+                self.back = self._returning()
+            back = self._set(self.back)
+            return {"b": back.subject, "bo": back.object, "bpos": back.possessive}[slot]
+        if slot in ("a", "c"):
+            name = self.after.characters[0 if slot == "a" else -1]
+            return self._set(self._one_of_two(name)).subject
+        if slot in ("k.pro", "k.o"):
+            reference = self._set(from_pronoun(self.pronouns[stay[0]]))
+            return reference.subject if slot == "k.pro" else reference.object
+        if slot in ("other", "otherpos", "other.pro"):
+            name = next(name for name in self.after.characters if name not in self.wearers)
+            if slot == "other":
+                return self._names((name,), attach=False).subject
+            return getattr(self._set(from_pronoun(self.pronouns[name])), "possessive" if slot == "otherpos" else "subject")
         if slot == "s.pro":
             return self._set(self._who_pronoun()).subject
         if slot == "all":
@@ -96,6 +150,8 @@ class Nouns(Clothes):
             return self._set(self._both() if self.after.is_pair else self._who_pronoun()).subject
         if slot == "all.o":
             return self._who_pronoun().object
+        if slot == "n.worn":
+            return self._worn_by(plan.new[0])
         if slot in ("n", "N"):
             reference = self._set(self._names(plan.new or self.after.characters, attach and slot == "n", genitive))
             return reference.subject.upper() if slot == "N" else reference.subject
@@ -114,8 +170,9 @@ class Nouns(Clothes):
             return self._names(people, genitive=True).genitive
         if slot == "xpos.s":
             return from_pronoun(self.pronouns[plan.left[0]]).possessive if len(plan.left) == 1 else "their"
-        if slot == "x.pro.o":
-            return from_pronoun(self.pronouns[plan.left[0]]).object if len(plan.left) == 1 else "them"
+        if slot in ("x.pro", "x.pro.o"):
+            reference = from_pronoun(self.pronouns[plan.left[0]] if len(plan.left) == 1 else "they")
+            return reference.object if slot == "x.pro.o" else self._set(reference).subject
         if slot == "k":
             pronoun = plan.kind == "join" and rng.random() < 0.45
             if pronoun:

@@ -22,7 +22,10 @@ class Override:
 
 
 class State:
-    """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level."""
+    """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level.
+
+    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own.
+    """
 
     def __init__(
         self, rng: random.Random, before: Scene | None, after: Scene, voice: Voice, plan: Plan, override: Override
@@ -37,8 +40,10 @@ class State:
         self.pronouns = {name: pronoun_of(rng, name) for name in (*after.characters, *plan.left)}
         self.plural = after.is_pair
         self.subject: Reference | None = None
+        self.back: Reference | None = None
         self.wearers: tuple[str, ...] = after.characters
         self.attaching = True
+        self.apart = False
         self.introduced = plan.kind == "keep"
         self.repeats = False
         self.in_main = False

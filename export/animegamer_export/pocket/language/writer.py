@@ -30,6 +30,9 @@ _GETTING_SOMEWHERE = ("walk", "run", "fly", "jump", "dance")
 _HERE_SHARE = 0.12
 """How often a turn that stays names a thing of its place: "on the sand" means another place elsewhere."""
 
+_BACK_SHARE = 0.75
+"""How often those who left last and return are said to be back."""
+
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
 
 
@@ -75,7 +78,7 @@ class Writer(Nouns, Verbs, Scenery):
             return self._from("again")
         if not plan.names_motion:
             self.said.add("who")
-            return self._from(f"{kind}-same")
+            return self._from(f"back-{kind}-same" if plan.back and rng.random() < _BACK_SHARE else f"{kind}-same")
         changed = self.before is None or self.before.motion != self.after.motion
         if kind != "keep":
             self.said.add("who")
@@ -89,6 +92,8 @@ class Writer(Nouns, Verbs, Scenery):
         self._pick_motion()
         if kind == "keep":
             return self._from("change" if changed and rng.random() < 0.16 else "keep")
+        if plan.back and rng.random() < _BACK_SHARE:
+            return self._from(f"back-{kind}")
         if kind == "leave" and rng.random() < 0.1:
             return self._from("leave-bare")
         if kind != "start" and kind != "leave" and rng.random() < (0.35 if kind == "swap" else 0.22):
@@ -147,6 +152,12 @@ class Writer(Nouns, Verbs, Scenery):
             return False
         if "outfits" in needed and not self._one_group():
             return False
+        if slots & {"other", "otherpos", "other.pro"} and (not after.is_pair or len(self.wearers) > 1):
+            return False
+        if slots & {"a", "c"} and not after.is_pair:
+            return False
+        if "n.worn" in slots and (len(self.plan.new) != 1 or self.plan.new[0] not in self.clothes):
+            return False
         if slots & {"oldnp", "oldnp.b", "oldloc"} and (before is None or before.place == after.place):
             return False
         if "oldhour" in slots and (before is None or before.night == after.night):
@@ -163,6 +174,9 @@ class Writer(Nouns, Verbs, Scenery):
         parts: list[str] = []
         position = 0
         text = frame.text
+        self.apart = len(self.plan.new) == 1 and re.search(r"(and|plus|with|by|&|\+|,) \{n\}", text) is None
+        if "n.worn" in frame.slots:
+            self.attaching = False
         for match in _PIECE.finditer(text):
             parts.append(text[position : match.start()])
             position = match.end()
@@ -327,6 +341,9 @@ class Writer(Nouns, Verbs, Scenery):
                 ) and (self.wearers != self.after.characters):
                     return False
                 if self.wearers != self.after.characters and not frame.slots & {"s", "o", "s.id"}:
+                    return False
+                others = frame.slots & {"other", "otherpos", "other.pro"}
+                if others and (len(self.clothes) > 1 or self.wearers == self.after.characters):
                     return False
                 tags = frame.tags
                 return not (("pair" in tags and len(self.wearers) < 2) or ("one" in tags and len(self.wearers) > 1))

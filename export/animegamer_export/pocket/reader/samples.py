@@ -21,6 +21,7 @@ from animegamer_export.pocket.world.scene import (
     position_x,
 )
 from animegamer_rt.stages.instruction_words import split_words, word_features
+from animegamer_rt.state.scene import left_last
 
 from .model import SCENE_SIZES
 
@@ -30,7 +31,7 @@ POSITION_NAMES = tuple(POSITIONS)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn. scene int64 [10]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
+    """One turn. scene int64 [15]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
 
     words: list[str]
     scene: npt.NDArray[np.int64]
@@ -38,8 +39,8 @@ class Sample:
     unknown: npt.NDArray[np.float32]
 
 
-def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np.int64]:
-    """The ten numbers of a scene. worn: what characters wore last. None: no scene yet."""
+def encode_scene(scene: Scene | None, worn: Mapping[str, str], left: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The numbers of a scene. worn: what characters wore last; left: who left last. None: no scene yet."""
     row = []
     for name in CHARACTERS:
         presence = 1 + scene.characters.index(name) if scene is not None and name in scene.characters else 0
@@ -54,7 +55,7 @@ def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np
             int(scene.night),
             POSITION_NAMES.index(position_of(scene)),
         ]
-    return np.array(row, np.int64)
+    return np.array([*row, *(int(name in left) for name in CHARACTERS)], np.int64)
 
 
 def position_of(scene: Scene) -> str:
@@ -67,10 +68,13 @@ def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
     """The turns of a game, each after the scene before it."""
     worn: dict[str, str] = {}
     before: Scene | None = None
+    left: tuple[str, ...] = ()
     for turn in game:
         scene, labels = turn.scene, turn.utterance.labels
         words = split_words(turn.utterance.text)
-        given = encode_scene(before, worn)
+        given = encode_scene(before, worn, left)
+        if before is not None:
+            left = left_last(before.characters, left, scene.characters)
         worn.update(zip(scene.characters, scene.outfits, strict=True))
         before = scene
         if words:
@@ -119,7 +123,7 @@ def batches(seed: int, size: int, pool: int = 24) -> Iterator[list[Sample]]:
 
 
 def stack(batch: Sequence[Sample]) -> tuple[npt.NDArray[np.int64], ...]:
-    """features [B, W, GRAMS], scene [B, 10], mask bool [B, W], truth [B, 15], unknown f32 [B, W]."""
+    """features [B, W, GRAMS], scene [B, 15], mask bool [B, W], truth [B, 15], unknown f32 [B, W]."""
     words = max(len(sample.words) for sample in batch)
     features = np.stack([np.pad(word_features(s.words), ((0, words - len(s.words)), (0, 0))) for s in batch])
     unknown = np.stack([np.pad(s.unknown, (0, words - len(s.words))) for s in batch])
