@@ -61,7 +61,7 @@ def sample_game(rng: random.Random, turns: int | None = None, train: bool = True
 
 
 def _turn(rng: random.Random, before: Scene | None, voice: Voice, worn: dict[str, str], left: tuple[str, ...]) -> Turn:
-    if rng.random() < 0.05:
+    if rng.random() < 0.07:
         found = odd_turn(rng, before, worn)
         if found is not None:
             return Turn(*found)

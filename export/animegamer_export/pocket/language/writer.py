@@ -21,7 +21,7 @@ _NEEDS = {
     "gotop": "place", "seen": "place", "when": "night", "when.n": "night", "hour": "night", "hour.c": "night",
     "HOUR": "night", "hid": "night", "falls": "night", "falls.l": "night", "hour.w": "night", "worn": "outfits",
     "g": "outfits", "np.b": "place", "g.b": "outfits", "gid": "outfits", "don": "outfits", "donb": "outfits",
-    "donv": "outfits",
+    "donv": "outfits", "dloc": "place", "dg": "outfits",
 }  # fmt: skip
 """What a slot says. A main frame with such a slot fits only if the plan says that."""
 
@@ -143,9 +143,9 @@ class Writer(Nouns, Verbs, Scenery):
             return False
         if "SCENE" in slots and not {"place", "night"} <= self.pending:
             return False
-        if self.override.motion is not None and slots & {"noun", "noun.b", "mo", "mid", "wing", "wb", "w"}:
+        if self.override.motion is not None and slots & {"noun", "noun.b", "mo", "mid", "wing", "wb", "w", "ding", "db"}:
             return False
-        if self.override.place and slots & {"seen", "pid", "np.b", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
+        if self.override.place and slots & {"dloc", "seen", "pid", "np.b", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
             return False
         needed = {_NEEDS[slot] for slot in slots if slot in _NEEDS}
         if not needed <= self.pending:

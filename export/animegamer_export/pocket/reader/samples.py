@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_export.pocket.language import inflect
 from animegamer_export.pocket.language.games import Turn, sample_game
 from animegamer_export.pocket.world.scene import (
     CHARACTERS,
@@ -26,6 +28,7 @@ from animegamer_rt.state.scene import left_last
 from .model import SCENE_SIZES
 
 NOT_JUDGED = -100
+_POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 POSITION_NAMES = tuple(POSITIONS)
 
 
@@ -100,9 +103,23 @@ def _unknown(words: Sequence[str], labels: Mapping[str, object]) -> npt.NDArray[
     for phrase in labels.get("unknown", ()):  # type: ignore[attr-defined]
         piece = split_words(str(phrase))
         for start in range(len(words) - len(piece) + 1):
-            if piece and words[start : start + len(piece)] == piece:
+            if piece and _is_said(words[start : start + len(piece)], piece):
                 marks[start : start + len(piece)] = 1
     return marks
+
+
+def _is_said(words: Sequence[str], phrase: Sequence[str]) -> bool:
+    """Whether the words are the phrase; its first word may be inflected: "plays his flute" is "play their flute"."""
+    return words[0] in _forms(phrase[0]) and all(
+        word == asked or {word, asked} <= _POSSESSIVES for word, asked in zip(words[1:], phrase[1:], strict=True)
+    )
+
+
+@functools.cache
+def _forms(word: str) -> frozenset[str]:
+    if not word.isalpha():
+        return frozenset((word,))
+    return frozenset((word, inflect.third_person(word), inflect.past(word), inflect.ing(word)))
 
 
 def endless_samples(seed: int) -> Iterator[Sample]:
