@@ -54,7 +54,7 @@ class Nouns(Clothes):
     def _wearer(self) -> Reference:
         """Whose clothes a sentence is about."""
         if self.wearers == self.after.characters:
-            if self.rng.random() < 0.6:
+            if not self.early and self.rng.random() < 0.6:
                 return self._pronoun()
             return self._names(self.wearers, attach=False)
         name = self.wearers[0]
@@ -134,6 +134,8 @@ class Nouns(Clothes):
         if slot in ("a", "c"):
             name = self.after.characters[0 if slot == "a" else -1]
             return self._set(self._one_of_two(name)).subject
+        if slot == "a.pro":
+            return self._set(from_pronoun(self.pronouns[rng.choice(self.after.characters)])).subject
         if slot in ("k.pro", "k.o"):
             reference = self._set(from_pronoun(self.pronouns[stay[0]]))
             return reference.subject if slot == "k.pro" else reference.object
@@ -141,7 +143,9 @@ class Nouns(Clothes):
             name = next(name for name in self.after.characters if name not in self.wearers)
             if slot == "other":
                 return self._names((name,), attach=False).subject
-            return getattr(self._set(from_pronoun(self.pronouns[name])), "possessive" if slot == "otherpos" else "subject")
+            return getattr(
+                self._set(from_pronoun(self.pronouns[name])), "possessive" if slot == "otherpos" else "subject"
+            )
         if slot == "s.pro":
             return self._set(self._who_pronoun()).subject
         if slot == "all":
@@ -159,8 +163,17 @@ class Nouns(Clothes):
             return self._set(from_pronoun(self.pronouns[plan.new[0]])).subject
         if slot == "x" and self._told_apart() and rng.random() < _PRONOUN_LEAVES:
             return self._set(from_pronoun(self.pronouns[plan.left[0]])).subject
-        if slot in ("k", "k.n") and plan.kind == "leave" and self._told_apart() and rng.random() < _PRONOUN_LEAVES:
+        if (
+            slot in ("k", "k.n")
+            and plan.kind == "leave"
+            and not self.bare
+            and self._told_apart()
+            and rng.random() < _PRONOUN_LEAVES
+        ):
             return self._set(from_pronoun(self.pronouns[stay[0]])).subject
+        if slot == "x" and self.voice.name == "gamer" and len(plan.left) == 1 and self.before and rng.random() < 0.15:
+            number = self.before.characters.index(plan.left[0]) + 1
+            return self._set(Reference(f"{rng.choice(('p', 'player '))}{number}", "", False, "", "")).subject
         if slot in ("x", "X", "p"):
             people = self.before.characters if slot == "p" and self.before else plan.left
             text = self._set(self._names(people, attach=False)).subject

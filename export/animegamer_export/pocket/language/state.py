@@ -24,7 +24,8 @@ class Override:
 class State:
     """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level.
 
-    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own.
+    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own. `early`: the sentence
+    stands before the one that says who is there. `bare`: it says no more of who leaves than who moves.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class State:
         self.back: Reference | None = None
         self.wearers: tuple[str, ...] = after.characters
         self.attaching = True
-        self.apart = False
+        self.apart = self.early = self.bare = False
         self.introduced = plan.kind == "keep"
         self.repeats = False
         self.in_main = False

@@ -56,6 +56,9 @@ class Writer(Nouns, Verbs, Scenery):
             if field not in self.pending:
                 continue
             place = rng.choice((-1, 1)) if field in ("place", "night") else 1
+            if field == "outfits" and main and self.plan.kind in ("keep", "leave") and rng.random() < 0.25:
+                place = -1
+            self.early = place < 0 and self.plan.kind == "leave"
             for text in self._separate(field, short and rng.random() < 0.75, place):
                 sentences.append((place, text))
         if not sentences:
@@ -118,7 +121,7 @@ class Writer(Nouns, Verbs, Scenery):
         if self.vp.strength and frame.slots & _VERBS and self.rng.random() < 0.6:
             self._done("level")
             self.level_known = False
-        self.in_main = True
+        self.in_main, self.bare = True, section == "leave-bare"
         self.attaching = section not in ("again", "keep", "change")
         text = self._fill(frame)
         self.in_main = False
@@ -143,7 +146,17 @@ class Writer(Nouns, Verbs, Scenery):
             return False
         if "SCENE" in slots and not {"place", "night"} <= self.pending:
             return False
-        if self.override.motion is not None and slots & {"noun", "noun.b", "mo", "mid", "wing", "wb", "w", "ding", "db"}:
+        if self.override.motion is not None and slots & {
+            "noun",
+            "noun.b",
+            "mo",
+            "mid",
+            "wing",
+            "wb",
+            "w",
+            "ding",
+            "db",
+        }:
             return False
         if self.override.place and slots & {"dloc", "seen", "pid", "np.b", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
             return False
@@ -154,7 +167,9 @@ class Writer(Nouns, Verbs, Scenery):
             return False
         if slots & {"other", "otherpos", "other.pro"} and (not after.is_pair or len(self.wearers) > 1):
             return False
-        if slots & {"a", "c"} and not after.is_pair:
+        if slots & {"a", "c", "a.pro"} and not after.is_pair:
+            return False
+        if "a.pro" in slots and {self.pronouns[name] for name in after.characters} != {"he", "she"}:
             return False
         if "n.worn" in slots and (len(self.plan.new) != 1 or self.plan.new[0] not in self.clothes):
             return False

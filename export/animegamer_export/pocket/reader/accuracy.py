@@ -99,7 +99,7 @@ def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
         if line["game"] != game:
             game, scene = line["game"], None
         started = time.perf_counter()
-        reading = reader.read(Instruction(line["say"]), scene)
+        reading = reader.read(Instruction.parse(line["say"]), scene)
         seconds.append(time.perf_counter() - started)
         scene, got = reading.scene, labels_of(reading.scene)
         right = judge(line, got)
