@@ -22,8 +22,8 @@ class Scene:
 
     people: who is shown, one or two names, the first named first. clothes: what each person of the bundle wears, also
     those who are not shown: they come back in it. level: 1..5. hour: one of HOURS. caption: the scene in the caption
-    form that the predictor knows; the prompts of later turns have it in place of the instruction. left: who left last and
-    is not back, so that "she comes back" says who.
+    form that the predictor knows; the prompts of later turns have it in place of the instruction. left: who left last
+    and is not back, so that "she comes back" says who.
     """
 
     people: tuple[str, ...]

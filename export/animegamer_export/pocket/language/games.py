@@ -17,7 +17,6 @@ from animegamer_export.pocket.world.scene import (
     next_start_x,
     position_x,
 )
-
 from animegamer_rt.state.scene import left_last
 
 from .change import default_outfit

@@ -48,12 +48,12 @@ _MADE_UP = 0.4
 _FOREIGN = (
     "{a} tanzt im Wald", "{a} läuft am Strand entlang", "Lass {a} schlafen", "{a} sitzt in der Stadt", "es ist Nacht",
     "und jetzt springt er ganz hoch", "{a} winkt uns zu", "zieh {a} einen Regenmantel an", "mach weiter bitte",
-    "{a} danse dans la forêt", "{a} court sur la plage", "il fait nuit maintenant", "maintenant {a} saute très haut",
-    "je voudrais voir {a} dans la ville", "{a} s'assoit dans la neige", "fais dormir {a}", "encore une fois s'il te plaît",
+    "{a} danse dans la forêt", "{a} court sur la plage", "il fait nuit maintenant", "maintenant {a} saute",
+    "je voudrais voir {a} dans la ville", "{a} s'assoit dans la neige", "fais dormir {a}", "encore une fois",
     "{a} baila en el bosque", "{a} corre por la playa", "ahora es de noche", "quiero que {a} duerma en casa",
-    "{a} vuela sobre el desierto", "más rápido por favor", "ponle un abrigo a {a}", "que venga otro amigo",
-    "{a} balla nella foresta", "{a} corre sulla spiaggia", "adesso è notte", "fai saltare {a} nella neve", "ancora più forte",
-    "{a} dança na floresta", "{a} corre na praia", "agora é noite", "mais depressa por favor", "quero ver {a} na cidade",
+    "{a} vuela sobre el desierto", "más rápido", "ponle un abrigo a {a}", "que venga otro amigo",
+    "{a} balla nella foresta", "{a} corre sulla spiaggia", "adesso è notte", "ancora",
+    "{a} dança na floresta", "{a} corre na praia", "agora é noite", "mais depressa", "quero ver {a} na cidade",
     "{a} danst in het bos", "{a} rent langs het strand", "het is nu nacht", "laat {a} slapen", "nog een keer graag",
     "{a} tańczy w lesie", "{a} biegnie po plaży", "teraz jest noc", "niech {a} usiądzie", "jeszcze raz proszę",
     "{a} dansar i skogen", "{a} springer på stranden", "nu är det natt", "låt {a} sova hemma", "{a} tanssii metsässä",
@@ -216,9 +216,15 @@ def _thing_of_another(
     return scene, Utterance(text[:1].upper() + text[1:] if rng.random() < 0.7 else text, labels, frozenset(said))
 
 
-_ONSETS = "b bl br c ch cl cr d dr f fl fr g gl gr gn h j k kl kr l m n p pl pr qu r s sc sk sl sm sn sp spl squ st str sw t thr tr tw v w wh y z zw".split()
+_ONSETS = (
+    "b bl br c ch cl cr d dr f fl fr g gl gr gn h j k kl kr l m n p pl pr qu r s sc sk sl sm sn sp spl squ st str sw t "
+    "thr tr tw v w wh y z zw"
+).split()
 _VOWELS = "a e i o u oo ee ai ou ea".split()
-_ENDS = "b ck d dge ff g k l lk ll lp m mble mp n nch ng ngle nk nt p pple r rb rk rm rt sh ss st t tch tter x zz zzle ggle rble".split()
+_ENDS = (
+    "b ck d dge ff g k l lk ll lp m mble mp n nch ng ngle nk nt p pple r rb rk rm rt sh ss st t tch tter x zz zzle "
+    "ggle rble"
+).split()
 
 
 def _made_up(rng: random.Random) -> str:

@@ -60,7 +60,8 @@ def say(
 ) -> Utterance:
     """A text that moves a game from `before` (None: its first turn) to `after`.
 
-    worn: what characters wore last who are not in `before`. left: who left last before that. override: unknown words for the motion or the place.
+    worn: what characters wore last who are not in `before`. left: who left last before that.
+    override: unknown words for the motion or the place.
     """
     voice = VOICE_BY_NAME[voice] if isinstance(voice, str) else voice
     while True:

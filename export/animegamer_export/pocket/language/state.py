@@ -24,8 +24,9 @@ class Override:
 class State:
     """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level.
 
-    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own. `early`: the sentence
-    stands before the one that says who is there. `bare`: it says no more of who leaves than who moves.
+    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own.
+    `early`: the sentence stands before the one that says who is there.
+    `bare`: it says no more of who leaves than who moves.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class Block(nn.Module):
 
 
 class Reader(nn.Module):
-    """features int64 [B, W, GRAMS] and scene int64 [B, SCENE_NUMBERS] -> the logits of `HEADS`, and `unknown` [B, W]."""
+    """features int64 [B, W, GRAMS], scene int64 [B, SCENE_NUMBERS] -> the logits of `HEADS`, and `unknown` [B, W]."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -28,6 +28,8 @@ from animegamer_rt.state.scene import left_last
 from .model import SCENE_SIZES
 
 NOT_JUDGED = -100
+_EASY_SHARE = 0.45
+"""How many of the turns that keep people and clothes are trained on."""
 _POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 POSITION_NAMES = tuple(POSITIONS)
 
@@ -126,7 +128,18 @@ def endless_samples(seed: int) -> Iterator[Sample]:
     """Samples of random games without end; the same seed gives the same ones."""
     rng = random.Random(seed)
     while True:
-        yield from samples_of(sample_game(rng, train=False))
+        for sample in samples_of(sample_game(rng, train=False)):
+            if _is_hard(sample) or rng.random() < _EASY_SHARE:
+                yield sample
+
+
+def _is_hard(sample: Sample) -> bool:
+    """Whether people or their clothes change, or something is not understood: the later turns read wrong most often."""
+    people = len(CHARACTERS)
+    before, after, worn = sample.scene[:people], sample.truth[:people], sample.truth[people : 2 * people]
+    changed = before // len(OUTFITS) != after
+    dressed = (after > 0) & (before % len(OUTFITS) != worn)
+    return bool((changed | dressed).any() or sample.unknown.any())
 
 
 def batches(seed: int, size: int, pool: int = 24) -> Iterator[list[Sample]]:
