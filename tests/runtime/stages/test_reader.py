@@ -162,7 +162,8 @@ def test_scenes_are_stored_as_text(bundle: Bundle) -> None:
 
 
 def test_who_left_last_is_remembered_until_back(bundle: Bundle) -> None:
-    reads, scene, left = reader(bundle), None, []
+    reads, left = reader(bundle), list[tuple[str, ...]]()
+    scene: Scene | None = None
     for text in ("both wave", "Mia", "it is night", "Tobo", "both", "Tobo"):
         scene = reads.read(Instruction(text), scene).scene
         left.append(scene.left)

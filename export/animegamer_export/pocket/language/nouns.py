@@ -143,9 +143,8 @@ class Nouns(Clothes):
             name = next(name for name in self.after.characters if name not in self.wearers)
             if slot == "other":
                 return self._names((name,), attach=False).subject
-            return getattr(
-                self._set(from_pronoun(self.pronouns[name])), "possessive" if slot == "otherpos" else "subject"
-            )
+            other = self._set(from_pronoun(self.pronouns[name]))
+            return other.possessive if slot == "otherpos" else other.subject
         if slot == "s.pro":
             return self._set(self._who_pronoun()).subject
         if slot == "all":
