@@ -74,8 +74,9 @@ def test_a_replay_tells_again_what_was_understood(newer: RawClient) -> None:
 
 def test_text_that_it_cannot_read_is_answered_and_loses_nothing(newer: RawClient) -> None:
     game = newer.open()
-    newer.play(game, GAME[0])
-    for text in ("\u202bMia waves\u202c", "Mia\x00", "x" * 10_000, ""):
+    accepted = newer.play(game, "\u202e" + GAME[0] + "\x00\u202c")[0]
+    assert accepted.fields["instruction"] == GAME[0], "control characters are left out"
+    for text in ("x" * 10_000, "", "\u202e\x07"):
         assert newer.play(game, text)[-1].fields["code"] == "instruction"
     for text in ("שלום עולם", "مرحبا بالعالم", "ミアが走る。", "123"):
         told = next(event.fields for event in newer.play(game, text) if event.type == "understood")
