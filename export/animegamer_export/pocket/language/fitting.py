@@ -56,6 +56,8 @@ class Fitting(State):
             return False
         if "a.pro" in slots and {self.pronouns[name] for name in after.characters} != {"he", "she"}:
             return False
+        if "n.dg" in slots and (len(self.plan.new) != 1 or "outfits" in self.pending):
+            return False
         if "n.worn" in slots and (len(self.plan.new) != 1 or self.plan.new[0] not in self.clothes):
             return False
         if slots & {"oldnp", "oldnp.b", "oldloc"} and (before is None or before.place == after.place):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from animegamer_export.pocket.world.scene import OUTFITS
+
 from .clothes import Clothes
 from .references import Reference, alone, from_pronoun, group, named, one_named
 
@@ -155,6 +157,9 @@ class Nouns(Clothes):
             return self._who_pronoun().object
         if slot == "n.worn":
             return self._worn_by(plan.new[0])
+        if slot == "n.dg":
+            worn = self.after.outfits[self.after.characters.index(plan.new[0])]
+            return self._garment(rng.choice([other for other in OUTFITS if other not in (worn, "everyday")]), plan.new)
         if slot in ("n", "N"):
             reference = self._set(self._names(plan.new or self.after.characters, attach and slot == "n", genitive))
             return reference.subject.upper() if slot == "N" else reference.subject
