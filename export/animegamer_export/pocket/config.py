@@ -128,7 +128,7 @@ FULL = BuildConfig(
     adapt_phase=PhaseConfig(steps=21600, batch=8, learning_rate=7e-4, muon_learning_rate=6e-3),
     generated_clips=1100,
     adapt_decoder_phase=PhaseConfig(steps=1750, batch=2, learning_rate=5e-4, final_ratio=0.05),
-    reader_phase=PhaseConfig(steps=8500, batch=256, learning_rate=1.5e-3, final_ratio=0.02),
+    reader_phase=PhaseConfig(steps=9500, batch=256, learning_rate=1.5e-3, final_ratio=0.02),
     picture_reader_phase=PhaseConfig(steps=2500, batch=48, learning_rate=2e-3),
 )
 

@@ -186,10 +186,15 @@ class ReaderLogits:
 
 
 class ReaderEngine(Protocol):
-    """Words of an instruction and the scene before it -> the scene that it asks for, as logits."""
+    """Words of an instruction and the scene before it -> the scene that it asks for, as logits.
+
+    scene_numbers: how many numbers it takes of the scene, P + 5 or 2 P + 5 for P people.
+    """
+
+    scene_numbers: int
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
-        """features i64 [1, words, pieces] of `stages.instruction_words`, scene i64 [1, P + 5] of `stages.reader`."""
+        """features i64 [1, words, pieces] of `stages.instruction_words`, scene i64 [1, numbers] of `stages.reader`."""
         ...
 
 

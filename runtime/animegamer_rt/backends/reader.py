@@ -58,6 +58,7 @@ def _open(bundle: Bundle, part: str, inputs: Sequence[str], outputs: Sequence[st
 class _Reader:
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self._session = session
+        self.scene_numbers: int = next(i.shape[1] for i in session.get_inputs() if i.name == "scene")
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
         outputs = _run(self._session, "reader", OUTPUTS, {"features": features, "scene": scene})

@@ -172,7 +172,7 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
         started = time.perf_counter()
         yield "encoder.shot", engines.encoder.encode(*features), time.perf_counter() - started
     if engines.reader is not None and bundle.manifest.reader is not None:
-        scene = np.zeros((1, len(bundle.manifest.reader.people) + 5), np.int64)
+        scene = np.zeros((1, engines.reader.scene_numbers), np.int64)
         started = time.perf_counter()
         read = engines.reader.read(word_features(split_words(text))[None], scene)
         seconds = time.perf_counter() - started

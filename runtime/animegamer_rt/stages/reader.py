@@ -17,7 +17,7 @@ from animegamer_rt.backends.interface import FloatArray, IntArray, PictureReader
 from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import BackendError
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import HOURS, LEVELS, Scene
+from animegamer_rt.state.scene import HOURS, LEVELS, Scene, left_last
 
 from .image import Picture, prepare
 from .instruction_words import GRAMS, MAX_WORDS, split_words, word_features
@@ -84,11 +84,15 @@ class InstructionReader:
         return self.read(instruction, self._decode(logits, None)).scene
 
     def _encode(self, scene: Scene | None) -> IntArray:
-        """The engine's input i64 [1, P + 5]: a number for each person, then motion, level, place, hour, position."""
-        words = self._words
+        """The engine's input i64 [1, P + 5]: a number for each person, then motion, level, place, hour, position.
+
+        A part that takes 2 P + 5 numbers is also told of each person whether it left last: 0 or 1.
+        """
+        words, told = self._words, self._engine.scene_numbers > len(self._words.people) + 5
         if scene is None:
             nothing = (len(words.motions), len(LEVELS), len(words.places), len(HOURS), len(words.positions))
-            return np.array([[*[0] * len(words.people), *nothing]], np.int64)
+            stayed = [0] * len(words.people) if told else []
+            return np.array([[*[0] * len(words.people), *nothing, *stayed]], np.int64)
         people = []
         for name in words.people:
             presence = scene.people.index(name) + FIRST if name in scene.people else ABSENT
@@ -100,7 +104,8 @@ class InstructionReader:
             HOURS.index(scene.hour),
             words.positions.index(scene.position),
         )
-        return np.array([[*people, *rest]], np.int64)
+        left = [int(name in scene.left) for name in words.people] if told else []
+        return np.array([[*people, *rest, *left]], np.int64)
 
     def _decode(self, logits: ReaderLogits, before: Scene | None) -> Scene:
         words = self._words
@@ -115,7 +120,8 @@ class InstructionReader:
             f"Character: {self._dressed(people, clothes)} {words.position_words[words.positions.index(position)]}; "
             f"Motion: {words.manners[LEVELS.index(level)]} {motion}; Background: {hour} {place}."
         )
-        return Scene(people, clothes, motion, level, place, hour, position, caption)
+        left = left_last(before.people, before.left, people) if before is not None else ()
+        return Scene(people, clothes, motion, level, place, hour, position, caption, left)
 
     def _dressed(self, people: Sequence[str], clothes: Mapping[str, str]) -> str:
         """Tofi in everyday clothes and Mirel in a raincoat."""

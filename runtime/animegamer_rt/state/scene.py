@@ -6,7 +6,7 @@ Knows words only; which words there are is a bundle's business. A bundle without
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from animegamer_rt.errors import SessionError
@@ -22,7 +22,8 @@ class Scene:
 
     people: who is shown, one or two names, the first named first. clothes: what each person of the bundle wears, also
     those who are not shown: they come back in it. level: 1..5. hour: one of HOURS. caption: the scene in the caption
-    form that the predictor knows; the prompts of later turns have it in place of the instruction.
+    form that the predictor knows; the prompts of later turns have it in place of the instruction. left: who left last
+    and is not back, so that "she comes back" says who.
     """
 
     people: tuple[str, ...]
@@ -33,16 +34,27 @@ class Scene:
     hour: str
     position: str
     caption: str
+    left: tuple[str, ...] = ()
 
     def to_json(self) -> str:
-        """The scene as it is stored: compact JSON."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        """The scene as it is stored: compact JSON, without `left` where nobody left."""
+        fields = asdict(self)
+        if not self.left:
+            del fields["left"]
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Scene:
         """The inverse of `to_json`. Raises SessionError for text that is no scene."""
         try:
             fields = json.loads(text)
-            return cls(**{**fields, "people": tuple(fields["people"])})
+            people, left = tuple(fields["people"]), tuple(fields.get("left", ()))
+            return cls(**{**fields, "people": people, "left": left})
         except (ValueError, TypeError, KeyError) as error:
             raise SessionError("a turn's scene cannot be read", found=repr(text[:80]), expected="a scene") from error
+
+
+def left_last(people: Sequence[str], left: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+    """Who left last once `now` are shown, after `people` were and `left` had left before them."""
+    gone = tuple(name for name in people if name not in now)
+    return gone or tuple(name for name in left if name not in now)

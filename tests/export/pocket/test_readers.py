@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import torch
 
 from animegamer_export.pocket.config import SHORT, PhaseConfig
 from animegamer_export.pocket.language.games import sample_game
-from animegamer_export.pocket.reader.accuracy import FIELDS, evaluate, no_scene, read
+from animegamer_export.pocket.reader.__main__ import main
+from animegamer_export.pocket.reader.accuracy import FIELDS, TrainedReader, evaluate, reader_of
 from animegamer_export.pocket.reader.export import WORDS, add_readers
 from animegamer_export.pocket.reader.model import HEADS
 from animegamer_export.pocket.reader.picture import PictureReader
-from animegamer_export.pocket.reader.samples import samples_of
+from animegamer_export.pocket.reader.samples import encode_scene, samples_of
 from animegamer_export.pocket.reader.training import train_reader
 from animegamer_rt.backends.reader import load_reader
 from animegamer_rt.bundle.loader import Bundle
@@ -39,9 +41,13 @@ def test_pieces_of_words_are_those_of_the_shipped_weights() -> None:
 def test_a_turn_is_learned_after_the_scene_that_it_follows() -> None:
     game = sample_game(random.Random(4), turns=6)
     samples = list(samples_of(game))
-    assert samples[0].scene.tolist() == no_scene().tolist()
+    assert samples[0].scene.tolist() == encode_scene(None, {}, ()).tolist()
     for before, after in zip(samples, samples[1:], strict=False):
-        assert [value // 3 for value in after.scene[:5]] == before.truth[:5].tolist()
+        shown = before.truth[:5].tolist()
+        assert [value // 3 for value in after.scene[:5]] == shown
+        gone = [int(value >= 3 and not now) for value, now in zip(before.scene[:5], shown, strict=True)]
+        stays = [int(left and not now) for left, now in zip(before.scene[10:], shown, strict=True)]
+        assert after.scene[10:].tolist() == (gone if any(gone) else stays), "who left last"
 
 
 def test_training_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
@@ -55,11 +61,15 @@ def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_cop
     network = train_reader(tmp_path / "reader.pt", PhaseConfig(steps=1, batch=4, learning_rate=1e-3))
     bundle = add_readers(pocket_copy.folder, network, PictureReader().eval())
     reader = InstructionReader(load_reader(bundle), None, WORDS, "pocket")
+    trained = reader_of(TrainedReader(network))
     for text in ("the fox is having a little dance by the sea", "make it night pls, and bixo comes too"):
-        scene = reader.read(Instruction(text), None).scene
-        numbers, _ = read(network, text, no_scene())
-        assert [int(value) // 3 > 0 for value in numbers[:5]] == [name in scene.people for name in WORDS.people]
-        assert (scene.motion, scene.level) == (WORDS.motions[numbers[5]], numbers[6] + 1)
+        assert reader.read(Instruction(text), None).scene == trained.read(Instruction(text), None).scene
+    record = tmp_path / "read.json"
+    games = tmp_path / "one.jsonl"
+    games.write_text('{"game": 1, "turn": 1, "say": "Tofi runs", "who": ["Tofi"]}\n', encoding="utf-8")
+    assert main(["measure", str(games), "--bundle", str(bundle.folder), "--out", str(record)]) == 0
+    measured = json.loads(record.read_text(encoding="utf-8"))
+    assert measured["bundle"] == bundle.fingerprint and measured["sets"]["one"]["turns"] == 1
 
 
 def test_measuring_counts_the_fields_of_a_file(tmp_path: Path) -> None:
@@ -74,7 +84,7 @@ def test_measuring_counts_the_fields_of_a_file(tmp_path: Path) -> None:
             heads["night"][0, 1] = 1.0
             return (*heads.values(), torch.zeros(1, features.shape[1]))
 
-    report = evaluate(OneScene(), tmp_path / "games.jsonl")  # type: ignore[arg-type]
+    report = evaluate(reader_of(TrainedReader(OneScene())), tmp_path / "games.jsonl")  # type: ignore[arg-type]
     assert report["who"] == 1 and report["night"] == 0 and report["all_right"] == 0
     assert set(report) & set(FIELDS) == {"who", "night"}
 

@@ -55,6 +55,18 @@ def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: py
     assert 'not understood: "explodes"; tiny reads English and knows Mia, Tobo; wave, run,' in said
 
 
+def test_other_languages_and_emoji_are_played_and_what_is_read_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle, script = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny")).folder, tmp_path / "story.txt"
+    script.write_text("Tobo runs\nשלום עולם\n🦊🔥\n", encoding="utf-8")
+    code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
+    assert code == 0
+    assert [turn["instruction"] for turn in game["turns"]] == ["Tobo runs", "שלום עולם", "🦊🔥"]
+    assert len({turn["caption"] for turn in game["turns"]}) == 1, "what it cannot read changes nothing"
+    assert "nothing understood; tiny reads English and knows Mia, Tobo" in capsys.readouterr().out
+
+
 def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp_path: Path) -> None:
     code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
     assert code == 0

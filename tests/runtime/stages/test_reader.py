@@ -51,8 +51,11 @@ class FixedReader:
     """Answers with these logits."""
 
     logits: ReaderLogits
+    scene_numbers: int = len(tiny_reader.WORDS.people) + 5
+    told: IntArray | None = None
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
+        self.told = scene
         return self.logits
 
 
@@ -151,8 +154,33 @@ def test_logits_that_are_not_numbers_are_an_error(bundle: Bundle) -> None:
 
 
 def test_scenes_are_stored_as_text(bundle: Bundle) -> None:
-    scene = reader(bundle).read(Instruction("both wave in the forest"), None).scene
-    assert Scene.from_json(scene.to_json()) == scene
+    reads = reader(bundle)
+    both = reads.read(Instruction("both wave in the forest"), None).scene
+    alone = reads.read(Instruction("Mia"), both).scene
+    assert [Scene.from_json(scene.to_json()) for scene in (both, alone)] == [both, alone]
+    assert '"left":' not in both.to_json(), "the text of a scene that nobody left is as in earlier versions"
+
+
+def test_who_left_last_is_remembered_until_back(bundle: Bundle) -> None:
+    reads, left = reader(bundle), list[tuple[str, ...]]()
+    scene: Scene | None = None
+    for text in ("both wave", "Mia", "it is night", "Tobo", "both", "Tobo"):
+        scene = reads.read(Instruction(text), scene).scene
+        left.append(scene.left)
+    assert left == [(), ("Tobo",), ("Tobo",), ("Mia",), (), ("Mia",)]
+
+
+@pytest.mark.parametrize(("numbers", "told"), [(7, []), (9, [0, 1])])
+def test_a_part_that_asks_for_it_is_told_who_left_last(bundle: Bundle, numbers: int, told: list[int]) -> None:
+    reads = reader(bundle)
+    both = reads.read(Instruction("both wave"), None).scene
+    alone = reads.read(Instruction("Mia"), both).scene
+    some = load_reader(bundle).read(np.zeros((1, 1, 48), np.int64), np.zeros((1, 7), np.int64))
+    engine = FixedReader(some, numbers)
+    reader(bundle, engine).read(Instruction("she comes back"), alone)
+    assert engine.told is not None and engine.told[0, 7:].tolist() == told
+    reader(bundle, engine).read(Instruction("Mia"), None)
+    assert engine.told.shape == (1, numbers)
 
 
 @pytest.mark.parametrize("device", ["cpu", "simulated:0.01"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from animegamer_export.pocket.world.scene import OUTFITS
+
 from . import inflect
 from .lexicon import load
 from .references import from_pronoun
@@ -40,6 +42,8 @@ class Clothes(State):
             return re.sub(r"^(the|a|an|his|her|its|their) ", "", self._garment(outfit, wearers))
         if slot == "g":
             return self._garment(outfit, wearers)
+        if slot == "dg":
+            return self._garment(rng.choice([other for other in OUTFITS if other != outfit]), wearers)
         if slot == "gid":
             return rng.choice((outfit, outfit, outfit, "coat" if outfit == "raincoat" else outfit))
         if slot == "worn":
@@ -65,6 +69,10 @@ class Clothes(State):
                         "pull on",
                         "don",
                         "switch to",
+                        "get changed into",
+                        "step into",
+                        "climb into",
+                        "wriggle into",
                     )
                 )
                 text = f"{verb} {self._garment(outfit, wearers)}"

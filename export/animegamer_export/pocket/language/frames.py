@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .lexicon import expand
@@ -19,6 +19,7 @@ from .voices import VOICES, Voice
 
 FOLDER = Path(__file__).parent / "frames"
 
+_DRAWS = 8
 _SLOT = re.compile(r"\{([^{}]+)\}")
 
 
@@ -54,11 +55,23 @@ def _frame(text: str) -> Frame:
 
 def choose(rng: random.Random, voice: Voice, section: str, fits: Callable[[Frame], bool]) -> Frame | None:
     """A random frame of a section that fits: of the voice's own file, or of plain.txt; None if there is none."""
-    own = [frame for frame in load_frames(voice.name).get(section, ()) if fits(frame)]
-    if own and rng.random() < voice.own:
-        return rng.choice(own)
-    common = [] if voice.only_own else [frame for frame in load_frames("plain").get(section, ()) if fits(frame)]
-    return rng.choice(common or own) if common or own else None
+    own = load_frames(voice.name).get(section, ())
+    common = () if voice.only_own else load_frames("plain").get(section, ())
+    for frames in (own, common) if rng.random() < voice.own else (common, own):
+        found = _draw(rng, frames, fits)
+        if found is not None:
+            return found
+    return None
+
+
+def _draw(rng: random.Random, frames: Sequence[Frame], fits: Callable[[Frame], bool]) -> Frame | None:
+    """A random one of those that fit. A few draws mostly find one; to ask every frame takes longer."""
+    for _ in range(_DRAWS if frames else 0):
+        frame = rng.choice(frames)
+        if fits(frame):
+            return frame
+    fitting = [frame for frame in frames if fits(frame)]
+    return rng.choice(fitting) if fitting else None
 
 
 def count_frames() -> int:

@@ -17,6 +17,7 @@ from animegamer_export.pocket.world.scene import (
     next_start_x,
     position_x,
 )
+from animegamer_rt.state.scene import left_last
 
 from .change import default_outfit
 from .odd import odd_turn
@@ -45,28 +46,31 @@ def sample_game(rng: random.Random, turns: int | None = None, train: bool = True
     voices = rng.choices(VOICES, [voice.weight for voice in VOICES], k=2)
     game: list[Turn] = []
     worn: dict[str, str] = {}
+    left: tuple[str, ...] = ()
     while len(game) < turns:
         before = game[-1].scene if game else None
-        turn = _turn(rng, before, voices[rng.random() < 0.3], worn)
+        turn = _turn(rng, before, voices[rng.random() < 0.3], worn, left)
         if train and is_held_out(turn.scene):
             continue
         game.append(turn)
+        if before is not None:
+            left = left_last(before.characters, left, turn.scene.characters)
         worn.update(zip(turn.scene.characters, turn.scene.outfits, strict=True))
     return game
 
 
-def _turn(rng: random.Random, before: Scene | None, voice: Voice, worn: dict[str, str]) -> Turn:
-    if rng.random() < 0.05:
+def _turn(rng: random.Random, before: Scene | None, voice: Voice, worn: dict[str, str], left: tuple[str, ...]) -> Turn:
+    if rng.random() < 0.07:
         found = odd_turn(rng, before, worn)
         if found is not None:
             return Turn(*found)
-    scene = next_scene(rng, before, worn)
-    return Turn(scene, say(rng, before, scene, voice, worn))
+    scene = next_scene(rng, before, worn, left)
+    return Turn(scene, say(rng, before, scene, voice, worn, left=left))
 
 
-def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str]) -> Scene:
-    """A scene that may follow: mostly one or two things change."""
-    people = _next_people(rng, before)
+def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str], left: tuple[str, ...] = ()) -> Scene:
+    """A scene that may follow: mostly one or two things change. left: who left last, and comes back at times."""
+    people = _next_people(rng, before, left)
     motion = before.motion if before and rng.random() < 0.3 else rng.choice(MOTIONS)
     place, night = (before.place, before.night) if before else ("meadow", False)
     if rng.random() < (0.38 if before else 0.8):
@@ -74,8 +78,8 @@ def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str]) -
     if rng.random() < (0.22 if before else 0.45):
         night = rng.random() < 0.55 if before is None else not night
     outfits = [default_outfit(name, before, worn) for name in people]
-    if rng.random() < 0.24:
-        who = range(len(people)) if rng.random() < 0.55 else [rng.randrange(len(people))]
+    if rng.random() < 0.3:
+        who = range(len(people)) if rng.random() < 0.5 else [rng.randrange(len(people))]
         outfit = rng.choice(OUTFITS)
         for index in who:
             outfits[index] = outfit
@@ -91,12 +95,14 @@ def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str]) -
     return Scene(people, motion, level, place, night, tuple(outfits), start_x, rng.getrandbits(31))
 
 
-def _next_people(rng: random.Random, before: Scene | None) -> tuple[str, ...]:
+def _next_people(rng: random.Random, before: Scene | None, left: tuple[str, ...]) -> tuple[str, ...]:
     chance = rng.random()
     if before is None:
         return tuple(rng.sample(CHARACTERS, 2 if chance < 0.3 else 1))
     old = before.characters
     others = [name for name in CHARACTERS if name not in old]
+    if left and rng.random() < 0.3:
+        return (*old, *left) if len(old) + len(left) == 2 and rng.random() < 0.65 else left
     if chance < 0.5:
         return old
     if len(old) == 1:

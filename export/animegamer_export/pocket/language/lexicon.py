@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent / "phrases"
 _COMMON_SHARE = 0.4
 """How often a pick comes from the line of the commonest phrases."""
 
+_DRAWS = 8
 _MARK = re.compile(r"\s+(\+|-|@\w)$")
 
 
@@ -46,6 +47,9 @@ class Phrases:
         """A random phrase that fits. Raises IndexError if none does."""
         pools = (self.common, self.rest) if rng.random() < _COMMON_SHARE else (self.rest, self.common)
         for pool in pools:
+            for _ in range(_DRAWS if pool else 0):  # mostly finds one; to ask every phrase takes longer
+                if fits(phrase := rng.choice(pool)):
+                    return phrase
             fitting = [phrase for phrase in pool if fits(phrase)]
             if fitting:
                 return rng.choice(fitting)

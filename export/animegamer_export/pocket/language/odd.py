@@ -14,7 +14,7 @@ from animegamer_export.pocket.world.scene import CHARACTERS, MOTIONS, PLACES, Sc
 
 from . import inflect
 from .change import change_of, default_outfit
-from .lexicon import load
+from .lexicon import Phrase, load
 from .plan import FIRST_MOTION
 from .sentences import Labels, Utterance, labels_of, say
 from .state import Override
@@ -43,6 +43,24 @@ _BORROWED = {
 }
 _WEARS = ("{a} in {b}'s {thing}", "{a} wears {b}'s {thing}", "{a} puts on {b}'s {thing}", "dress {a} in {b}'s {thing}",
           "{a} borrows {b}'s {thing} and wears it", "{a} has {b}'s {thing} on")  # fmt: skip
+_MADE_UP = 0.4
+"""How often an action that pocket cannot draw is a word that nobody knows."""
+_FOREIGN = (
+    "{a} tanzt im Wald", "{a} läuft am Strand entlang", "Lass {a} schlafen", "{a} sitzt in der Stadt", "es ist Nacht",
+    "und jetzt springt er ganz hoch", "{a} winkt uns zu", "zieh {a} einen Regenmantel an", "mach weiter bitte",
+    "{a} danse dans la forêt", "{a} court sur la plage", "il fait nuit maintenant", "maintenant {a} saute",
+    "je voudrais voir {a} dans la ville", "{a} s'assoit dans la neige", "fais dormir {a}", "encore une fois",
+    "{a} baila en el bosque", "{a} corre por la playa", "ahora es de noche", "quiero que {a} duerma en casa",
+    "{a} vuela sobre el desierto", "más rápido", "ponle un abrigo a {a}", "que venga otro amigo",
+    "{a} balla nella foresta", "{a} corre sulla spiaggia", "adesso è notte", "ancora",
+    "{a} dança na floresta", "{a} corre na praia", "agora é noite", "mais depressa", "quero ver {a} na cidade",
+    "{a} danst in het bos", "{a} rent langs het strand", "het is nu nacht", "laat {a} slapen", "nog een keer graag",
+    "{a} tańczy w lesie", "{a} biegnie po plaży", "teraz jest noc", "niech {a} usiądzie", "jeszcze raz proszę",
+    "{a} dansar i skogen", "{a} springer på stranden", "nu är det natt", "låt {a} sova hemma", "{a} tanssii metsässä",
+    "{a} ormanda dans ediyor", "şimdi gece oldu", "{a} menari di hutan", "sekarang malam hari", "{a} nhảy trong rừng",
+    "{a} tancuje v lese", "teď je noc", "{a} táncol az erdőben", "most éjszaka van", "{a} dansează în pădure",
+    "{a} wa mori de odoru", "ima wa yoru desu", "{a} saltat in silva", "nunc nox est", "{a} anacheza msituni",
+)  # fmt: skip
 _NONSENSE = (
     "asdf", "qwertz uiop", "???", "!!!", "12345", "lorem ipsum dolor sit amet", "hm", "xx", "🥦🥦", "<script>", "%s%n",
     "kannst du mir helfen?", "das ist ein schöner Tag", "je ne sais pas", "dov'è il gatto", "привет", "こんにちは",
@@ -61,7 +79,9 @@ def odd_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
         _unknown_place,
         _thing_of_another,
         _thing_of_another,
+        _unknown_motion,
         _nonsense,
+        _foreign,
     )
     return rng.choice(kinds)(rng, before, worn)
 
@@ -121,6 +141,8 @@ def _unknown_motion(
     phrases = load("unknown_motions")[nearest]
     people = before.characters if before and rng.random() < 0.6 else (rng.choice(CHARACTERS),)
     phrase = phrases.pick(rng, lambda phrase: phrase.count in (0, len(people)))
+    if nearest == "none" and rng.random() < _MADE_UP:
+        phrase = Phrase(_made_up(rng))
     place = rng.choice(PLACES) if before is None or rng.random() < 0.25 else before.place
     if nearest == "none" and before is not None and before.level != 3:
         return None
@@ -192,6 +214,47 @@ def _thing_of_another(
     if unknown:
         labels["unknown"] = unknown
     return scene, Utterance(text[:1].upper() + text[1:] if rng.random() < 0.7 else text, labels, frozenset(said))
+
+
+_ONSETS = (
+    "b bl br c ch cl cr d dr f fl fr g gl gr gn h j k kl kr l m n p pl pr qu r s sc sk sl sm sn sp spl squ st str sw t "
+    "thr tr tw v w wh y z zw"
+).split()
+_VOWELS = "a e i o u oo ee ai ou ea".split()
+_ENDS = (
+    "b ck d dge ff g k l lk ll lp m mble mp n nch ng ngle nk nt p pple r rb rk rm rt sh ss st t tch tter x zz zzle "
+    "ggle rble"
+).split()
+
+
+def _made_up(rng: random.Random) -> str:
+    """A verb that no language has: "to sprazzle"."""
+    verb = rng.choice(_ONSETS) + rng.choice(_VOWELS)
+    if rng.random() < 0.3:
+        verb += rng.choice("bdgklmnprtvz") + rng.choice(_VOWELS)
+    verb += rng.choice(_ENDS)
+    return verb + rng.choice(("", "", "", " around", " loudly", " a lot", " the sky", " a biscuit", " {pos} hat"))
+
+
+def _foreign(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
+    """A sentence in another language: who is named is shown, and nothing else changes."""
+    name = rng.choice(before.characters if before else CHARACTERS)
+    text = rng.choice(_FOREIGN)
+    if before is not None and before.is_pair and "{a}" in text:
+        return None
+    people = before.characters if before else (name,)
+    motion, place = (before.motion, before.place) if before else (FIRST_MOTION, "meadow")
+    scene = _scene(before, people, motion, place, worn)
+    if before is not None:
+        scene = dataclasses.replace(scene, level=before.level)
+    elif "{a}" not in text:
+        return None
+    labels = labels_of(scene)
+    if before is None:
+        del labels["motion"], labels["level"]
+    labels["unknown"] = [piece.strip() for piece in text.split("{a}") if piece.strip()]
+    said = text.format(a=name)
+    return scene, Utterance(said if rng.random() < 0.5 else said.lower(), labels, frozenset())
 
 
 def _nonsense(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:

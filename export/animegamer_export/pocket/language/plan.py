@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from animegamer_export.pocket.world.scene import Scene
 
@@ -16,7 +16,10 @@ FIRST_MOTION = "walk"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What the text has to say. outfits: the characters whose clothes it names, with the clothes."""
+    """What the text has to say. outfits: the characters whose clothes it names, with the clothes.
+
+    back: those who come are those who left last, so that "she is back" says who.
+    """
 
     kind: str
     new: tuple[str, ...]
@@ -26,9 +29,12 @@ class Plan:
     said: frozenset[str]
     outfits: Mapping[str, str]
     spot: str
+    back: bool = False
 
 
-def plan_of(rng: random.Random, before: Scene | None, after: Scene, worn: Mapping[str, str]) -> Plan:
+def plan_of(
+    rng: random.Random, before: Scene | None, after: Scene, worn: Mapping[str, str], left: Sequence[str] = ()
+) -> Plan:
     """What a text of the change must say, and by chance some of what it need not."""
     change = change_of(before, after)
     said = set()
@@ -51,4 +57,5 @@ def plan_of(rng: random.Random, before: Scene | None, after: Scene, worn: Mappin
     spot = spot_to_say(before, after)
     if spot:
         said.add("position")
-    return Plan(change.kind, change.new, change.left, change.stay, names_motion, frozenset(said), outfits, spot)
+    back = change.kind in ("join", "swap") and set(change.new) == set(left)
+    return Plan(change.kind, change.new, change.left, change.stay, names_motion, frozenset(said), outfits, spot, back)

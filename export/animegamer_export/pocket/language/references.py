@@ -44,6 +44,11 @@ class Reference:
     reflexive: str
 
     @property
+    def possessive_and_reflexive(self) -> tuple[str, str]:
+        """The pronouns that go back to it: his, himself."""
+        return self.possessive, self.reflexive
+
+    @property
     def genitive(self) -> str:
         """As in "Tofi's turn"."""
         if self.subject in _FORMS:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from animegamer_export.pocket.world.scene import PLACES
+
 from . import inflect
 from .lexicon import Phrase, load
 from .state import State
@@ -23,6 +25,9 @@ class Scenery(State):
         places, hours = load("places"), load("hours")
         if slot == "loc":
             return self._place_at()
+        if slot == "dloc":
+            other = rng.choice([place for place in PLACES if place not in self._shared_places()])
+            return re.sub(r"\b(his|her|their) room", "the room", places[f"{other} at"].text(rng))
         if slot == "np.b":
             return re.sub("^(the|a) ", "", places[after.place].pick(rng, self._suits_hour).text)
         if slot in ("np", "NP"):
@@ -71,6 +76,11 @@ class Scenery(State):
             text = hours[f"{self.night} falls"].text(rng)
             return text if slot == "falls" else lower(text)
         return None
+
+    def _shared_places(self) -> tuple[str, ...]:
+        """The scene's place and the one that has the same things, sand."""
+        place = self.after.place
+        return ("beach", "desert") if place in ("beach", "desert") else (place,)
 
     def _hour(self) -> str:
         return load("hours")[self.night].text(self.rng)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from animegamer_export.pocket.world.scene import Scene
 
@@ -56,14 +56,16 @@ def say(
     voice: Voice | str = "plain",
     worn: Mapping[str, str] | None = None,
     override: Override | None = None,
+    left: Sequence[str] = (),
 ) -> Utterance:
     """A text that moves a game from `before` (None: its first turn) to `after`.
 
-    worn: what characters wore last who are not in `before`. override: unknown words for the motion or the place.
+    worn: what characters wore last who are not in `before`. left: who left last before that.
+    override: unknown words for the motion or the place.
     """
     voice = VOICE_BY_NAME[voice] if isinstance(voice, str) else voice
     while True:
-        utterance = _say_once(rng, before, after, voice, worn or {}, override or Override())
+        utterance = _say_once(rng, before, after, voice, worn or {}, override or Override(), left)
         if utterance is not None and len(utterance.text) <= MAX_CHARACTERS:
             return utterance
 
@@ -75,8 +77,9 @@ def _say_once(
     voice: Voice,
     worn: Mapping[str, str],
     override: Override,
+    left: Sequence[str] = (),
 ) -> Utterance | None:
-    plan = plan_of(rng, before, after, worn)
+    plan = plan_of(rng, before, after, worn, left)
     if override.place:
         plan = dataclasses.replace(plan, said=plan.said | {"place"})
     if override.motion is not None:
@@ -86,7 +89,7 @@ def _say_once(
         plan = dataclasses.replace(plan, names_motion=True)
         text = form(rng, after, plan)
         if text is None:
-            return _say_once(rng, before, after, VOICE_BY_NAME["plain"], worn, override)
+            return _say_once(rng, before, after, VOICE_BY_NAME["plain"], worn, override, left)
         said, level_known = frozenset(FIELDS[:6]), True
         if voice.name == "emoji":
             said, level_known = frozenset(plan.said | {"who", "motion"}), after.level == 3

@@ -22,7 +22,12 @@ class Override:
 
 
 class State:
-    """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level."""
+    """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level.
+
+    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own.
+    `early`: the sentence stands before the one that says who is there.
+    `bare`: it says no more of who leaves than who moves.
+    """
 
     def __init__(
         self, rng: random.Random, before: Scene | None, after: Scene, voice: Voice, plan: Plan, override: Override
@@ -37,8 +42,10 @@ class State:
         self.pronouns = {name: pronoun_of(rng, name) for name in (*after.characters, *plan.left)}
         self.plural = after.is_pair
         self.subject: Reference | None = None
+        self.back: Reference | None = None
         self.wearers: tuple[str, ...] = after.characters
         self.attaching = True
+        self.apart = self.early = self.bare = False
         self.introduced = plan.kind == "keep"
         self.repeats = False
         self.in_main = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from animegamer_export.pocket.world.scene import MOTIONS
+
 from . import inflect
 from .lexicon import Phrase, load
 from .state import State
@@ -81,6 +83,9 @@ class Verbs(State):
             return self._verb("ing")
         if slot == "Ing":
             return cap(self._verb("ing"))
+        if slot in ("ding", "db"):
+            denied = self._with_pronouns(self._denied_motion())
+            return inflect.ing(denied) if slot == "ding" else inflect.base(denied)
         if slot in ("noun", "noun.b"):
             noun = load("motion_nouns")[motion].text(self.rng)
             return re.sub(r"^(a|an|some) ", "", noun) if slot == "noun.b" else noun
@@ -97,6 +102,14 @@ class Verbs(State):
                 return inflect.base(old) if self.plural else inflect.third_person(old)
             return inflect.base(old) if slot == "wb" else self._motion_word(self.before.motion)
         return None
+
+    def _denied_motion(self) -> str:
+        """A phrase of another motion, which the sentence takes back."""
+        other = self.rng.choice([motion for motion in MOTIONS if motion != self.after.motion])
+        return load("motions")[other].pick(self.rng, self._fits_any).text
+
+    def _fits_any(self, phrase: Phrase) -> bool:
+        return not phrase.hour and not phrase.strength and not phrase.count
 
     def _motion_word(self, motion: str) -> str:
         if motion == "lie down":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from .fitting import NEEDS, Fitting
 from .frames import Frame, choose
 from .lexicon import load
 from .nouns import Nouns
@@ -16,24 +17,18 @@ from .verbs import Verbs
 from .voices import VOICE_BY_NAME
 
 _PIECE = re.compile(r"\{([^{}]+)\}|<([^<>|]*)\|([^<>|]*)>")
-_NEEDS = {
-    "loc": "place", "np": "place", "NP": "place", "to": "place", "pid": "place", "goto": "place", "gotob": "place",
-    "gotop": "place", "seen": "place", "when": "night", "when.n": "night", "hour": "night", "hour.c": "night",
-    "HOUR": "night", "hid": "night", "falls": "night", "falls.l": "night", "hour.w": "night", "worn": "outfits",
-    "g": "outfits", "np.b": "place", "g.b": "outfits", "gid": "outfits", "don": "outfits", "donb": "outfits",
-    "donv": "outfits",
-}  # fmt: skip
-"""What a slot says. A main frame with such a slot fits only if the plan says that."""
-
 _VERBS = frozenset(("v", "v1", "V1", "v+", "vb", "pv", "ing", "Ing"))
 _GETTING_SOMEWHERE = ("walk", "run", "fly", "jump", "dance")
 _HERE_SHARE = 0.12
 """How often a turn that stays names a thing of its place: "on the sand" means another place elsewhere."""
 
+_BACK_SHARE = 0.75
+"""How often those who left last and return are said to be back."""
+
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
 
 
-class Writer(Nouns, Verbs, Scenery):
+class Writer(Fitting, Nouns, Verbs, Scenery):
     """Writes the sentences of one utterance."""
 
     def write(self) -> str | None:
@@ -53,6 +48,9 @@ class Writer(Nouns, Verbs, Scenery):
             if field not in self.pending:
                 continue
             place = rng.choice((-1, 1)) if field in ("place", "night") else 1
+            if field == "outfits" and main and self.plan.kind in ("keep", "leave") and rng.random() < 0.25:
+                place = -1
+            self.early = place < 0 and self.plan.kind == "leave"
             for text in self._separate(field, short and rng.random() < 0.75, place):
                 sentences.append((place, text))
         if not sentences:
@@ -75,7 +73,7 @@ class Writer(Nouns, Verbs, Scenery):
             return self._from("again")
         if not plan.names_motion:
             self.said.add("who")
-            return self._from(f"{kind}-same")
+            return self._from(f"back-{kind}-same" if plan.back and rng.random() < _BACK_SHARE else f"{kind}-same")
         changed = self.before is None or self.before.motion != self.after.motion
         if kind != "keep":
             self.said.add("who")
@@ -89,6 +87,8 @@ class Writer(Nouns, Verbs, Scenery):
         self._pick_motion()
         if kind == "keep":
             return self._from("change" if changed and rng.random() < 0.16 else "keep")
+        if plan.back and rng.random() < _BACK_SHARE:
+            return self._from(f"back-{kind}")
         if kind == "leave" and rng.random() < 0.1:
             return self._from("leave-bare")
         if kind != "start" and kind != "leave" and rng.random() < (0.35 if kind == "swap" else 0.22):
@@ -113,7 +113,7 @@ class Writer(Nouns, Verbs, Scenery):
         if self.vp.strength and frame.slots & _VERBS and self.rng.random() < 0.6:
             self._done("level")
             self.level_known = False
-        self.in_main = True
+        self.in_main, self.bare = True, section == "leave-bare"
         self.attaching = section not in ("again", "keep", "change")
         text = self._fill(frame)
         self.in_main = False
@@ -125,44 +125,13 @@ class Writer(Nouns, Verbs, Scenery):
             text = self._front(text)
         return text
 
-    def _fits(self, frame: Frame) -> bool:
-        tags, slots = frame.tags, frame.slots
-        after, before = self.after, self.before
-        if ("pair" in tags and not after.is_pair) or ("one" in tags and after.is_pair):
-            return False
-        if ("day" in tags and after.night) or ("night" in tags and not after.night):
-            return False
-        if tags & {"day", "night"} and "night" not in self.pending:
-            return False
-        if ("indoors" in tags and after.place != "room") or ("outdoors" in tags and after.place == "room"):
-            return False
-        if "SCENE" in slots and not {"place", "night"} <= self.pending:
-            return False
-        if self.override.motion is not None and slots & {"noun", "noun.b", "mo", "mid", "wing", "wb", "w"}:
-            return False
-        if self.override.place and slots & {"seen", "pid", "np.b", "oldnp", "oldnp.b", "oldloc", "NP", "SCENE"}:
-            return False
-        needed = {_NEEDS[slot] for slot in slots if slot in _NEEDS}
-        if not needed <= self.pending:
-            return False
-        if "outfits" in needed and not self._one_group():
-            return False
-        if slots & {"oldnp", "oldnp.b", "oldloc"} and (before is None or before.place == after.place):
-            return False
-        if "oldhour" in slots and (before is None or before.night == after.night):
-            return False
-        if slots & {"w", "wb", "wing", "mw", "mwid"} and (before is None or before.motion == after.motion):
-            return False
-        if "T" in slots and not self.pending & {"place", "night"}:
-            return False
-        if slots & {"p", "ppos", "p.id"} and len(self.plan.left) > 1 and self.rng.random() < 0.5:
-            return False
-        return not (slots & {"n.pro"} and len(self.plan.new) > 1)
-
     def _fill(self, frame: Frame) -> str:
         parts: list[str] = []
         position = 0
         text = frame.text
+        self.apart = len(self.plan.new) == 1 and re.search(r"(and|plus|with|by|&|\+|,) \{n\}", text) is None
+        if "n.worn" in frame.slots:
+            self.attaching = False
         for match in _PIECE.finditer(text):
             parts.append(text[position : match.start()])
             position = match.end()
@@ -177,7 +146,7 @@ class Writer(Nouns, Verbs, Scenery):
         return "".join(parts)
 
     def _slot(self, slot: str, genitive: bool = False) -> str:
-        need = _NEEDS.get(slot)
+        need = NEEDS.get(slot)
         value = self._noun_slot(slot, genitive)
         if value is None:
             value = self._motion_slot(slot)
@@ -327,6 +296,9 @@ class Writer(Nouns, Verbs, Scenery):
                 ) and (self.wearers != self.after.characters):
                     return False
                 if self.wearers != self.after.characters and not frame.slots & {"s", "o", "s.id"}:
+                    return False
+                others = frame.slots & {"other", "otherpos", "other.pro"}
+                if others and (len(self.clothes) > 1 or self.wearers == self.after.characters):
                     return False
                 tags = frame.tags
                 return not (("pair" in tags and len(self.wearers) < 2) or ("one" in tags and len(self.wearers) > 1))

@@ -1,75 +1,69 @@
-"""Plays files of sentences through the reader and counts what it reads right."""
+"""Plays files of sentences through a reader and counts what it reads right."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from animegamer_export.pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES
-from animegamer_rt.stages.instruction_words import split_words, word_features
+from animegamer_rt.backends.interface import FloatArray, IntArray, ReaderEngine, ReaderLogits
+from animegamer_rt.backends.reader import load_reader
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
 
-from .model import HEADS, SCENE_SIZES, Reader
+from .export import WORDS
+from .model import SCENE_NUMBERS, Reader
 
-_PAIRS = [(first, None) for first in range(len(CHARACTERS))] + list(itertools.permutations(range(len(CHARACTERS)), 2))
 FIELDS = ("who", "motion", "place", "night", "outfits", "level")
 
 Line = Mapping[str, Any]
 
 
-def no_scene() -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The numbers of "no scene yet"."""
-    return np.array([0] * len(CHARACTERS) + [size - 1 for size in SCENE_SIZES[len(CHARACTERS) :]], np.int64)
+class TrainedReader:
+    """Trained weights as the engine of an `InstructionReader`."""
+
+    scene_numbers = SCENE_NUMBERS
+
+    def __init__(self, network: Reader) -> None:
+        self._network = network
+
+    def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
+        """The logits of one instruction: features i64 [1, words, pieces], scene i64 [1, SCENE_NUMBERS]."""
+        with torch.no_grad():
+            logits: list[FloatArray] = [
+                part[0].float().numpy() for part in self._network(torch.from_numpy(features), torch.from_numpy(scene))
+            ]
+        return ReaderLogits(*logits)
 
 
-def read(reader: Reader, text: str, scene: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Any, list[str]]:
-    """The numbers of the scene that a text asks for after `scene`, and the words that are not understood."""
-    words = split_words(text)
-    with torch.no_grad():
-        out = reader(torch.from_numpy(word_features(words))[None], torch.from_numpy(scene)[None])
-    logits = dict(zip(HEADS, (part[0].float() for part in out[:-1]), strict=True))
-    people = logits["people"].log_softmax(-1).numpy()
-    best = max(_PAIRS, key=lambda pair: _score(people, pair))
-    clothes = logits["clothes"].argmax(-1).tolist()
-    row = []
-    for index, _ in enumerate(CHARACTERS):
-        presence = 1 + best.index(index) if index in best else 0
-        worn = clothes[index] if presence else int(scene[index]) % len(OUTFITS)
-        row.append(presence * len(OUTFITS) + worn)
-    row += [int(logits[name].argmax()) for name in ("motion", "level", "place", "night", "position")]
-    unknown = [word for word, mark in zip(words, out[-1][0].tolist(), strict=True) if mark > 0]
-    return np.array(row, np.int64), unknown
+def reader_of(engine: ReaderEngine) -> InstructionReader:
+    """An engine with pocket's words."""
+    return InstructionReader(engine, None, WORDS, "pocket")
 
 
-def _score(people: np.ndarray[Any, np.dtype[np.float32]], pair: tuple[int, int | None]) -> float:
-    total = float(people[:, 0].sum())
-    for place, index in enumerate(pair):
-        if index is not None:
-            total += float(people[index, 1 + place] - people[index, 0])
-    return total
+def bundle_reader(bundle: Bundle) -> InstructionReader:
+    """The reader that a bundle ships, with its own words. Raises BackendError as `load_reader`."""
+    words = bundle.manifest.reader
+    assert words is not None, "a pocket bundle has a reader"
+    return InstructionReader(load_reader(bundle), None, words, bundle.manifest.name)
 
 
-def labels_of(row: Sequence[int]) -> dict[str, Any]:
-    """The numbers of a scene as the labels of an evaluation file."""
-    size = len(OUTFITS)
-    seen = sorted(
-        (value // size, name, OUTFITS[value % size])
-        for value, name in zip(row, CHARACTERS, strict=False)
-        if value // size
-    )
-    motion, level, place, night, _ = row[len(CHARACTERS) :]
+def labels_of(scene: Scene) -> dict[str, Any]:
+    """A scene as the labels of an evaluation file."""
     return {
-        "who": [name for _, name, _ in seen],
-        "outfits": [outfit for _, _, outfit in seen],
-        "motion": MOTIONS[motion],
-        "level": level + 1,
-        "place": PLACES[place],
-        "night": bool(night),
+        "who": list(scene.people),
+        "outfits": [scene.clothes[name] for name in scene.people],
+        "motion": scene.motion,
+        "level": scene.level,
+        "place": scene.place,
+        "night": scene.hour == "night",
     }
 
 
@@ -91,18 +85,23 @@ def judge(line: Line, got: Mapping[str, Any]) -> dict[str, bool]:
     return right
 
 
-def evaluate(reader: Reader, path: Path) -> dict[str, Any]:
-    """Shares of a file's turns that are read right, each game played from its start with the reader's own scenes."""
+def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
+    """Shares of a file's turns that are read right, each game played from its start with the reader's own scenes.
+
+    ms_median: how long a turn takes to read. wrong: the turns that are not all right, with what was asked and read.
+    """
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    counts: dict[str, list[bool]] = {field: [] for field in (*FIELDS, "all_right", "first", "later")}
-    wrong = []
-    scene = no_scene()
+    counts: dict[str, list[bool]] = {field: [] for field in ("all_right", "first", "later", *FIELDS)}
+    wrong, seconds = [], []
+    scene: Scene | None = None
     game = None
     for line in lines:
         if line["game"] != game:
-            game, scene = line["game"], no_scene()
-        scene, unknown = read(reader, line["say"], scene)
-        got = labels_of(scene.tolist())
+            game, scene = line["game"], None
+        started = time.perf_counter()
+        reading = reader.read(Instruction.parse(line["say"]), scene)
+        seconds.append(time.perf_counter() - started)
+        scene, got = reading.scene, labels_of(reading.scene)
         right = judge(line, got)
         whole = all(right[field] for field in ("who", "motion", "place", "night") if field in right)
         for field, value in right.items():
@@ -111,8 +110,7 @@ def evaluate(reader: Reader, path: Path) -> dict[str, Any]:
         counts["first" if line["turn"] == 1 else "later"].append(whole)
         if not all(right.values()):
             bad = {field: (line[field], got[field]) for field, value in right.items() if not value}
-            wrong.append(
-                {"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, "unknown": unknown}
-            )
+            told = {"unknown": list(reading.unknown)} if reading.unknown else {}
+            wrong.append({"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, **told})
     shares = {field: round(float(np.mean(values)), 4) for field, values in counts.items() if values}
-    return {**shares, "wrong": wrong}
+    return {"turns": len(lines), **shares, "ms_median": round(float(np.median(seconds)) * 1e3, 2), "wrong": wrong}

@@ -25,9 +25,9 @@ from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.stages.instruction_words import split_words, word_features
 
-from .accuracy import no_scene
 from .model import HEADS, LEVELS, OUTPUTS, Reader
 from .picture import PICTURE_HEADS, PictureReader
+from .samples import encode_scene
 
 TOLERANCE = 2e-3
 WORDS = ReaderWords(
@@ -60,13 +60,13 @@ class _PackedPieces(nn.Module):
 
 
 def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -> ExportResult:
-    """Write reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 10] -> logits f32 of `OUTPUTS`."""
+    """Write reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 15] -> logits f32 of `OUTPUTS`."""
     reader = export_copy(reader, precision)
     if precision == "fp16":
         reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
     inputs = {
         "features": torch.from_numpy(word_features(split_words(_EXAMPLE)))[None],
-        "scene": torch.from_numpy(no_scene())[None],
+        "scene": torch.from_numpy(encode_scene(None, {}, ()))[None],
     }
     with torch.no_grad():
         graph = Graph("reader", reader, inputs, OUTPUTS, {"features": {1: "words"}})

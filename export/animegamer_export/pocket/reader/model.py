@@ -19,6 +19,9 @@ SCENE_SIZES = (
 )
 """How many values each of the ten numbers of a scene has; the last one of the latter five is "no scene yet"."""
 
+SCENE_NUMBERS = len(SCENE_SIZES) + len(CHARACTERS)
+"""Of the input `scene`: after the ten, 1 for each character that left last and is not back, else 0."""
+
 HEADS = {
     "people": (len(CHARACTERS), 3),
     "clothes": (len(CHARACTERS), len(OUTFITS)),
@@ -58,7 +61,7 @@ class Block(nn.Module):
 
 
 class Reader(nn.Module):
-    """features int64 [B, W, GRAMS] and scene int64 [B, 10] -> the logits of `HEADS`, and `unknown` [B, W]."""
+    """features int64 [B, W, GRAMS], scene int64 [B, SCENE_NUMBERS] -> the logits of `HEADS`, and `unknown` [B, W]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,6 +75,7 @@ class Reader(nn.Module):
         self.places = nn.Parameter(torch.randn(MAX_WORDS, WIDTH) * 0.02)
         self.scene = nn.ModuleList(nn.Embedding(size, WIDTH) for size in SCENE_SIZES)
         self.slots = nn.Parameter(torch.randn(len(SCENE_SIZES), WIDTH) * 0.02)
+        self.left = nn.Parameter(torch.zeros(WIDTH))
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.norm = nn.LayerNorm(WIDTH)
         people = len(CHARACTERS)
@@ -85,6 +89,8 @@ class Reader(nn.Module):
         """The logits in the order of `HEADS`, then `unknown`. mask: bool [B, W], True where a word is; None: all."""
         words = self.word(self._sum_of_pieces(features)) + self.places[: features.shape[1]]
         state = torch.stack([table(scene[:, index]) for index, table in enumerate(self.scene)], 1) + self.slots
+        left = scene[:, len(SCENE_SIZES) :, None].to(self.left.dtype) * self.left
+        state = torch.cat([state[:, : self._people] + left, state[:, self._people :]], 1)
         x = torch.cat([state, words], 1)
         full = None
         if mask is not None:

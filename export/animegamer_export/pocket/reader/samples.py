@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_export.pocket.language import inflect
 from animegamer_export.pocket.language.games import Turn, sample_game
 from animegamer_export.pocket.world.scene import (
     CHARACTERS,
@@ -21,16 +23,20 @@ from animegamer_export.pocket.world.scene import (
     position_x,
 )
 from animegamer_rt.stages.instruction_words import split_words, word_features
+from animegamer_rt.state.scene import left_last
 
 from .model import SCENE_SIZES
 
 NOT_JUDGED = -100
+_EASY_SHARE = 0.45
+"""How many of the turns that keep people and clothes are trained on."""
+_POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 POSITION_NAMES = tuple(POSITIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn. scene int64 [10]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
+    """One turn. scene int64 [15]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
 
     words: list[str]
     scene: npt.NDArray[np.int64]
@@ -38,8 +44,8 @@ class Sample:
     unknown: npt.NDArray[np.float32]
 
 
-def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np.int64]:
-    """The ten numbers of a scene. worn: what characters wore last. None: no scene yet."""
+def encode_scene(scene: Scene | None, worn: Mapping[str, str], left: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The numbers of a scene. worn: what characters wore last; left: who left last. None: no scene yet."""
     row = []
     for name in CHARACTERS:
         presence = 1 + scene.characters.index(name) if scene is not None and name in scene.characters else 0
@@ -54,7 +60,7 @@ def encode_scene(scene: Scene | None, worn: Mapping[str, str]) -> npt.NDArray[np
             int(scene.night),
             POSITION_NAMES.index(position_of(scene)),
         ]
-    return np.array(row, np.int64)
+    return np.array([*row, *(int(name in left) for name in CHARACTERS)], np.int64)
 
 
 def position_of(scene: Scene) -> str:
@@ -67,10 +73,13 @@ def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
     """The turns of a game, each after the scene before it."""
     worn: dict[str, str] = {}
     before: Scene | None = None
+    left: tuple[str, ...] = ()
     for turn in game:
         scene, labels = turn.scene, turn.utterance.labels
         words = split_words(turn.utterance.text)
-        given = encode_scene(before, worn)
+        given = encode_scene(before, worn, left)
+        if before is not None:
+            left = left_last(before.characters, left, scene.characters)
         worn.update(zip(scene.characters, scene.outfits, strict=True))
         before = scene
         if words:
@@ -96,16 +105,41 @@ def _unknown(words: Sequence[str], labels: Mapping[str, object]) -> npt.NDArray[
     for phrase in labels.get("unknown", ()):  # type: ignore[attr-defined]
         piece = split_words(str(phrase))
         for start in range(len(words) - len(piece) + 1):
-            if piece and words[start : start + len(piece)] == piece:
+            if piece and _is_said(words[start : start + len(piece)], piece):
                 marks[start : start + len(piece)] = 1
     return marks
+
+
+def _is_said(words: Sequence[str], phrase: Sequence[str]) -> bool:
+    """Whether the words are the phrase; its first word may be inflected: "plays his flute" is "play their flute"."""
+    return words[0] in _forms(phrase[0]) and all(
+        word == asked or {word, asked} <= _POSSESSIVES for word, asked in zip(words[1:], phrase[1:], strict=True)
+    )
+
+
+@functools.cache
+def _forms(word: str) -> frozenset[str]:
+    if not word.isalpha():
+        return frozenset((word,))
+    return frozenset((word, inflect.third_person(word), inflect.past(word), inflect.ing(word)))
 
 
 def endless_samples(seed: int) -> Iterator[Sample]:
     """Samples of random games without end; the same seed gives the same ones."""
     rng = random.Random(seed)
     while True:
-        yield from samples_of(sample_game(rng, train=False))
+        for sample in samples_of(sample_game(rng, train=False)):
+            if _is_hard(sample) or rng.random() < _EASY_SHARE:
+                yield sample
+
+
+def _is_hard(sample: Sample) -> bool:
+    """Whether people or their clothes change, or something is not understood: the later turns read wrong most often."""
+    people = len(CHARACTERS)
+    before, after, worn = sample.scene[:people], sample.truth[:people], sample.truth[people : 2 * people]
+    changed = before // len(OUTFITS) != after
+    dressed = (after > 0) & (before % len(OUTFITS) != worn)
+    return bool((changed | dressed).any() or sample.unknown.any())
 
 
 def batches(seed: int, size: int, pool: int = 24) -> Iterator[list[Sample]]:
@@ -119,7 +153,7 @@ def batches(seed: int, size: int, pool: int = 24) -> Iterator[list[Sample]]:
 
 
 def stack(batch: Sequence[Sample]) -> tuple[npt.NDArray[np.int64], ...]:
-    """features [B, W, GRAMS], scene [B, 10], mask bool [B, W], truth [B, 15], unknown f32 [B, W]."""
+    """features [B, W, GRAMS], scene [B, 15], mask bool [B, W], truth [B, 15], unknown f32 [B, W]."""
     words = max(len(sample.words) for sample in batch)
     features = np.stack([np.pad(word_features(s.words), ((0, words - len(s.words)), (0, 0))) for s in batch])
     unknown = np.stack([np.pad(s.unknown, (0, words - len(s.words))) for s in batch])

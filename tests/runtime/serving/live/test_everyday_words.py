@@ -72,6 +72,19 @@ def test_a_replay_tells_again_what_was_understood(newer: RawClient) -> None:
     assert [event.fields for event in rest if event.type == "understood"] == told
 
 
+def test_text_that_it_cannot_read_is_answered_and_loses_nothing(newer: RawClient) -> None:
+    game = newer.open()
+    accepted = newer.play(game, "\u202e" + GAME[0] + "\x00\u202c")[0]
+    assert accepted.fields["instruction"] == GAME[0], "control characters are left out"
+    for text in ("x" * 10_000, "", "\u202e\x07"):
+        assert newer.play(game, text)[-1].fields["code"] == "instruction"
+    for text in ("שלום עולם", "مرحبا بالعالم", "ミアが走る。", "123"):
+        told = next(event.fields for event in newer.play(game, text) if event.type == "understood")
+        assert told["caption"] == CAPTIONS[0] and told["notice"].startswith("nothing understood; tiny reads English")
+    assert captions(newer.play(game, "🦊🔥")) == [CAPTIONS[0]]
+    assert captions(newer.play(game, GAME[1])) == [CAPTIONS[1]], "the game goes on from what it showed"
+
+
 def test_welcome_says_what_the_bundle_knows(newer: RawClient) -> None:
     hello = {"versions": [1], "client": "test", "minor": 1}
     bundle = newer.ask("hello", hello, answer="welcome").fields["bundle"]
