@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
 import animegamer_rt
 from animegamer_rt.backends.reader import load_picture_reader, load_reader
 from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.errors import PictureError
+from animegamer_rt.events import Understood
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
@@ -89,3 +92,38 @@ def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:
     scene = understood.scene
     assert (scene.people, scene.motion, scene.place, scene.hour) == (("Zelki",), "jump", "snowfield", "night")
     assert scene.clothes["Zelki"] == "raincoat"
+
+
+def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
+    from animegamer_export.pocket.world.render import render
+    from animegamer_export.pocket.world.scene import Scene as Shown
+
+    shown = render(Shown(("Zelki", "Tofi"), "wave", 3, "snowfield", True, ("raincoat", "party"), 56), 1)[0]
+    height, width = shown.shape[:2]
+    opaque = np.full((height, width, 1), 255, np.uint8)
+    known = {
+        "twenty megapixels": cv2.resize(shown, (5480, 3653)),
+        "alpha": np.concatenate([shown, opaque], axis=2),
+        "another shape": cv2.resize(shown, (640, 640)),
+        "a part": shown[16:, 24:],
+        "grey": cv2.cvtColor(shown, cv2.COLOR_RGB2GRAY),
+    }
+    nobody = {"one pixel": shown[:1, :1], "white": np.full_like(shown, 255), "clear": np.dstack([shown, 0 * opaque])}
+    start = tmp_path / "start.png"
+    with animegamer_rt.open("pocket", plan="fast") as player:
+
+        def understood(picture: np.ndarray) -> Understood:
+            cv2.imwrite(str(start), picture[..., [2, 1, 0, 3][: picture.shape[2]]] if picture.ndim == 3 else picture)
+            return next(player.start(seed=1, image=start, motion="wave").stream("now jump"))  # type: ignore[return-value]
+
+        for name, picture in known.items():
+            found = understood(picture)
+            scene, grey = found.scene, name == "grey"  # without colours, foxes and robots look alike
+            assert (scene.place, scene.hour, scene.motion) == ("snowfield", "night", "jump"), name
+            assert len(scene.people) == 2 and scene.people[0] == "Zelki" and found.notice is None, name
+            assert grey or (scene.people[1], scene.clothes["Tofi"]) == ("Tofi", "party"), name
+        for name, picture in nobody.items():
+            assert "shows nobody whom pocket knows: Mirel" in (understood(picture).notice or ""), name
+        start.write_bytes(b"hello")
+        with pytest.raises(PictureError, match=r"start\.png: not a picture that can be read"):
+            player.start(seed=1, image=start, motion="wave")
