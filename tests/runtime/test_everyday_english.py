@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 
 import animegamer_rt
+from animegamer_export.pocket.world.captions import complete_caption
+from animegamer_export.pocket.world.render import render
+from animegamer_export.pocket.world.sampling import sample_scenes
+from animegamer_export.pocket.world.scene import Scene as Shown
 from animegamer_rt.backends.reader import load_picture_reader, load_reader
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import PictureError
@@ -73,6 +77,12 @@ def test_a_sentence_changes_what_it_says(
     assert (found.people, found.motion, found.place, found.hour) == (people, motion, place, hour)
 
 
+def test_the_predictor_gets_captions_in_the_form_that_it_learned(reader: InstructionReader) -> None:
+    for scene in sample_scenes(12, seed=3):
+        learned = complete_caption(scene)
+        assert reader.read(Instruction(learned), None).scene.caption == learned
+
+
 @pytest.mark.parametrize("text", ["привет", "你好世界", "שלום", "!!!", "١٢٣"])
 def test_what_it_cannot_read_changes_nothing_and_is_said(reader: InstructionReader, text: str) -> None:
     before = reader.read(Instruction("Tofi dances at the beach"), None).scene
@@ -95,9 +105,6 @@ def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:
 
 
 def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
-    from animegamer_export.pocket.world.render import render
-    from animegamer_export.pocket.world.scene import Scene as Shown
-
     shown = render(Shown(("Zelki", "Tofi"), "wave", 3, "snowfield", True, ("raincoat", "party"), 56), 1)[0]
     height, width = shown.shape[:2]
     opaque = np.full((height, width, 1), 255, np.uint8)
