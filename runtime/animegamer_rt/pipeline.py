@@ -109,6 +109,7 @@ class Pipeline:
         if self.reader is not None:
             reading = self.reader.read(instruction, session.scene)
             scene, prompt = reading.scene, Instruction(reading.scene.caption)
+            unseen = session.initial_turn is not None and session.scene is None
             yield Understood(
                 session=game,
                 turn=turn,
@@ -116,7 +117,7 @@ class Pipeline:
                 scene=reading.scene,
                 unknown=reading.unknown,
                 text=reading.text,
-                notice=reading.notice,
+                notice=self.reader.nobody_seen(reading.notice) if unseen else reading.notice,
             )
 
         # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
 import animegamer_rt
+from animegamer_export.pocket.world.captions import complete_caption
+from animegamer_export.pocket.world.render import render
+from animegamer_export.pocket.world.sampling import sample_scenes
+from animegamer_export.pocket.world.scene import Scene as Shown
 from animegamer_rt.backends.reader import load_picture_reader, load_reader
 from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.errors import PictureError
+from animegamer_rt.events import Understood
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
@@ -70,6 +77,12 @@ def test_a_sentence_changes_what_it_says(
     assert (found.people, found.motion, found.place, found.hour) == (people, motion, place, hour)
 
 
+def test_the_predictor_gets_captions_in_the_form_that_it_learned(reader: InstructionReader) -> None:
+    for scene in sample_scenes(12, seed=3):
+        learned = complete_caption(scene)
+        assert reader.read(Instruction(learned), None).scene.caption == learned
+
+
 @pytest.mark.parametrize("text", ["привет", "你好世界", "שלום", "!!!", "١٢٣"])
 def test_what_it_cannot_read_changes_nothing_and_is_said(reader: InstructionReader, text: str) -> None:
     before = reader.read(Instruction("Tofi dances at the beach"), None).scene
@@ -89,3 +102,35 @@ def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:
     scene = understood.scene
     assert (scene.people, scene.motion, scene.place, scene.hour) == (("Zelki",), "jump", "snowfield", "night")
     assert scene.clothes["Zelki"] == "raincoat"
+
+
+def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
+    shown = render(Shown(("Zelki", "Tofi"), "wave", 3, "snowfield", True, ("raincoat", "party"), 56), 1)[0]
+    height, width = shown.shape[:2]
+    opaque = np.full((height, width, 1), 255, np.uint8)
+    known = {
+        "twenty megapixels": cv2.resize(shown, (5480, 3653)),
+        "alpha": np.concatenate([shown, opaque], axis=2),
+        "another shape": cv2.resize(shown, (640, 640)),
+        "a part": shown[16:, 24:],
+        "grey": cv2.cvtColor(shown, cv2.COLOR_RGB2GRAY),
+    }
+    nobody = {"one pixel": shown[:1, :1], "white": np.full_like(shown, 255), "clear": np.dstack([shown, 0 * opaque])}
+    start = tmp_path / "start.png"
+    with animegamer_rt.open("pocket", plan="fast") as player:
+
+        def understood(picture: np.ndarray) -> Understood:
+            cv2.imwrite(str(start), picture[..., [2, 1, 0, 3][: picture.shape[2]]] if picture.ndim == 3 else picture)
+            return next(player.start(seed=1, image=start, motion="wave").stream("now jump"))  # type: ignore[return-value]
+
+        for name, picture in known.items():
+            found = understood(picture)
+            scene, grey = found.scene, name == "grey"  # without colours, foxes and robots look alike
+            assert (scene.place, scene.hour, scene.motion) == ("snowfield", "night", "jump"), name
+            assert len(scene.people) == 2 and scene.people[0] == "Zelki" and found.notice is None, name
+            assert grey or (scene.people[1], scene.clothes["Tofi"]) == ("Tofi", "party"), name
+        for name, picture in nobody.items():
+            assert "shows nobody whom pocket knows: Mirel" in (understood(picture).notice or ""), name
+        start.write_bytes(b"hello")
+        with pytest.raises(PictureError, match=r"start\.png: not a picture that can be read"):
+            player.start(seed=1, image=start, motion="wave")

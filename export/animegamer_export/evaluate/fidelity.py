@@ -15,6 +15,7 @@ import numpy as np
 from animegamer_export.evaluate.metrics import Clip, psnr, relative_error, ssim
 from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.state.game import motion_scope
 from animegamer_rt.state.instruction import Instruction
@@ -108,7 +109,7 @@ def predict_first_turns(pipeline: Pipeline, instructions: Sequence[str], seed: i
     """Predicts a first turn of each instruction; turn k has the noise of `seed` + k."""
     rules, turns = pipeline.bundle.manifest.compatibility, []
     for number, text in enumerate(instructions):
-        prediction = pipeline.predictor.predict((), Instruction.parse(text))
+        prediction = pipeline.predict(Session.start(pipeline.bundle, seed), Instruction.parse(text))
         scope = motion_scope(prediction.game_state, rules.motion_table, rules.motion_source)
         turns.append(TurnInput(prediction.shot, scope, seed + number))
     return turns

@@ -30,6 +30,8 @@ from .labelled import LabelledTurn, read_games
 FIELDS = ("who", "motion", "place", "night", "outfits", "level_within_one", "one_of_each")
 MUST_BE_RIGHT = ("who", "one_of_each", "place", "night", "motion")
 """The fields of FIELDS that `all_right` means, as far as a turn has them."""
+SHARES = (*FIELDS, "all_right", "all_right_first", "all_right_later")
+"""The shares of a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +160,13 @@ def _write_sheet(played: Sequence[PlayedTurn], path: Path) -> None:
     contact_sheet(rows, path)
 
 
-def _play_all(options: argparse.Namespace, games: Sequence[Sequence[LabelledTurn]]) -> list[PlayedTurn]:
+def _play_all(
+    options: argparse.Namespace, plan: str | None, games: Sequence[Sequence[LabelledTurn]]
+) -> list[PlayedTurn]:
     judge, started = Judge(), time.monotonic()
     played: list[PlayedTurn] = []
     total = sum(len(turns) for turns in games) * len(options.seeds)
-    with animegamer_rt.open(options.bundle, plan=options.plan) as player:
+    with animegamer_rt.open(options.bundle, plan=plan) as player:
         for seed in options.seeds:
             for turns in games:
                 played += play_games(player, judge, [turns], seed)
@@ -174,7 +178,8 @@ def _play_all(options: argparse.Namespace, games: Sequence[Sequence[LabelledTurn
     return played
 
 
-def _seeds(text: str) -> list[int]:
+def seeds(text: str) -> list[int]:
+    """The numbers of a list like 1,2, for argparse."""
     words = text.split(",")
     if not all(word.isdecimal() for word in words):
         raise argparse.ArgumentTypeError(f"{text!r} is not a list like 1,2")
@@ -188,17 +193,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--games", type=Path, required=True, metavar="FILE", help="turns with labels, JSON lines")
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
-    parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
-    parser.add_argument("--seeds", type=_seeds, default=[1], metavar="N,N", help="each game is played once a seed")
+    parser.add_argument(
+        "--plan",
+        type=lambda text: text.split(","),
+        default=[None],
+        metavar="NAME",
+        help="exact, balanced or fast; balanced,fast compares two (default: the bundle's default)",
+    )
+    parser.add_argument("--seeds", type=seeds, default=[1], metavar="N,N", help="each game is played once a seed")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the report, JSON")
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="a PNG with a row of frames for each turn")
     parser.add_argument("--worst", type=int, metavar="N", help="list the worst N turns; the sheet has only these")
     options = parser.parse_args(argv)
     try:
-        played = _play_all(options, read_games(options.games))
-        summary = report(played)
-        record = {**summary, "bundle": options.bundle, "plan": options.plan, "seeds": options.seeds}
-        shown = played if options.worst is None else worst(played, options.worst)
+        games, first = read_games(options.games), options.plan[0]
+        played = {plan: _play_all(options, plan, games) for plan in options.plan}
+        reports = {plan: report(turns) for plan, turns in played.items()}
+        record = {**reports[first], "bundle": options.bundle, "plan": first, "seeds": options.seeds}
+        if len(reports) > 1:
+            record["plans"] = {plan: {name: found[name] for name in SHARES} for plan, found in reports.items()}
+        shown = played[first] if options.worst is None else worst(played[first], options.worst)
         try:
             options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
             if options.sheet is not None:
@@ -208,8 +222,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for name in ("turns", *FIELDS, "all_right", "all_right_first", "all_right_later"):
-        print(f"{name:18s} {'not judged' if summary[name] is None else summary[name]}")
+    if len(reports) > 1:
+        print(" " * 18, *(f"{plan:10s}" for plan in reports))
+    for name in ("turns", *SHARES):
+        figures = ("not judged" if found[name] is None else found[name] for found in reports.values())
+        print(f"{name:18s}", *(f"{figure!s:10s}" for figure in figures))
     for turn in shown if options.worst is not None else ():
         print(f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}")
         print(f"    wrong: {', '.join(turn.wrong) or 'nothing'}; seen: {seen_words(turn.reading)}")

@@ -110,6 +110,8 @@ def train_predictor(context: BuildContext) -> None:
     run_phase("predictor", losses, phase.steps)
     predictor = cast(Predictor, ema.module)
     # At play the history holds predicted shots, which differ from the encoder's: train on the predictor's own rollouts.
+    # And the reader hands on complete captions, whatever was typed.
+    turns = context.with_complete_captions(turns, context.predictor_corpus)
     phase, games = context.config.rollout_phase, range(min(turns.games, context.config.rollout_games))
     rollouts, _ = prediction.roll_out_games(predictor, prompt_builder, turns, games, history)
     ema = exponential_average(predictor)

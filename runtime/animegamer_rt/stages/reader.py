@@ -83,6 +83,13 @@ class InstructionReader:
             return None
         return self.read(instruction, self._decode(logits, None)).scene
 
+    def nobody_seen(self, notice: str | None) -> str | None:
+        """The notice of a turn after a picture of which `read_image` gave no scene, before its own `notice`."""
+        if self._pictures is None:
+            return notice
+        seen = f"the picture shows nobody whom {self._name} knows: {', '.join(self._words.people)}"
+        return seen if notice is None else f"{seen}; {notice}"
+
     def _encode(self, scene: Scene | None) -> IntArray:
         """The engine's input i64 [1, P + 5]: a number for each person, then motion, level, place, hour, position.
 

@@ -42,8 +42,12 @@ def damaged_figures(judge: Judge, material: Material, seed: int = 3) -> Shares:
 
 
 def content_figures(judge: Judge, material: Material) -> Shares:
-    """The share of clips of known content that are read right. What a bundle draws wrong counts against the judge."""
-    pairs = list(zip(judge.read_seen(material.frames), material.shown, strict=True))
+    """The share of clips of known content that are read right. What a bundle draws wrong counts against the judge.
+
+    Clips that were drawn as a blend of two scenes are left out: nobody can say whom they show.
+    """
+    read = zip(judge.read_seen(material.frames), material.shown, strict=True)
+    pairs = [(reading, shown) for reading, shown in read if shown.smeared is not True]
     alone = [(reading, shown) for reading, shown in pairs if _most(shown) == 1]
     starts = [
         abs(reading.positions[figure.name][0] - figure.start_x)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_export.pocket.world.captions import caption
+from animegamer_export.pocket.world.captions import complete_caption
 from animegamer_export.pocket.world.drawing import downsample
 from animegamer_export.pocket.world.places import paint_place
 from animegamer_export.pocket.world.render import render
@@ -65,8 +65,8 @@ class Artist:
         self._denoisers = (fast, fast, fast.with_plan(balanced))
 
     def caption_shot(self, scene: Scene) -> FloatArray:
-        """The predictor's shot for a scene's caption as the first turn of a game, float32 [226, D]."""
-        return self._pipeline.predictor.predict((), Instruction.parse(caption(scene))).shot
+        """The predictor's shot for a scene's complete caption as the first turn of a game, float32 [226, D]."""
+        return self._pipeline.predictor.predict((), Instruction.parse(complete_caption(scene))).shot
 
     def picture_shot(self, scene: Scene, first_frame: npt.NDArray[np.uint8]) -> FloatArray:
         """The encoder's shot of a first frame, uint8 [96, 144, 3], and a scene's motion, float32 [226, D]."""

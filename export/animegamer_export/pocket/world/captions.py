@@ -23,6 +23,7 @@ from .scene import (
     POSITIONS,
     Scene,
     next_start_x,
+    position_name,
     position_x,
 )
 
@@ -60,6 +61,17 @@ def caption(scene: Scene) -> str:
     return (
         f"Character: {_names(scene)}; Motion: {ADVERBS[scene.level - 1]} {scene.motion}; "
         f"Background: {time} {scene.place}."
+    )
+
+
+def complete_caption(scene: Scene) -> str:
+    """The caption that the instruction reader writes for a scene: with everybody's clothes and the position.
+
+    It is all that the predictor of a bundle with a reader sees of an instruction.
+    """
+    return caption(scene).replace(
+        f"Character: {_names(scene)};",
+        f"Character: {_names(scene, all_clothes=True)} {_POSITION_WORDS[position_name(scene.start_x)]};",
     )
 
 
