@@ -76,7 +76,7 @@ def transfer(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, cod
 
 
 def cancelling(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
-    """Seconds from `cancel`, sent while a turn is denoised, to the turn's end; done_first: turns done before it came."""
+    """Seconds from `cancel`, sent while a turn is denoised, to its end. done_first: turns done before it came."""
     with Player(context, served.port) as player:
         player.open(history_turns=0)
         player.play()
