@@ -97,7 +97,8 @@ class LibraryPredictor:
         hidden = self.network.model(
             inputs_embeds=embeddings, attention_mask=masks[:, None], past_key_values=cache
         ).last_hidden_state
-        kept = [(layer.keys[-1:], layer.values[-1:]) for layer in cache.layers]
+        layers: Sequence[Any] = cache.layers
+        kept = [(layer.keys[-1:], layer.values[-1:]) for layer in layers]
         return hidden, self.network.lm_head(hidden[-1, -1]).numpy(), kept
 
 
