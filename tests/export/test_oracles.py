@@ -9,19 +9,21 @@ import io
 import json
 import math
 import random
-import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import diffusers
 import numpy as np
+import pytest
 import sentencepiece
 import torch
+from benchmarks.peers import __main__ as peers
+from benchmarks.peers import library_networks
 from counted_weights import scattered
 from torch import Tensor, nn
-from transformers import LlamaTokenizer, MistralConfig, MistralForCausalLM
+from transformers import LlamaTokenizer
 
 import fakes
 from animegamer_rt.bundle.manifest import Compatibility
@@ -50,16 +52,6 @@ def hold(error: Callable[[], float], ours: nn.Module) -> None:
     assert error() <= ROUNDING
 
 
-def library_names(module: nn.Module, table: Mapping[str, str]) -> dict[str, Tensor]:
-    """The module's weights under the names that the table's patterns make, one pattern after the other."""
-    found = {}
-    for name, value in module.state_dict().items():
-        for pattern, replacement in table.items():
-            name = re.sub(pattern, replacement, name)
-        found[name] = value.clone()
-    return found
-
-
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
@@ -69,29 +61,12 @@ def largest(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max())
 
 
-MISTRAL = {
-    r"^blocks\.": "model.layers.",
-    r"attention_norm": "input_layernorm",
-    r"mlp_norm": "post_attention_layernorm",
-    r"attention\.([qkvo])[a-z]+": r"self_attn.\1_proj",
-    r"\.(gate|up|down)\.": r".mlp.\1_proj.",
-    r"^embedding": "model.embed_tokens",
-    r"^norm": "model.norm",
-    r"^head": "lm_head",
-}
-
-
 @torch.no_grad()
 def test_predictor_is_the_mistral_of_transformers() -> None:
     size = PredictorSize(32, 2, 4, 2, 48, 60, shot_width=8, sliding_window=12)
     ours = scattered(Predictor(size))
     ours.input_resampler = ours.output_resampler = nn.Identity()  # what is read and injected is then hidden states
-    config = MistralConfig(
-        vocab_size=60, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, rms_norm_eps=1e-5, sliding_window=12, attn_implementation="sdpa",
-    )  # fmt: skip
-    theirs = MistralForCausalLM(config).eval()
-    theirs.load_state_dict(library_names(ours, MISTRAL))
+    theirs = library_networks.mistral(ours)
     before, tokens = 9, 30
     ids = torch.randint(60, (1, tokens), generator=torch.Generator().manual_seed(1))
     index, shots = torch.full((1, tokens), -1), normal(4, 32)
@@ -160,62 +135,16 @@ def sentence(draw: random.Random, scripts: list[str]) -> str:
     return "".join("".join(draw.choices(some, k=draw.randint(1, 8))) + draw.choice(ends) for some in letters)
 
 
-COGVIDEOX = {
-    r"^time\.fc_in": "time_embedding.linear_1",
-    r"^time\.fc_out": "time_embedding.linear_2",
-    r"^patches": "patch_embed.proj",
-    r"^positions": "patch_embed.pos_embedding",
-    r"^blocks\.": "transformer_blocks.",
-    r"\.attention_norm": ".norm1.norm",
-    r"\.mlp_norm": ".norm2.norm",
-    r"\.attention\.([qk])[a-z]+_norm": r".attn1.norm_\1",
-    r"\.attention\.output": ".attn1.to_out.0",
-    r"\.mlp_in": ".ff.net.0.proj",
-    r"\.mlp_out": ".ff.net.2",
-    r"^final_norm": "norm_final",
-    r"^head\.norm": "norm_out.norm",
-    r"^head\.modulation": "norm_out.linear",
-    r"^head\.output": "proj_out",
-}
-OF_NORM = {"norm1": (0, 1, 2, 6, 7, 8), "norm2": (3, 4, 5, 9, 10, 11)}
-"""The modulations of each norm of a block, in the library's order, by their places in ours."""
-
-
-def cogvideox_weights(ours: Denoiser) -> dict[str, Tensor]:
-    found = {}
-    for name, value in library_names(ours, COGVIDEOX).items():
-        block, _, kind = name.rpartition(".")
-        if name.endswith((".qkv.weight", ".qkv.bias")):
-            for which, part in zip("qkv", value.chunk(3), strict=True):
-                found[f"{block.removesuffix('.attention.qkv')}.attn1.to_{which}.{kind}"] = part
-        elif name.startswith("transformer_blocks.") and ".modulation." in name:
-            chunks = value.chunk(12)
-            for norm, order in OF_NORM.items():
-                found[f"{block.removesuffix('.modulation')}.{norm}.linear.{kind}"] = torch.cat(
-                    [chunks[k] for k in order]
-                )
-        elif not name.startswith("motion."):
-            found[name] = value
-    return found
-
-
 @torch.no_grad()
 def test_denoiser_without_motion_is_the_transformer_of_diffusers() -> None:
     size = DenoiserSize(64, 2, 2, 24, 4, 6, shot_tokens=10)
     ours = scattered(Denoiser(size))
     for weight in ours.motion.fc_out.parameters():
         weight.zero_()
-    theirs = diffusers.CogVideoXTransformer3DModel(
-        num_attention_heads=2, attention_head_dim=32, num_layers=2, time_embed_dim=24, text_embed_dim=64,
-        sample_width=6, sample_height=4, sample_frames=17, max_text_seq_length=10,
-    ).eval()  # fmt: skip
-    theirs.norm_out.norm.eps = 1e-6  # the published network's; the library's has 1e-5
-    theirs.patch_embed.text_proj = nn.Identity()  # our shots have the network's width
-    given = cogvideox_weights(ours)
-    torch.testing.assert_close(
-        given.pop("patch_embed.pos_embedding")[None], theirs.patch_embed.pos_embedding[:, 10:].float()
-    )
-    theirs.load_state_dict(given)
+    theirs = library_networks.transformer(ours)
+    # The table that the library makes itself; in its network stands ours.
+    table = theirs.patch_embed._get_positional_embeddings(size.latent_height, size.latent_width, 17)
+    torch.testing.assert_close(ours.positions[None], table[:, size.shot_tokens :].float())
     latent, shot, timestep = normal(2, 5, 16, 4, 6), normal(2, 10, 64, seed=1), torch.tensor([19.0, 999.0])
 
     def error() -> float:
@@ -224,33 +153,11 @@ def test_denoiser_without_motion_is_the_transformer_of_diffusers() -> None:
     hold(error, ours)
 
 
-COGVIDEOX_VAE = {
-    r"^middle\.": "mid_block.resnets.",
-    r"^stages\.(\d+)\.blocks": r"up_blocks.\1.resnets",
-    r"^stages\.(\d+)\.upsample": r"up_blocks.\1.upsamplers.0",
-    r"\.conv_in\.": ".conv1.conv.",
-    r"\.conv_out\.": ".conv2.conv.",
-    r"^(conv_in|conv_out)": r"\1.conv",
-    r"\.norm_in\.": ".norm1.",
-    r"\.norm_out\.": ".norm2.",
-    r"shortcut": "conv_shortcut",
-    r"norm\.(weight|bias)$": r"norm_layer.\1",
-    r"scale\.(weight|bias)$": r"conv_y.conv.\1",
-    r"shift\.(weight|bias)$": r"conv_b.conv.\1",
-}
-
-
 @torch.no_grad()
 def test_vae_is_the_decoder_of_diffusers() -> None:
     size = VaeSize(4, (1, 1, 2, 2), 1, 4, 2)
     ours = scattered(VaeDecoder(size))
-    theirs = diffusers.AutoencoderKLCogVideoX(
-        block_out_channels=(4, 4, 8, 8), down_block_types=("CogVideoXDownBlock3D",) * 4,
-        up_block_types=("CogVideoXUpBlock3D",) * 4, layers_per_block=1, norm_num_groups=2, latent_channels=4,
-    ).eval()  # fmt: skip
-    given = library_names(ours, COGVIDEOX_VAE)
-    given = {name: value.squeeze(2) if "upsamplers.0.conv.weight" in name else value for name, value in given.items()}
-    theirs.decoder.load_state_dict(given)
+    theirs = library_networks.vae(ours)
     latent = normal(1, 4, 5, 2, 3)
 
     def error() -> float:
@@ -281,3 +188,15 @@ def test_schedule_is_the_sde_solver_of_diffusers() -> None:
         ours += 0 if x0_before is None else step.c_x0_prev * x0_before
         x0_before = x0
         assert largest(ours, expected) < 1e-12, f"step {k}"
+
+
+def test_turns_of_the_libraries_networks_are_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ["--plan", "fast", "--turns", "1", "--threads", "1", "--results", str(tmp_path)]
+    assert peers.main(told) == 0, capsys.readouterr().err
+    (path,) = tmp_path.iterdir()
+    record = json.loads(path.read_text())
+    theirs = record["engines"][-1]
+    assert (theirs["name"], theirs["n"], len(theirs["samples"])) == ("transformers + diffusers", 1, 1)
+    assert theirs["same_states"] and theirs["frame_difference"] <= 1 and theirs["shot_difference"] < 1e-4
+    assert {"transformers", "diffusers", "onnxruntime", "torch"} <= set(record["software"])
+    assert f"{theirs['seconds_per_turn_p50']:.3f} s" in capsys.readouterr().out

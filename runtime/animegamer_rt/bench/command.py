@@ -136,10 +136,15 @@ def _measure(
             timed = measure_suite(pipeline, suite, on.meter)
     gpu = on.card.facts() if on.card is not None else None  # as found while it is still warm
     gate: dict[str, Any] = {"passed": None}
-    if timed.complete:
-        gate = judge(pipeline, engines, texts, clips)
-    bounds.append(_bound(options, engines, pipeline, precision, on))
-    after = activity.watch_alone(read)
+    complete, after = timed.complete, activity.describe(watch.readings[-1:] * 2)
+    try:
+        if complete:
+            gate = judge(pipeline, engines, texts, clips)
+        bounds.append(_bound(options, engines, pipeline, precision, on))
+        after = activity.watch_alone(read)
+    except KeyboardInterrupt:  # what was timed is kept
+        complete = False
+        bounds = [bounds[0], None]
 
     traces = [one.trace for one in timed.turns]
     seconds = [trace.done.seconds.total for trace in traces]
@@ -151,7 +156,7 @@ def _measure(
         during,
         (measured[0], measured[1]) if len(measured) == 2 else None,
         during["throttled"],
-        timed.complete,
+        complete,
     )
     if options.trace is not None:
         median = sorted(traces, key=lambda trace: trace.done.seconds.total)[len(traces) // 2]
@@ -183,7 +188,7 @@ def _measure(
         "precision": precision,
         "attention": engines.attention,
         "n": len(traces),
-        "complete": timed.complete,
+        "complete": complete,
         "unsteady": reasons,
         "quality_gate": gate,
         "activity": {"before": before, "during": during, "after": after},

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from animegamer_rt.errors import OutputError
 
-from .files import LOCK, make_folder
+from .files import LOCK, make_folder, write_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +78,19 @@ def free_name(folder: Path, stem: str, suffix: str) -> Path:
         number += 1
         path = folder / f"{stem}-{number}{suffix}"
     return path
+
+
+def reserve_name(folder: Path, stem: str, suffix: str) -> Path:
+    """`free_name`, made as an empty file, so that another program which asks at the same time gets another name.
+
+    Raises OutputError.
+    """
+    while True:
+        path = free_name(folder, stem, suffix)
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise write_error(path, error) from error
+        return path

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt import __version__
-from animegamer_rt.bundle.claims import free_name
+from animegamer_rt.bundle.claims import reserve_name
 from animegamer_rt.bundle.files import checkout_folder, write_file
 
 RECORD_FORMAT = 1
@@ -48,7 +48,7 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     A name may come from a bundle: what is no letter, digit or one of `.-_` becomes `_`.
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    path = free_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
+    path = reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
     text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
     write_file(path, (text + "\n").encode())
     return path

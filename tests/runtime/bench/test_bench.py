@@ -23,11 +23,11 @@ from animegamer_rt.bench.command import BenchOptions
 from animegamer_rt.bench.measure import TimedTurn, TimedTurns
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bench.quality_gate import GateClips, play_gate
+from animegamer_rt.bench.record_form import json_schema
 from animegamer_rt.bench.records import seal
 from animegamer_rt.bench.roofline import Roofline
 from animegamer_rt.bench.steadiness import unsteady
 from animegamer_rt.bench.suite import load_suite
-from animegamer_rt.bench.verify import json_schema
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
@@ -195,12 +195,26 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
 ) -> None:
     record = json.loads(json.dumps(measured(bundle, monkeypatch)))
     jsonschema.validate(record, json_schema())
+
+    def with_vae(column: list[Any] | None) -> dict[str, Any]:
+        columns = {name: values for name, values in record["samples"].items() if name != "vae" or column}
+        return {**record, "samples": {**columns, **({"vae": column} if column else {})}}
+
     faster = {**record, "seconds_per_turn_p50": 5.0, "fps": 3.4}
     spoilt = {
         "was changed after it was written": faster,
         "seconds_per_turn_p50: found 5.0, but the turns give 10.0": seal(faster),
         "n: missing": {name: value for name, value in record.items() if name != "n"},
         "plan: found integer, expected string": {**record, "plan": 3},
+        "samples.vae[1]: found string, expected integer or number": with_vae([1, "2"]),
+        "samples.vae: missing": with_vae(None),
+        "activity.during.throttled: found null, expected array": {
+            **record,
+            "activity": {**record["activity"], "during": {**record["activity"]["during"], "throttled": None}},
+        },
+        "stages.vae.p50: found 0.5, but the turns give 3.0": seal(
+            {**record, "stages": {**record["stages"], "vae": {**record["stages"]["vae"], "p50": 0.5}}}
+        ),
         "not a record of turns of format 2": {**record, "format": 1},
         "suite 1: found 19 turns": seal({**record, "suite": 1, "suite_sha256": load_suite(1).sha256}),
     }
@@ -211,6 +225,9 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
         path.write_text(json.dumps(changed))
         assert main(["bench", "verify", str(path)]) == 1
         assert told in capsys.readouterr().out
+        if ": found" in told and "expected" in told or "missing" in told:
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(changed, json_schema())
 
 
 def test_a_pack_is_read_as_its_record_and_an_unsound_record_is_not_packed(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_nvml import FakeNvml
 
@@ -15,10 +17,12 @@ import animegamer_rt.bundle.loader
 import animegamer_rt.cli
 import fakes
 from animegamer_rt.backends import onnxruntime
+from animegamer_rt.bench.measure import measure_turns
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.profiling.host import write_record
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +37,7 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     record = json.loads(path.read_text())
     turns = record.pop("samples")
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == record
+    assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
     assert len(turns["seconds"]) == 3 and record["unsteady"][0].startswith("3 turns are too few")
     assert (record["bundle"], record["plan"], record["n"], record["peer"]) == ("tiny", "exact", 3, None)
     assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
@@ -123,3 +128,42 @@ def test_trace_in_the_folder_of_records_is_no_record(bundle: str, tmp_path: Path
     assert (tmp_path / "trace.json").is_file()
     assert main([*arguments, "--plan", "exact", "--trace", str(tmp_path / "traces" / "turn.json")]) == 0
     assert (tmp_path / "traces" / "turn.json").is_file()
+
+
+@pytest.mark.parametrize("after", ["two turns", "the last turn"])
+def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], after: str
+) -> None:
+    readings = iter([0.0, *np.arange(1.0, 5.0)])  # of the clock: at the start, then before and after each turn
+
+    def clock() -> float:
+        for reading in readings:
+            return float(reading)
+        raise KeyboardInterrupt
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    command = animegamer_rt.bench.command
+    fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
+    monkeypatch.setattr(command, "_fresh_process", lambda bundle, plan, options: fresh)
+    if after == "two turns":
+        timed = lambda pipeline, turns, meter: measure_turns(pipeline, turns, meter, clock)  # noqa: E731
+        monkeypatch.setattr(command, "measure_turns", timed)
+    else:
+        monkeypatch.setattr(command, "judge", interrupted)
+    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(tmp_path)]) == 130
+    (path,) = tmp_path.glob("*.json")
+    record = json.loads(path.read_text())
+    count = 2 if after == "two turns" else 3
+    assert (record["n"], record["complete"], record["quality_gate"]) == (count, False, {"passed": None})
+    assert record["unsteady"][0] == f"interrupted after {count} turns"
+    capsys.readouterr()
+    assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
+
+
+def test_benches_that_end_at_once_leave_a_record_each(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        paths = set(pool.map(lambda number: write_record(tmp_path, "pocket", {"number": number}), range(24)))
+    assert {json.loads(path.read_text())["number"] for path in tmp_path.glob("*.json")} == set(range(24))
+    assert len(paths) == 24 and not list(tmp_path.glob(".*"))

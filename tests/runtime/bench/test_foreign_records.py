@@ -34,6 +34,7 @@ def compare(tmp_path: Path, text: str) -> int:
 @pytest.mark.parametrize(
     "text",
     [
+        json.dumps(RECORD)[:60],
         "[" * 100_000,
         '{"a":' * 200 + "1" + "}" * 200,
         "[]",
@@ -48,7 +49,7 @@ def compare(tmp_path: Path, text: str) -> int:
         json.dumps(RECORD).replace("1.0", "1e999"),
         json.dumps(RECORD).replace("1.0", "9" * 400),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_file_that_is_no_record_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
     assert compare(tmp_path, text) == 2

@@ -61,6 +61,10 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     assert codecs == [(size, codec) for size, _ in sizes for codec in ("raw", "jpeg", "mp4")]
     rates = [(entry["engines"], entry["sessions"], entry["interval_s"]["n"]) for entry in record["crowd"]]
     assert rates == [("simulated:0.01", 1, 1), ("simulated:0.01", 3, 5), ("cpu", 1, 1), ("cpu", 2, 3)]
+    assert all(0 <= entry["goodput"] <= 1 and entry["deadline_s"] == 2.125 for entry in record["crowd"])
+    assert all(entry["turn_s"]["p50"] >= entry["first_frame_s"]["p50"] for entry in record["crowd"])
+    cancelled = [(entry["cancel_s"] or {"n": 0})["n"] + entry["done_first"] for entry in record["cancel"]]
+    assert cancelled == [1, 1], "a turn that was cancelled has not ended"
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
     assert [entry["player"] for entry in record["idle"]] == ["reads", "has stopped reading"]
     assert all(0 <= entry["processor_share"] < 1 for entry in record["idle"])

@@ -24,7 +24,7 @@ from .full_size import write_full_size
 from .server_process import ServerProcess
 from .table import lines
 
-PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 4, 16), (1, 4)
+PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4)
 GOALS = {
     "overhead_s": 0.010,
     "lost": 0.02,
@@ -88,7 +88,7 @@ def _measure(
 ) -> dict[str, Any]:
     """All figures, a server for each pair of bundle and engines."""
     turns, simulated, idle_s = options.turns, f"simulated:{options.turn_s:g}", options.turns * IDLE_S_PER_TURN
-    found: dict[str, Any] = {"overhead": [], "idle": [], "transfer": [], "crowd": [], "memory": []}
+    found: dict[str, Any] = {"overhead": [], "idle": [], "transfer": [], "crowd": [], "cancel": [], "memory": []}
 
     def serve(bundle: Bundle, device: str) -> ServerProcess:
         name = bundle.manifest.name
@@ -103,7 +103,9 @@ def _measure(
     def concurrent(
         bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]
     ) -> None:
-        rates = [measures.concurrent_players(context, served, count, turns_of(count)) for count in counts]
+        size = bundle.manifest.geometry
+        deadline_s = round(size.frames / size.fps, 4)
+        rates = [measures.concurrent_players(context, served, count, turns_of(count), deadline_s) for count in counts]
         for figures in rates:
             loss = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
             note("crowd", bundle, served.device, {**figures, "lost": round(loss, 4)})
@@ -112,6 +114,7 @@ def _measure(
         with serve(bundle, simulated) as served:
             figures = measures.overhead(context, served, turns)
             note("overhead", bundle, simulated, figures)
+            note("cancel", bundle, simulated, measures.cancelling(context, served, turns))
             if bundle is bundles[0]:
                 note("idle", bundle, simulated, measures.idle(context, served, idle_s))
                 concurrent(bundle, served, PLAYER_COUNTS, lambda count: max(2, 2 * turns // count))

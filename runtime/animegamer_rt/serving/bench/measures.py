@@ -75,10 +75,23 @@ def transfer(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, cod
     }
 
 
+def cancelling(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
+    """Seconds from `cancel`, sent while a turn is denoised, to its end. done_first: turns done before it came."""
+    with Player(context, served.port) as player:
+        player.open(history_turns=0)
+        player.play()
+        waited = [player.cancel() for _ in range(turns)]
+    ended = [seconds for seconds in waited if seconds is not None]
+    return {"cancel_s": series(ended) if ended else None, "done_first": len(waited) - len(ended)}
+
+
 def concurrent_players(
-    context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int, turns: int
+    context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int, turns: int, deadline_s: float
 ) -> Figures:
-    """`sessions` players at once, each `turns` turns without a pause or a history, so that all turns cost the same."""
+    """`sessions` players at once, each `turns` turns without a pause or a history, so that all turns cost the same.
+
+    deadline_s: how long a clip plays; a turn that takes longer leaves its player waiting.
+    """
     players = [Player(context, served.port) for _ in range(sessions)]
     try:
         for player in players:
@@ -94,6 +107,11 @@ def concurrent_players(
         "sessions": sessions,
         "interval_s": series(between),
         "turns_per_s": round(1 / float(between.mean()), 4),
+        "turn_s": series(turn.turn_s for turn in played),
+        "state_s": series(turn.state_s for turn in played),
+        "first_frame_s": series(turn.first_frame_s for turn in played),
+        "deadline_s": deadline_s,
+        "goodput": round(statistics.fmean(turn.turn_s <= deadline_s for turn in played), 4),
         "engines_busy": round(engines / float(between.mean()), 4),
     }
 

@@ -35,6 +35,7 @@ class Player:
         if stalled:
             self.socket.rcvhwm, self.socket.rcvbuf = 1, STALLED_BYTES
         self.socket.connect(f"tcp://127.0.0.1:{port}")
+        self._context, self._control_port = context, port + 1
         self._session, self._token = "", ""
         self._turn: TurnTiming | None = None
         self._ask("hello", {"versions": [1], "client": "bench serve", **hello})
@@ -73,6 +74,26 @@ class Player:
             if (turn := self.take()) is not None:
                 return turn
 
+    def cancel(self) -> float | None:
+        """Begin a turn and cancel it at its first denoising step; seconds from then until the turn has ended.
+
+        None if the turn was done before the cancel reached it.
+        """
+        self.begin()
+        while self._receive().type != "progress":
+            pass
+        with self._context.socket(zmq.DEALER) as control:
+            control.linger = 0
+            control.connect(f"tcp://127.0.0.1:{self._control_port}")
+            asked = Message("cancel", {"token": self._token}, uuid.uuid4().hex, session=self._session)
+            started = time.perf_counter()
+            control.send_multipart(encode(asked))
+            while (message := self._receive(also="cancelled")).type not in ("done", "error"):
+                pass
+            ended = time.perf_counter()
+            control.poll(int(TIMEOUT_S * 1000))  # its answer, `cancelling`
+        return ended - started if message.type == "error" else None
+
     def _ask(self, type: str, fields: dict[str, Any]) -> Message:
         self._send(type, fields)
         return self._receive()
@@ -81,12 +102,13 @@ class Player:
         message = Message(type, fields, uuid.uuid4().hex, session=self._session or None)
         self.socket.send_multipart(encode(message))
 
-    def _receive(self) -> Message:
+    def _receive(self, also: str = "") -> Message:
+        """The next message. also: the code of an error that is an answer, too. Raises ServerError for any other."""
         if not self.socket.poll(int(TIMEOUT_S * 1000)):
             raise ServerError(f"the server sent nothing for {TIMEOUT_S:g} s")
         parts = [frame.buffer for frame in self.socket.recv_multipart(copy=False)]
         message = decode(parts, SERVER_LIMITS, check=False)
-        if message.type == "error":
+        if message.type == "error" and message.fields["code"] != also:
             raise ServerError("the server refused", found=f"{message.fields['code']}: {message.fields['text']}")
         return message
 

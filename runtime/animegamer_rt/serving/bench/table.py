@@ -28,7 +28,7 @@ class Row:
 
 def rows(record: Record) -> list[Row]:
     """All figures of a record, in the order of measuring."""
-    parts = _overhead_rows, _transfer_rows, _concurrent_rows, _idle_rows, _memory_rows
+    parts = _overhead_rows, _cancel_rows, _transfer_rows, _concurrent_rows, _idle_rows, _memory_rows
     return [row for part in parts for row in part(record)]
 
 
@@ -58,6 +58,12 @@ def _overhead_rows(record: Record) -> Iterator[Row]:
         yield _timed("whole turn, from the request", where, entry["turn_s"])
 
 
+def _cancel_rows(record: Record) -> Iterator[Row]:
+    for entry in record.get("cancel", []):  # records of before 2026-11-26 have none
+        if entry["cancel_s"] is not None:
+            yield _timed("cancelled turn, from `cancel` to its end", _where(entry), entry["cancel_s"])
+
+
 def _transfer_rows(record: Record) -> Iterator[Row]:
     for entry in record["transfer"]:
         what = f"clip as {entry['codec']}, {entry['bytes'] / 1e6:.2f} MB (vae {_ms(entry['vae_s']['p50'])} of it)"
@@ -69,6 +75,13 @@ def _concurrent_rows(record: Record) -> Iterator[Row]:
     for entry in record["crowd"]:
         what = f"{entry['sessions']} session{'s' * (entry['sessions'] > 1)}, {entry['turns_per_s']:.2f} turns/s"
         yield _timed(f"{what}: time between turns", _where(entry), entry["interval_s"])
+        if "goodput" in entry:
+            count = str(entry["turn_s"]["n"])
+            yield Row(
+                f"- turns within {entry['deadline_s']:.1f} s", _where(entry), f"{entry['goodput']:.0%}", "", count
+            )
+            yield _timed("- game state, from the request", _where(entry), entry["state_s"])
+            yield _timed("- first frame, from the request", _where(entry), entry["first_frame_s"])
         if entry["sessions"] > 1:
             loss, count = entry["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
