@@ -1,7 +1,7 @@
 """`animegamer-rt serve` whose disk and clock can be made to fail while it runs, by files in the folder FAULTS.
 
-`python faulty_server.py FAULTS serve ...`: while FAULTS/disk is there, the store's writes fail with the SQLite message that it
-holds; the clock is as many seconds off as FAULTS/clock says. Everything else is the server itself.
+`python faulty_server.py FAULTS serve ...`: while FAULTS/disk is there, the store's writes fail with the SQLite message
+that it holds; the clock is as many seconds off as FAULTS/clock says. Everything else is the server itself.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         connect = FailingConnection
         Error = sqlite3.Error
 
-    database.sqlite3 = Sqlite  # type: ignore[assignment]
+    vars(database)["sqlite3"] = Sqlite
     return animegamer_rt(arguments[1:])
 
 

@@ -1,8 +1,8 @@
 """Plays N turns over M sessions against a server that a seeded schedule of faults kills, stops and starves.
 
-`python benchmarks/soak/run.py --turns 2000 --faults 100 --seed 1` ends with one JSON line, the record that it writes. Every
-finished turn's frames are then compared with those of the same games, played in this process without a server. The exit
-code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults.
+`python benchmarks/soak/run.py --turns 2000 --faults 100 --seed 1` ends with one JSON line, the record that it writes.
+Every finished turn's frames are compared with those of the same games, played in this process without a server. The
+exit code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
 from benchmarks.soak.player import Player, games  # noqa: E402
-from benchmarks.soak.schedule import SETTLED, faults, game_seed, instruction  # noqa: E402
+from benchmarks.soak.schedule import faults, game_seed, instruction  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 
 SAMPLE_S, LOOK_S = 1.0, 0.02
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001  an unknown one is raised again
         return report(error)
     print(f"record: {path}")
-    print(json.dumps({key: value for key, value in record.items() if key != "samples"}))
+    print(json.dumps({key: value for key, value in record.items() if key not in ("samples", "struck")}))
     good = not (record["turns_lost"] or record["wrong_bytes"] or record["failures"] or record["left_behind"])
     return 0 if good and record["turns"] == options.turns else 1
 
@@ -95,14 +95,15 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         watcher.start()
         for player in players:
             player.start()
-        struck: Counter[str] = Counter()
+        struck: list[dict[str, Any]] = []
         try:
             for fault in schedule:
                 while done["turns"] < fault.at and any(player.is_alive() for player in players):
                     time.sleep(LOOK_S)
-                print(f"{time.monotonic() - started:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
+                at = round(time.monotonic() - started, 1)
+                print(f"{at:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
                 conductor.strike(fault)
-                struck[fault.kind] += 1
+                struck.append({"seconds": at, "turns": fault.at, "kind": fault.kind})
             for player in players:
                 player.join()
         finally:
@@ -125,8 +126,8 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "seed": options.seed,
         "sessions": options.sessions,
         "turns": len(played),
-        "faults": sum(struck.values()),
-        "faults_by_kind": dict(struck),
+        "faults": len(struck),
+        "faults_by_kind": dict(Counter(fault["kind"] for fault in struck)),
         "seconds": round(seconds, 1),
         "turns_lost": sum(player.lost for player in players),
         "turns_asked_again": sum(player.asked_again for player in players),
@@ -140,6 +141,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "store_mib_max": max((sample["store_mib"] + sample["wal_mib"] for sample in samples), default=0.0),
         "mib_per_1000_turns": growth(samples, "server"),
         "worker_mib_per_1000_turns": growth(samples, "worker"),
+        "struck": struck,
         "samples": samples,
     }
 
