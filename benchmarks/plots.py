@@ -1,7 +1,7 @@
 """Draws the plots of README and docs from the records in benchmarks/results, with matplotlib.
 
-`python benchmarks/plots.py` writes them beside the records: turn.svg, wire.svg, calibrate.svg, quantization.svg, soak.svg
-and one for each trace-*.json. The same records give the same bytes.
+`python benchmarks/plots.py` writes them beside the records: turn.svg, wire.svg, calibrate.svg, quantization.svg,
+soak.svg and one for each trace-*.json. The same records give the same bytes.
 """
 
 from __future__ import annotations
