@@ -38,9 +38,9 @@ from benchmarks.soak.player import Player, games  # noqa: E402
 from benchmarks.soak.schedule import faults, game_seed, instruction  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 
-SAMPLE_S, LOOK_S = 1.0, 0.02
-WARM_UP = 0.25
-"""Share of the turns after the last ended process that are left out of its growth."""
+SAMPLE_S, LOOK_S, LEAST_SAMPLES = 1.0, 0.02, 10
+WARM_UP_TURNS = 500
+"""The first turns of a process, which are left out of its growth."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,15 +149,14 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
 def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:
     """MiB of resident memory per 1000 turns: the slope over the turns of the last process, its first ones left out.
 
-    None if that process was looked at fewer than ten times.
+    None if that process was looked at fewer than LEAST_SAMPLES times after them.
     """
     last = [sample for sample in samples if sample[process]["pid"] == samples[-1][process]["pid"]]
     if not last:
         return None
-    first, end = last[0]["turns"], last[-1]["turns"]
-    kept = [sample for sample in last if sample["turns"] >= first + WARM_UP * (end - first)]
+    kept = [sample for sample in last if sample["turns"] >= last[0]["turns"] + WARM_UP_TURNS]
     turns = np.array([sample["turns"] for sample in kept], float)
-    if len(kept) < 10 or turns[0] == turns[-1]:
+    if len(kept) < LEAST_SAMPLES:
         return None
     slope = np.polyfit(turns, [sample[process]["resident_mib"] for sample in kept], 1)[0]
     return round(1000 * float(slope), 3)
