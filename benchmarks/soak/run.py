@@ -151,9 +151,9 @@ def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:
 
     None if that process was looked at fewer than LEAST_SAMPLES times after them.
     """
-    last = [sample for sample in samples if sample[process]["pid"] == samples[-1][process]["pid"]]
-    if not last:
+    if not samples:
         return None
+    last = [sample for sample in samples if sample[process]["pid"] == samples[-1][process]["pid"]]
     kept = [sample for sample in last if sample["turns"] >= last[0]["turns"] + WARM_UP_TURNS]
     turns = np.array([sample["turns"] for sample in kept], float)
     if len(kept) < LEAST_SAMPLES:
