@@ -219,7 +219,7 @@ def soak_plot(record: Record) -> Figure:
     for name, label, colour in (("store_mib", "sessions.sqlite", BAR), ("wal_mib", "write-ahead log", SPREAD)):
         files.plot(minutes, [one[name] for one in samples], color=colour, label=label)
     for axes, title in zip(panels, ("memory, MiB", "descriptors and threads", "store, MiB"), strict=True):
-        for fault in record["struck"]:
+        for fault in record.get("struck", ()):
             ends = "killed" in fault["kind"] or "for long" in fault["kind"]
             axes.axvline(fault["seconds"] / 60, color=GOAL if ends else "#cccccc", linewidth=0.5, zorder=0.5)
         axes.set_ylim(bottom=0)

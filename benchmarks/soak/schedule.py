@@ -12,7 +12,7 @@ from animegamer_rt.bundle.manifest import World
 
 GAME_TURNS = 40
 """Turns of a game; then its session is closed and the next one is opened."""
-SETTLED = 0.5
+SETTLED = 0.6
 """Share of the turns after which no process is ended any more, so that the growth of the last ones can be seen."""
 ENDING = ("worker killed", "worker stopped for long", "server killed", "server killed, bundle damaged")
 """Kinds of faults after which a process is another one."""
