@@ -19,6 +19,7 @@ import zmq
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.profiling.host import environment, write_record
 from animegamer_rt.serving.bench import measures
@@ -42,7 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: %(default)s)")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
-    bundle = open_bundle(options.bundle).folder
+    make_folder(options.results)
+    opened = open_bundle(options.bundle)
+    bundle, name = opened.folder, opened.manifest.name
     crowds: list[dict[str, Any]] = []
     load_before = round(psutil.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
@@ -71,14 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime"),
         "kind": "capacity",
-        "bundle": options.bundle,
+        "bundle": name,
         "load_before": load_before,
         "crowds": crowds,
         "store_bytes_per_turn": round((stored[many] - stored[few]) / (many - few), 1),
         "store_shots_kept": shots,
         "store_bytes_of_shots": bytes,
     }
-    print(f"record: {write_record(options.results, f'{options.bundle}-capacity', record)}")
+    print(f"record: {write_record(options.results, f'{name}-capacity', record)}")
     print(json.dumps(record))
 
 
