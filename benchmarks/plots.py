@@ -208,7 +208,7 @@ def _bars(
 def soak_plot(record: Record) -> Figure:
     """What server and worker hold by time, while faults come (grey lines; red: a process was ended)."""
     figure, panels = _figure([1.8, 1.4, 1.4])
-    samples = record["samples"]
+    samples, struck = record["samples"], record.get("struck", [])  # the first record has no times of faults
     minutes = [sample["seconds"] / 60 for sample in samples]
     memory, counts, files = panels
     for process, colour in (("server", COLOURS["predictor"]), ("worker", COLOURS["denoiser"])):
@@ -219,13 +219,13 @@ def soak_plot(record: Record) -> Figure:
     for name, label, colour in (("store_mib", "sessions.sqlite", BAR), ("wal_mib", "write-ahead log", SPREAD)):
         files.plot(minutes, [one[name] for one in samples], color=colour, label=label)
     for axes, title in zip(panels, ("memory, MiB", "descriptors and threads", "store, MiB"), strict=True):
-        for fault in record.get("struck", ()):
+        for fault in struck:
             ends = "killed" in fault["kind"] or "for long" in fault["kind"]
             axes.axvline(fault["seconds"] / 60, color=GOAL if ends else "#cccccc", linewidth=0.5, zorder=0.5)
         axes.set_ylim(bottom=0)
         axes.set_ylabel(title)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    files.set_xlabel("minutes; a line for each fault, red where it ended a process")
+    files.set_xlabel("minutes" + ("; a line for each fault, red where it ended a process" if struck else ""))
     memory.set_title(
         f"{record['turns']} turns of {record['sessions']} sessions through {record['faults']} faults: "
         f"{record['turns_lost']} turns lost, {record['wrong_bytes']} bytes wrong\n"
