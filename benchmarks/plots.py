@@ -1,7 +1,7 @@
 """Draws the plots of README and docs from the records in benchmarks/results, with matplotlib.
 
-`python benchmarks/plots.py` writes them beside the records: turn.svg, wire.svg, calibrate.svg, quantization.svg and one
-for each trace-*.json. The same records give the same bytes.
+`python benchmarks/plots.py` writes them beside the records: turn.svg, wire.svg, calibrate.svg, quantization.svg,
+soak.svg and one for each trace-*.json. The same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def draw_all(results: Path) -> Iterator[Path]:
         ("wire", "wire", serving_plot),
         ("calibrate", "calibrate", plan_plot),
         ("quantization", "quantize", precision_plot),
+        ("soak", "soak", soak_plot),
     ):
         if records := read_records(results, kind):
             drawings.append((name, draw(records[-1])))
@@ -202,6 +203,35 @@ def _bars(
         axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0))
     axes.set_xlim(min(0.0, *values) * 1.1, 1.15 * max(*ends, goal or 0.0))
     axes.invert_yaxis()
+
+
+def soak_plot(record: Record) -> Figure:
+    """What server and worker hold by time, while faults come (grey lines; red: a process was ended)."""
+    figure, panels = _figure([1.8, 1.4, 1.4])
+    samples, struck = record["samples"], record.get("struck", [])  # the first record has no times of faults
+    minutes = [sample["seconds"] / 60 for sample in samples]
+    memory, counts, files = panels
+    for process, colour in (("server", COLOURS["predictor"]), ("worker", COLOURS["denoiser"])):
+        memory.plot(minutes, [one[process]["resident_mib"] for one in samples], color=colour, label=process)
+        for figure_name, style in (("descriptors", "-"), ("threads", ":")):
+            held = [one[process][figure_name] for one in samples]
+            counts.plot(minutes, held, style, color=colour, label=f"{process}, {figure_name}")
+    for name, label, colour in (("store_mib", "sessions.sqlite", BAR), ("wal_mib", "write-ahead log", SPREAD)):
+        files.plot(minutes, [one[name] for one in samples], color=colour, label=label)
+    for axes, title in zip(panels, ("memory, MiB", "descriptors and threads", "store, MiB"), strict=True):
+        for fault in struck:
+            ends = "killed" in fault["kind"] or "for long" in fault["kind"]
+            axes.axvline(fault["seconds"] / 60, color=GOAL if ends else "#cccccc", linewidth=0.5, zorder=0.5)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel(title)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    files.set_xlabel("minutes" + ("; a line for each fault, red where it ended a process" if struck else ""))
+    memory.set_title(
+        f"{record['turns']} turns of {record['sessions']} sessions through {record['faults']} faults: "
+        f"{record['turns_lost']} turns lost, {record['wrong_bytes']} bytes wrong\n"
+        f"{record['bundle']}, {record['plan']}, {record['device']}; {record['machine']}"
+    )
+    return figure
 
 
 def _figure(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:

@@ -224,6 +224,14 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         "--keys", type=Path, default=Path("keys"), metavar="DIR", help="their folder (default: keys)"
     )
 
+    sessions = commands.add_parser("sessions", help="back up the sessions of a server, also while it runs")
+    sessions.set_defaults(run=_back_up)
+    sessions.add_argument("action", choices=("backup",), help="copy them into a new folder, and check the copy")
+    sessions.add_argument("folder", type=Path, metavar="NEW_DIR", help="the copy; serve --state-dir plays it")
+    sessions.add_argument(
+        "--state-dir", type=Path, default=Path("server-state"), metavar="DIR", help="as in serve (default: %(default)s)"
+    )
+
     bundle_info = commands.add_parser("info", help="show what a bundle is and holds")
     bundle_info.set_defaults(run=_info)
     bundle_info.add_argument("bundle", nargs="?", default="pocket", help=BUNDLE_HELP)
@@ -355,6 +363,15 @@ def _new_keys(options: argparse.Namespace) -> int:
     else:
         print(f"{public}: for the server's --authorized-keys folder")
         print(f"{secret}: for {options.name} alone, with the server's .key")
+    return 0
+
+
+def _back_up(options: argparse.Namespace) -> int:
+    from .serving.store import back_up
+
+    copy = back_up(options.state_dir, options.folder)
+    print(f"{copy.path}: {copy.sessions} sessions, {copy.turns} turns, {copy.bytes / 2**20:.1f} MiB, checked")
+    print(f"play them: animegamer-rt serve --state-dir {options.folder}")
     return 0
 
 

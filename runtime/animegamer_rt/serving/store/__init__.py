@@ -5,6 +5,7 @@ Knows rows; nothing of sockets, engines or workers. One thread of one process us
 
 from __future__ import annotations
 
+from .backup import Backup, back_up
 from .errors import (
     BundleMismatchError,
     EnginesMismatchError,
@@ -23,6 +24,7 @@ __all__ = [
     "ALL",
     "FILE",
     "WINDOW",
+    "Backup",
     "BundleMismatchError",
     "EnginesMismatchError",
     "TurnContext",
@@ -39,5 +41,6 @@ __all__ = [
     "SweepResult",
     "UnknownSessionError",
     "WrongTokenError",
+    "back_up",
     "read_keep_shots",
 ]

@@ -1,0 +1,117 @@
+"""Does each fault of the schedule to a running server and its players.
+
+Knows how each kind is brought about and taken back; nothing of when.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import zmq
+
+from animegamer_rt.errors import ServerError
+
+from .player import Player
+from .schedule import Fault
+from .served import Served
+
+DISK_MESSAGES = {
+    "disk full": "database or disk is full",
+    "disk read-only": "attempt to write a readonly database",
+    "disk broken": "disk I/O error",
+}
+STATEMENTS = ("", "BEGIN IMMEDIATE", "INSERT", "COMMIT")
+"""Which writes fail while a disk fails; "": all."""
+WORKER_TIMEOUT_S = 4.0
+"""--worker-timeout-s of the server: a worker that is stopped for longer is replaced."""
+GARBAGE_BYTES = 4096
+
+
+class Conductor:
+    """`strike` brings a fault about and returns when it is over."""
+
+    def __init__(self, served: Served, players: Sequence[Player], seed: int) -> None:
+        self._served, self._players = served, players
+        self._chance = random.Random(f"garbage {seed}")
+        self._kinds: Mapping[str, Callable[[Fault], None]] = {
+            "worker killed": lambda fault: served.signal_worker(signal.SIGKILL),
+            "worker stopped": lambda fault: self._stop_worker(min(fault.seconds, WORKER_TIMEOUT_S / 3)),
+            "worker stopped for long": lambda fault: self._stop_worker(WORKER_TIMEOUT_S + fault.seconds),
+            "server killed": self._kill_server,
+            "server killed, bundle damaged": self._damage_bundle,
+            "server stopped": self._stop_server,
+            "client vanishes": lambda fault: players[fault.player].vanish.set(),
+            "client reads slowly": self._slow_client,
+            "garbage": self._garbage,
+            "clock jumps": lambda fault: self._write("clock", str(fault.seconds)),
+            **dict.fromkeys(DISK_MESSAGES, self._break_disk),
+        }
+
+    def strike(self, fault: Fault) -> None:
+        """Do it and wait for its end. Raises ServerError if the server does not come back."""
+        self._kinds[fault.kind](fault)
+
+    def _stop_worker(self, seconds: float) -> None:
+        worker = self._served.worker()
+        if worker is None:
+            return
+        self._served.signal_worker(signal.SIGSTOP)
+        time.sleep(seconds)
+        if worker.is_running():
+            worker.send_signal(signal.SIGCONT)
+
+    def _stop_server(self, fault: Fault) -> None:
+        self._served.signal_server(signal.SIGSTOP)
+        time.sleep(fault.seconds)
+        self._served.signal_server(signal.SIGCONT)
+
+    def _kill_server(self, fault: Fault) -> None:
+        self._served.kill()
+        time.sleep(fault.seconds / 4)
+        self._served.start()
+
+    def _damage_bundle(self, fault: Fault) -> None:
+        """Kill the server and change a byte of the largest file of its bundle: it must refuse to start."""
+        self._served.kill()
+        path = max(self._served.bundle.iterdir(), key=lambda path: path.stat().st_size)
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+        try:
+            self._served.start()
+        except ServerError as error:
+            if path.name not in str(error):
+                raise
+        else:
+            raise ServerError("the server plays a damaged bundle", where=path)
+        finally:
+            path.write_bytes(whole)
+        self._served.start()
+
+    def _slow_client(self, fault: Fault) -> None:
+        self._players[fault.player].slow_s = fault.seconds
+
+    def _break_disk(self, fault: Fault) -> None:
+        self._write("disk", f"{self._chance.choice(STATEMENTS)}|{DISK_MESSAGES[fault.kind]}")
+        time.sleep(fault.seconds)
+        (self._served.faults / "disk").unlink()
+
+    def _garbage(self, fault: Fault) -> None:
+        """Bytes that are no ZeroMQ, on both ports, and messages that are none of the protocol's."""
+        for port in (self._served.port, self._served.port + 1):
+            with socket.create_connection(("127.0.0.1", port), timeout=fault.seconds + 5) as plain:
+                plain.sendall(self._chance.randbytes(GARBAGE_BYTES))
+        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+            dealer.linger = int(fault.seconds * 1000)
+            dealer.connect(f"tcp://127.0.0.1:{self._served.port}")
+            for parts in range(1, 5):
+                dealer.send_multipart([self._chance.randbytes(self._chance.randrange(64)) for _ in range(parts)])
+
+    def _write(self, name: str, text: str) -> None:
+        path = self._served.faults / name
+        path.with_suffix(".new").write_text(text, encoding="utf-8")
+        path.with_suffix(".new").replace(path)

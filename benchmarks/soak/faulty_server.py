@@ -1,0 +1,65 @@
+"""`animegamer-rt serve` whose disk and clock can be made to fail while it runs, by files in the folder FAULTS.
+
+`python faulty_server.py FAULTS serve ...`: while FAULTS/disk is there, the store's writes fail with the SQLite message
+that it holds; the clock is as many seconds off as FAULTS/clock says. Everything else is the server itself.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+WRITES = ("BEGIN IMMEDIATE", "INSERT", "UPDATE", "DELETE", "COMMIT")
+"""Beginnings of the statements that fail. A disk that fails at COMMIT has taken the statements before it."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command behind the first argument with a disk and a clock that fail as the folder says."""
+    faults = Path(arguments[0])
+    true_time = time.time
+
+    def wrong_time() -> float:
+        return true_time() + float(_read(faults / "clock") or 0.0)
+
+    time.time = wrong_time  # before anything keeps the function as a default
+
+    from animegamer_rt.cli import main as animegamer_rt
+    from animegamer_rt.serving.store import database
+
+    class FailingConnection:
+        """Stands in for the store's connection; what is not a failure goes through to SQLite."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            self._connection = sqlite3.connect(*arguments, **options)
+
+        def execute(self, sql: str, values: Any = ()) -> Any:
+            beginning, _, message = (_read(faults / "disk") or "").partition("|")
+            if message and sql.strip().startswith(beginning or WRITES):
+                raise sqlite3.OperationalError(message)
+            return self._connection.execute(sql, values)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+    class Sqlite:
+        """The module `sqlite3` as the store uses it."""
+
+        connect = FailingConnection
+        Error = sqlite3.Error
+
+    vars(database)["sqlite3"] = Sqlite
+    return animegamer_rt(arguments[1:])
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

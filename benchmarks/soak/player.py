@@ -1,0 +1,173 @@
+"""A player who never gives up: asks for each turn until it is done, over any number of lost connections and servers.
+
+Knows the protocol as a client does, and keeps what it was told: the frames of each finished turn, as a hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import zmq
+
+from animegamer_rt.bundle.manifest import World
+from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
+
+from .schedule import GAME_TURNS, game_seed, instruction
+
+SILENCE_S, AGAIN_S, STUCK_S = 8.0, 0.1, 240.0
+"""Longest wait for a message before the player connects anew; wait after a refusal; longest wait for a whole turn."""
+
+
+class LostError(Exception):
+    """The connection, the server or some frames are gone; the turn is asked for again."""
+
+
+class Player(threading.Thread):
+    """Plays `turns` turns, in games of GAME_TURNS; `played` has the SHA-256 of each turn's frames.
+
+    vanish, slow_s: set by a fault: close the connection in the middle of a turn; read nothing for so long.
+    """
+
+    def __init__(self, index: int, port: int, seed: int, world: World, turns: int, on_turn: Callable[[], None]) -> None:
+        super().__init__(name=f"player {index}", daemon=True)
+        self.index, self.turns = index, turns
+        self.played: dict[tuple[str, int], str] = {}
+        self.lost, self.changed, self.asked_again = 0, 0, 0
+        self.vanish, self.slow_s = threading.Event(), 0.0
+        self.failure: str | None = None
+        self._port, self._seed, self._world, self._on_turn = port, seed, world, on_turn
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._session, self._token = "", ""
+        self._until = 0.0
+
+    def run(self) -> None:
+        try:
+            for game, turns in games(self.index, self.turns):
+                self._play_game(game, turns)
+        except BaseException as error:  # noqa: BLE001  a thread has nobody who would hear it
+            self.failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._disconnect()
+
+    def _play_game(self, game: str, turns: int) -> None:
+        self._session = self._token = ""
+        for turn in range(1, turns + 1):
+            self.played[game, turn] = self._insist(lambda turn=turn: self._turn(game, turn))  # type: ignore[misc]
+            self._on_turn()
+        again = self._insist(lambda: self._turn(game, turns))
+        self.changed += again != self.played[game, turns]
+        self._insist(lambda: self._close(game, turns))
+
+    def _insist(self, action: Callable[[], Any]) -> Any:
+        self._until = time.monotonic() + STUCK_S
+        while True:
+            try:
+                return action()
+            except LostError as error:
+                self.asked_again += 1
+                if time.monotonic() > self._until:
+                    raise TimeoutError(f"no end of a turn for {STUCK_S:g} s; last: {error}") from error
+                time.sleep(AGAIN_S)
+
+    def _turn(self, game: str, turn: int) -> str:
+        """Ask for a turn on a connection that is there; returns the SHA-256 of its frames."""
+        self._go_on(game, turn - 1)
+        text = instruction(self._world, self._seed, game, turn)
+        fields = {"instruction": text, "turn_id": f"{game}-{turn}", "token": self._token}
+        digest, expected = hashlib.sha256(), 0
+        for message in self._answers("turn", fields):
+            if message.seq is not None:
+                if message.seq != expected or message.turn != turn:
+                    self._disconnect()
+                    raise LostError(f"event {message.seq} of turn {message.turn} instead of {expected} of {turn}")
+                expected += 1
+            if message.type == "frame":
+                digest.update(message.buffers[0])
+                self._suffer()
+        return digest.hexdigest()
+
+    def _suffer(self) -> None:
+        """Do what a fault asks of this client."""
+        slow_s, self.slow_s = self.slow_s, 0.0
+        time.sleep(slow_s)
+        if self.vanish.is_set():
+            self.vanish.clear()
+            self._disconnect()
+            raise LostError("the client vanished")
+
+    def _close(self, game: str, turns: int) -> None:
+        try:
+            self._go_on(game, turns)
+            self._ask("close", {"token": self._token})
+        except LostError as error:
+            if not str(error).startswith("session_closed"):  # an answer that was lost
+                raise
+
+    def _go_on(self, game: str, heard: int) -> None:
+        """Be connected, with the game's session open. A session that has fewer turns than were heard has lost some."""
+        if self._context is not None and self._token:
+            return
+        if self._context is None:
+            self._context = zmq.Context()
+            self._socket = self._context.socket(zmq.DEALER)
+            self._socket.linger = 0
+            self._socket.connect(f"tcp://127.0.0.1:{self._port}")
+            self._ask("hello", {"versions": [1], "client": "soak", "pixel_format": "rgb24"})
+        fields = {"token": self._token} if self._token else {"seed": game_seed(self._seed, game)}
+        try:
+            opened = self._ask("open", fields)
+        except LostError:
+            self._disconnect()
+            raise
+        assert opened.session is not None
+        self._session, self._token = opened.session, opened.fields["token"]
+        if (missing := heard - opened.fields["turns"]) > 0:
+            self.lost += missing
+            raise RuntimeError(f"game {game}: {missing} turns are lost, of {heard} that were done")
+
+    def _ask(self, type: str, fields: Mapping[str, Any]) -> Message:
+        return list(self._answers(type, fields))[-1]
+
+    def _answers(self, type: str, fields: Mapping[str, Any]) -> Iterator[Message]:
+        """Send a request and yield what answers it, up to its end. Raises LostError."""
+        if self._context is None:
+            raise LostError("not connected")
+        id = uuid.uuid4().hex
+        self._socket.send_multipart(encode(Message(type, dict(fields), id, session=self._session or None)))
+        while True:
+            if not self._socket.poll(int(SILENCE_S * 1000)):
+                self._disconnect()
+                raise LostError(f"no message for {SILENCE_S:g} s")
+            message = decode([part.buffer for part in self._socket.recv_multipart(copy=False)], SERVER_LIMITS)
+            if message.parent != id:
+                continue
+            if message.type == "error":
+                self._refused(message)
+            yield message
+            if type != "turn" or message.type == "done":
+                return
+
+    def _refused(self, message: Message) -> None:
+        code, text = message.fields["code"], message.fields["text"]
+        if code in ("unknown_session", "wrong_token", "engines_mismatch", "bundle_mismatch", "bad_field", "protocol"):
+            self.lost += code == "unknown_session"
+            raise RuntimeError(f"{code}: {text}")
+        if code == "hello_first":
+            self._disconnect()
+        raise LostError(f"{code}: {text}")
+
+    def _disconnect(self) -> None:
+        if self._context is not None:
+            self._context.destroy(linger=0)
+        self._context = None
+
+
+def games(index: int, turns: int) -> list[tuple[str, int]]:
+    """The games of a player and how many turns each has."""
+    counts = [min(GAME_TURNS, turns - first) for first in range(0, turns, GAME_TURNS)]
+    return [(f"{index}.{number}", count) for number, count in enumerate(counts)]

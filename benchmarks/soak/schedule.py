@@ -1,0 +1,71 @@
+"""What a soak plays and which faults it meets: both follow from a seed alone.
+
+Knows kinds of faults and words of a bundle; nothing of processes.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from animegamer_rt.bundle.manifest import World
+
+GAME_TURNS = 40
+"""Turns of a game; then its session is closed and the next one is opened."""
+SETTLED = 0.6
+"""Share of the turns after which no process is ended any more, so that the growth of the last ones can be seen."""
+ENDING = ("worker killed", "worker stopped for long", "server killed", "server killed, bundle damaged")
+"""Kinds of faults after which a process is another one."""
+LASTING = (
+    "worker stopped",
+    "server stopped",
+    "client vanishes",
+    "client reads slowly",
+    "garbage",
+    "disk full",
+    "disk read-only",
+    "disk broken",
+    "clock jumps",
+)
+"""Kinds of faults that every process outlives."""
+JUMPS_S = (-30 * 86400.0, -3600.0, 3600.0, 86400.0, 400 * 86400.0)
+"""How far the server's clock may be from the true time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """at: number of finished turns at which it comes. seconds: how long it lasts, or how far the clock jumps.
+
+    player: the index of the client that it is about, if it is about one.
+    """
+
+    at: int
+    kind: str
+    seconds: float
+    player: int
+
+
+def faults(seed: int, count: int, turns: int, players: int) -> list[Fault]:
+    """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first."""
+    chance = random.Random(f"faults {seed}")
+    every = ENDING + LASTING
+    kinds = [every[number % len(every)] for number in range(count)]
+    settled = round(turns * SETTLED)
+    schedule = []
+    for kind in kinds:
+        at = chance.randrange(1, settled if kind in ENDING else turns)
+        seconds = chance.choice(JUMPS_S) if kind == "clock jumps" else chance.uniform(0.2, 2.0)
+        schedule.append(Fault(at, kind, round(seconds, 2), chance.randrange(players)))
+    return sorted(schedule, key=lambda fault: fault.at)
+
+
+def instruction(world: World, seed: int, game: str, turn: int) -> str:
+    """What is asked for in a turn of a game."""
+    chance = random.Random(f"{seed} {game} {turn}")
+    who, how = chance.choice(world.characters), chance.choice(world.adverbs)
+    return f"Character: {who}; Motion: {how} {chance.choice(world.motions)}; Background: {chance.choice(world.places)}."
+
+
+def game_seed(seed: int, game: str) -> int:
+    """The seed of a game."""
+    return random.Random(f"{seed} {game}").randrange(2**31)

@@ -1,0 +1,136 @@
+"""The server under test: started, killed, stopped, started again on the same port, and looked at while it runs.
+
+Knows its two processes and its state folder; nothing of turns.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from animegamer_rt.errors import ServerError
+
+PROGRAM = Path(__file__).with_name("faulty_server.py")
+START_S, END_S, LOOK_S = 180.0, 30.0, 0.05
+
+
+class Served:
+    """A server of `bundle` inside `with`. Files in `faults` are what its disk and clock suffer."""
+
+    def __init__(self, bundle: Path, folder: Path, options: Sequence[str]) -> None:
+        self.bundle, self.state, self.faults = bundle, folder / "state", folder / "faults"
+        self.faults.mkdir(parents=True)
+        self.port, self.starts, self.left_behind = 0, 0, 0
+        self._options, self._folder = options, folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Served:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        process = self._process
+        if process is not None and process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def start(self) -> None:
+        """Start it and wait until it plays turns. Raises ServerError with its last words if it ends instead."""
+        self.starts += 1
+        outputs = self._folder / f"stdout-{self.starts}.txt", self._folder / f"stderr-{self.starts}.txt"
+        command = [sys.executable, str(PROGRAM), str(self.faults), "serve", "--bundle", str(self.bundle)]
+        command += ["--state-dir", str(self.state), "--port", str(self.port), *self._options]
+        with outputs[0].open("wb") as output, outputs[1].open("wb") as errors:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+        until = time.monotonic() + START_S
+        while time.monotonic() < until and self._process.poll() is None:
+            lines = outputs[0].read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
+            ready = [line for line in lines if line.startswith("ready tcp://")]
+            if ready:
+                self.port = int(ready[0].split()[1].rpartition(":")[2])
+                return
+            time.sleep(LOOK_S)
+        raise ServerError("the server did not start", found=outputs[1].read_text(encoding="utf-8")[-1000:])
+
+    def kill(self) -> None:
+        """SIGKILL the server. Its worker must end by itself; one that does not is counted in `left_behind`."""
+        assert self._process is not None
+        worker = self.worker()
+        self._process.kill()
+        self._process.wait()
+        if worker is None:
+            return
+        try:
+            worker.wait(END_S)
+        except psutil.TimeoutExpired:
+            self.left_behind += 1
+            worker.kill()
+
+    def signal_server(self, number: int) -> None:
+        """Send a signal to the server process."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def signal_worker(self, number: int) -> None:
+        """Send a signal to the worker process, if there is one now."""
+        worker = self.worker()
+        if worker is not None:
+            try:
+                worker.send_signal(number)
+            except psutil.NoSuchProcess:
+                pass
+
+    def worker(self) -> Any:
+        """The worker process, or None while there is none."""
+        assert self._process is not None
+        try:
+            children = psutil.Process(self._process.pid).children()
+        except psutil.NoSuchProcess:
+            return None
+        return max(children, key=lambda child: child.pid, default=None)
+
+    def look(self) -> dict[str, Any] | None:
+        """Memory in MiB, descriptors and threads of both processes, bytes and files of the state folder, now."""
+        worker = self.worker()
+        if self._process is None or worker is None:
+            return None
+        figures: dict[str, Any] = {}
+        try:
+            for name, process in (("server", psutil.Process(self._process.pid)), ("worker", worker)):
+                with process.oneshot():
+                    figures[name] = {
+                        "pid": process.pid,
+                        "resident_mib": round(process.memory_info().rss / 2**20, 2),
+                        "descriptors": process.num_fds(),
+                        "threads": process.num_threads(),
+                    }
+        except psutil.Error:
+            return None
+        sizes = {path.name: path.stat().st_size for path in _files(self.state)}
+        figures["store_mib"] = round(sizes.get("sessions.sqlite", 0) / 2**20, 3)
+        figures["wal_mib"] = round(sizes.get("sessions.sqlite-wal", 0) / 2**20, 3)
+        figures["files"] = len(sizes)
+        return figures
+
+    def said(self) -> str:
+        """The last lines that the server wrote, for a report of a failure."""
+        return (self._folder / f"stderr-{self.starts}.txt").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+def _files(folder: Path) -> list[Path]:
+    return [Path(root) / name for root, _, names in os.walk(folder) for name in names]

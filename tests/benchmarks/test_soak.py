@@ -1,0 +1,29 @@
+"""A short soak: every kind of fault once, and every finished turn's frames are those of an undisturbed game."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.soak.run import main
+from benchmarks.soak.schedule import ENDING, LASTING, faults
+
+import fakes
+
+
+def test_no_turn_is_lost_and_no_byte_changes_through_every_kind_of_fault(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny").folder
+    kinds = len(ENDING + LASTING)
+    command = f"--bundle {bundle} --turns 78 --sessions 3 --faults {kinds} --seed 5 --results {tmp_path}"
+    code = main(command.split())
+    (path,) = tmp_path.glob("*-tiny-soak.json")
+    record = json.loads(path.read_text())
+    assert code == 0, {name: value for name, value in record.items() if name != "samples"}
+    assert (record["turns"], record["turns_lost"], record["wrong_bytes"]) == (78, 0, 0)
+    assert set(record["faults_by_kind"]) == {*ENDING, *LASTING}
+    assert record["server_starts"] == 4, "killed twice; the damaged bundle was refused"
+    assert record["samples"][-1]["wal_mib"] + record["samples"][-1]["store_mib"] <= record["quota_mib"]
+
+
+def test_a_seed_repeats_the_schedule() -> None:
+    assert faults(5, 100, 2000, 8) == faults(5, 100, 2000, 8) != faults(6, 100, 2000, 8)
