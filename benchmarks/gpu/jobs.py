@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "checks", "rates", "kernels", "turns", "peers", "queue", "profile")
+STAGES = ("build", "smoke", "reference", "checks", "rates", "kernels", "turns", "peers", "queue", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 400,
+    "smoke": 60,
+    "reference": 120,
     "checks": 150,
     "rates": 120,
     "kernels": 200,
@@ -101,17 +103,12 @@ POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")
 """Those timed with pocket too, where launches cost more than arithmetic."""
 CPU_VARIANTS = (
     Variant("fp32", "off"),
-    Variant("fp32", "off", kernels=True),
-    Variant("fp8", "off"),
-    Variant("int8", "off", kernels=True),
-    Variant("bf16", "off", kernels=True, attention="int8"),
-    Variant("bf16", "off", kernels=True, attention="fastest"),
-    Variant("fp8", "off", int4_predictor=True),
-    Variant("fp32", "off", compiled=True),
+    Variant("fp8", "off", kernels=True, int4_predictor=True),
+    Variant("int8", "off", kernels=True, attention="fastest"),
 )
-"""Without a GPU: the same code, emulated; the kernels' references run in their place."""
+"""In a dry run, without a GPU: the same code, emulated; the kernels' references run in their place."""
 QUEUED = Variant("fp8", kernels=True)
-"""The variant of the stage `queue`, with the plan `balanced`."""
+"""The variant of the stage `queue`, with the plan `balanced`; in a dry run with `fast`."""
 PROFILED = (Variant("bf16", "off"), Variant("fp8", "off", kernels=True))
 FURTHER_CHECKS = (
     Variant("fp32"),
@@ -147,6 +144,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
     # Where the time goes decides what to do next: right after the first variants that should play.
     profiled_after = next(iter(variants[1:] or variants), None)
     yield Job("build", "library")
+    yield Job("smoke", "smoke")
     seen: set[str] = set()
     for number, variant in enumerate(variants):
         if variant not in FOR_GOALS and "peers" not in seen:
@@ -163,6 +161,9 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant.check not in seen:
             seen.add(variant.check)
             yield check_job(variant)
+        if "reference" not in seen and first != "pocket":
+            seen.add("reference")
+            yield Job("reference", first, {"size": first})
         if can_play(first, variant):
             yield turn_job(first, variant, plans)
         if number == 0:
@@ -218,7 +219,12 @@ def peer_jobs(mode: str) -> Iterator[Job]:
 def queue_job(size: str, on_gpu: bool) -> Job:
     """Two turns in a queue."""
     variant = QUEUED if on_gpu else CPU_VARIANTS[0]
-    args = {"size": size, "variant": asdict(variant), "kernels": variant.kernels, "plan": "balanced"}
+    args = {
+        "size": size,
+        "variant": asdict(variant),
+        "kernels": variant.kernels,
+        "plan": "balanced" if on_gpu else "fast",
+    }
     return Job("queue", f"{size}-{variant.name}", args)
 
 

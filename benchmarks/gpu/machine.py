@@ -39,7 +39,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         properties = torch.cuda.get_device_properties(0)
         found["machine"] = f"{properties.name}, {describe_host()}"
         about = {"memory_gib": round(properties.total_memory / 2**30, 1), "sm": f"{properties.major}{properties.minor}"}
-        found["gpu"] = {**(facts() or {}), "name": properties.name, **about}
+        found["gpu"] = {**(facts() or {}), "name": properties.name, "uuid": uuid(), **about}
         torch.ones(1, device="cuda").add_(1).item()  # whether it runs anything at all
     yield found
 

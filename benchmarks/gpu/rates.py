@@ -46,6 +46,18 @@ FULL, TINY = Shape(6976, 1920, 30, 30), Shape(64, 128, 2, 2)
 """Full size: MODEL.md section 4."""
 WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_in": (1, 4), "mlp_out": (4, 1)}
 """Of the products of a block, in widths of the denoiser."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """Bytes of the copied tensor; rows and columns of the square product."""
+
+    copied_bytes: int
+    width: int
+
+
+CEILINGS, TINY_CEILINGS = Ceilings(2**31, 8192), Ceilings(2**16, 128)
+"""A copy many times a card's cache, and the product whose rate people know of each card."""
 FP8_MAX, INT8_MAX, EPSILON = 448.0, 127.0, 1e-6
 CHECKED_ROWS = 64
 TOLD_CHARACTERS = 6000
@@ -69,19 +81,38 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             yield from attention(shape, device, library)
 
 
-def products(shape: Shape, device: str) -> Iterator[Entry]:
+def ceilings(device: str) -> Iterator[Entry]:
+    """What the card can do at its power limit: a copy in its memory, GB/s read and written, and a square product."""
+    of = CEILINGS if device == "cuda" else TINY_CEILINGS
+    source = torch.ones(of.copied_bytes // 2, device=device, dtype=torch.bfloat16)
+    target = torch.empty_like(source)
+    taken = milliseconds([partial(target.copy_, source)], device, SUSTAINED_MS)
+    rate = {"ms_p50": round(taken, 4), "gb_per_s": round(2 * source.nbytes / taken / 1e6, 1)}
+    yield {"what": "copy", "of": "ceiling", **rate, "passed": bool((target[-CHECKED_ROWS:] == 1).all())}
+    x, weight = (torch.randn(of.width, of.width, device=device, dtype=torch.bfloat16) for _ in range(2))
+    about = {"what": f"product of {of.width} x {of.width} in bf16", "of": "ceiling"}
+    yield about | measure_rate(partial(_products, plain_product, [x], weight), 2.0 * of.width**3, device)
+
+
+def products(
+    shape: Shape,
+    device: str,
+    precisions: Sequence[str] = ("bf16", "fp8", "int8"),
+    sustained_ms: float = SUSTAINED_MS,
+) -> Iterator[Entry]:
     """The four large products of a block, by precision."""
     makers: Mapping[str, Maker] = {"bf16": plain_product, "fp8": fp8_product, "int8": int8_product}
     for name, (inner, outer) in WIDTHS.items():
         rows, inner, outer = 2 * shape.tokens, inner * shape.hidden, outer * shape.hidden
         weight = torch.randn(outer, inner, device=device, dtype=torch.bfloat16)
         inputs = [torch.randn(rows, inner, device=device, dtype=torch.bfloat16) for _ in range(2)]
-        for precision, maker in makers.items():
+        for precision in precisions:
+            make = partial(_products, makers[precision], inputs, weight)
             about = {"what": f"{name} {precision}", "of": f"product {precision}", "a_pair": shape.layers}
-            yield about | measure_rate(partial(_products, maker, inputs, weight), 2.0 * rows * inner * outer, device)
+            yield about | measure_rate(make, 2.0 * rows * inner * outer, device, sustained_ms)
 
 
-def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]:
+def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: float = SUSTAINED_MS) -> Iterator[Entry]:
     """Attention on the output of the qkv product, [B, S, 3, H, d], by each of PyTorch's implementations.
 
     kernels: our library; then only its attention with INT8 scores is timed, both norms included.
@@ -109,15 +140,15 @@ def attention(shape: Shape, device: str, kernels: str | None) -> Iterator[Entry]
     ours = (name for name in candidates(qkv.device) if name in INT8_ATTENTIONS)
     for name in theirs if kernels is None else ours:
         about = {"what": f"attention {name}", "of": "attention", "way": name, "a_pair": shape.layers}
-        yield about | measure_rate(partial(_attention, partial(attend, name), expected), work, device)
+        yield about | measure_rate(partial(_attention, partial(attend, name), expected), work, device, sustained_ms)
 
 
-def measure_rate(make: Callable[[], Prepared], work: float, device: str) -> Entry:
+def measure_rate(make: Callable[[], Prepared], work: float, device: str, sustained_ms: float = SUSTAINED_MS) -> Entry:
     """Time and check what `make` prepares; an exception is an entry."""
     try:
         runs, rows, expected = make()
         error = float((rows().double() - expected).norm() / expected.norm())
-        taken = milliseconds(runs, device, SUSTAINED_MS)
+        taken = milliseconds(runs, device, sustained_ms)
     except (RuntimeError, AttributeError, ValueError, AnimeGamerError) as failure:
         return {"passed": False, "broken": describe_error(failure)}
     rate = {"ms_p50": round(taken, 4), "tflops": round(work / taken / 1e9, 1)}
@@ -197,20 +228,27 @@ def plain_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tens
 
 
 def fp8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
-    """A product with one scale a row of each side; scaling and rounding are not counted."""
+    """A product with one scale a row of each side and a bias; scaling and rounding are not counted."""
     scaled = []
     for matrix in (x, weight):
         scale = matrix.abs().amax(1, keepdim=True).float() / FP8_MAX
         scaled.append(((matrix / scale).to(torch.float8_e4m3fn), scale))
     (left, left_scale), (right, right_scale) = scaled
+    bias = weight[:, 0].contiguous()
 
     def run() -> Tensor:
         return torch._scaled_mm(
-            left, right.t(), scale_a=left_scale, scale_b=right_scale.t(), out_dtype=torch.bfloat16, use_fast_accum=True
+            left,
+            right.t(),
+            scale_a=left_scale,
+            scale_b=right_scale.t(),
+            bias=bias,
+            out_dtype=torch.bfloat16,
+            use_fast_accum=True,
         )
 
     rows = left[:CHECKED_ROWS].double() * left_scale[:CHECKED_ROWS].double()
-    return run, rows @ (right.double() * right_scale.double()).T
+    return run, rows @ (right.double() * right_scale.double()).T + bias.double()
 
 
 def int8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:

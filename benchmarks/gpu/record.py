@@ -45,11 +45,14 @@ class Record:
         self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
         self._write()
 
-    def end(self, job: Job, outcome: str, seconds: float, output: str) -> None:
-        """Note how a job ended, with its last lines if it did not end well."""
+    def end(self, job: Job, outcome: str, seconds: float, output: str, card: Entry | None = None) -> None:
+        """Note how a job ended, with its last lines if it did not end well. card: what the card did meanwhile."""
         others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
         about = {"stage": job.stage, "job": job.name, "ended": outcome, "seconds": round(seconds, 1)}
-        self.data["jobs"] = [*others, about | ({"said": output} if outcome != "well" else {})]
+        self.data["jobs"] = [
+            *others,
+            about | ({"said": output} if outcome != "well" else {}) | ({"card": card} if card else {}),
+        ]
         self._write()
 
     def forget(self, stage: str) -> None:

@@ -2,9 +2,10 @@
 
 Made for a GPU that is available for minutes. Each job (a check, a variant, a peer) is a process with a time limit; the
 most valuable come first. The record is written again after each result. A job that fails is in it with its last lines.
-`--continue RECORD` goes on where a run ended; `--unpack RECORD` writes its turns as records of `animegamer-rt bench`.
-`--device cpu` runs the same code at tiny size without a GPU; its times mean nothing. Requirements:
-benchmarks/README.md. **No record of a GPU has been made with it yet.**
+`--minutes N` ends the run after N minutes; what did not fit is listed as `not_run`. `--continue RECORD` goes on there.
+`--unpack RECORD` writes its turns as records of `animegamer-rt bench`. `--dry-run` walks through every job's code on a
+CPU at tiny size, in this process; its times mean nothing. Requirements: benchmarks/README.md.
+**No record of a GPU has been made with it yet.**
 """
 
 from __future__ import annotations
@@ -32,16 +33,22 @@ from animegamer_rt.bench.records import read_json  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
+from animegamer_rt.profiling import nvml  # noqa: E402
 from animegamer_rt.profiling.host import RECORD_FORMAT, commit  # noqa: E402
 from benchmarks.gpu import goals as gpu_goals  # noqa: E402
 from benchmarks.gpu import jobs as gpu_jobs  # noqa: E402
 from benchmarks.gpu import record as gpu_record  # noqa: E402
+from benchmarks.gpu.card_watch import CardWatch  # noqa: E402
 from benchmarks.gpu.jobs import LIMITS_S, PLANS, STAGES, Job, Variant  # noqa: E402
 from benchmarks.gpu.record import Entry, Record  # noqa: E402
 
+Runner = Callable[[Mapping[str, Any], float, Callable[[Entry], None]], tuple[str, str]]
+"""(arguments of a job, time limit in seconds, what takes its results) -> (outcome, its last output)."""
 POLL_S, END_S = 0.2, 15.0
 INSTALL = "run: pip install 'torch>=2.9'"
-WITHOUT_GPU = "--device cpu runs the same code without a GPU"
+WITHOUT_GPU = "--dry-run runs the same code without a GPU"
+REFERENCES = ROOT / "build" / "gpu-reference"
+"""Outputs of plain bf16, by size: as large as frames are, and made again by every run, so not among the results."""
 KEPT_CHARACTERS = 12000
 """Of the output of a job that did not end well."""
 
@@ -49,7 +56,7 @@ KEPT_CHARACTERS = 12000
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is not measured yet; 1 if a check or job failed, 2 if nothing could start, 130 at Ctrl-C."""
     options = parse(arguments)
-    deadline = time.monotonic() + options.seconds
+    deadline = time.monotonic() + 60 * options.minutes
     try:
         make_folder(options.results)
         if options.unpack is not None:
@@ -58,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record = open_record(options)
         if library_of(record) is None:
             record.forget("build")  # a library that was built on another machine is not here
+        if not all(Path(entry["file"]).is_file() for entry in record.data.get("reference", [])):
+            record.forget("reference")
         try:
             work(record, record.remaining(select_jobs(options)), options, deadline)
         except KeyboardInterrupt:
@@ -70,11 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def select_jobs(options: argparse.Namespace) -> list[Job]:
-    """The jobs of the chosen stages; first the build of the kernels' library, if one of them needs it."""
+    """The jobs of the chosen stages, and those that they need: the kernels' library, the outputs of plain bf16."""
     jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, variant_filter(options.variants))]
     selected = [job for job in jobs if job.stage in options.stages and (job.plans or job.stage != "turns")]
-    build = [job for job in jobs if job.stage == "build" and job not in selected]
-    return [*build, *selected] if any(job.kernels for job in selected) else selected
+    needed = {"build"} if any(job.kernels for job in selected) else set()
+    needed |= {"reference"} if any(job.stage == "turns" and job.args["size"] != "pocket" for job in selected) else set()
+    return [job for job in jobs if job in selected or job.stage in needed]
 
 
 def open_record(options: argparse.Namespace) -> Record:
@@ -82,7 +92,8 @@ def open_record(options: argparse.Namespace) -> Record:
     open_bundle(options.bundle)  # a wrong name fails here, before the work
     found: list[Entry] = []
     job = Job("machine", options.device)
-    outcome, output = run(vars_of(options, job, None), LIMITS_S["machine"] * options.timeout_scale, found.append)
+    limit = LIMITS_S["machine"] * options.timeout_scale
+    outcome, output = runner(options)(vars_of(options, job, None), limit, found.append)
     if not found:
         do = f"see what is needed in benchmarks/README.md; {WITHOUT_GPU}" if options.device == "cuda" else INSTALL
         raise AnimeGamerError(f"asking the machine {outcome}", found=output.splitlines()[-1], do=do)
@@ -101,9 +112,13 @@ def open_record(options: argparse.Namespace) -> Record:
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
     """Run the jobs one after the other until the deadline; a job that fails affects no other."""
+    watch = CardWatch(None if options.dry_run else nvml.open_nvml((record.data["gpu"] or {}).get("uuid"))[0])
+    names = [f"{job.stage} {job.name}" for job in jobs]
     for number, job in enumerate(jobs):
+        record.data["not_run"] = names[number:]  # written with the job's first result
         left = deadline - time.monotonic()
         if left <= 0:
+            record.update()
             print(f"the time is up: {len(jobs) - number} jobs are left (--continue)")
             return
         library = library_of(record)
@@ -113,11 +128,11 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
         allowed = LIMITS_S[job.stage] * options.timeout_scale
         started, limit = time.monotonic(), min(allowed, left)
         record.start(job)
-        outcome, output = run(vars_of(options, job, library), limit, partial(record.add, job))
+        outcome, output = runner(options, watch)(vars_of(options, job, library), limit, partial(record.add, job))
         if outcome == "timed out" and limit < allowed:
-            outcome = "cut"  # by --seconds, which says nothing about the job
-        record.end(job, outcome, time.monotonic() - started, output)
-        record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
+            outcome = "cut"  # by --minutes, which says nothing about the job
+        record.end(job, outcome, time.monotonic() - started, output, watch.seen())
+        record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)), not_run=names[number + 1 :])
         print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {time.monotonic() - started:6.1f} s", flush=True)
 
 
@@ -127,7 +142,18 @@ def library_of(record: Record) -> str | None:
     return next((library for library in named if Path(library).is_file()), None)
 
 
-def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None]) -> tuple[str, str]:
+def runner(options: argparse.Namespace, watch: CardWatch | None = None) -> Runner:
+    """What runs a job: a process of its own, or in a dry run this one, which a time limit does not end."""
+    if not options.dry_run:
+        return partial(run, watch=watch or CardWatch(None))
+    from benchmarks.gpu import dry_run  # imports torch
+
+    return lambda job_args, limit_s, take: dry_run.run(job_args, take)
+
+
+def run(
+    job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], watch: CardWatch
+) -> tuple[str, str]:
     """Run a job in a process, and pass on its results as they come; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
@@ -141,6 +167,7 @@ def run(job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], Non
                     take(json.loads(line))
                 if over:
                     break
+                watch.look()
                 time.sleep(POLL_S)
             code = process.poll()
         output = log.read_text(encoding="utf-8", errors="replace").strip()[-KEPT_CHARACTERS:]
@@ -180,7 +207,8 @@ def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[
     """The arguments of a job, as its process gets them."""
     about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
     run = {"turns": options.turns, "plans": job.plans, "library": library, "results": str(options.results.absolute())}
-    return {**run, **about, **job.args}
+    reference = {"reference": str(REFERENCES / f"{job.args.get('size')}.npz")}
+    return {**run, **about, **reference, **job.args}
 
 
 def variant_filter(names: Sequence[str]) -> Callable[[Variant], bool]:
@@ -204,6 +232,14 @@ def summary(record: Record) -> int:
         print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
+    first = [entry for entry in record.data.get("smoke", []) if not entry["passed"]]
+    for entry in first:
+        why = entry.get("broken", f"error {entry.get('error')}").strip().splitlines()[-1]
+        print(f"smoke failed: {entry['part']}: {entry.get('what', entry.get('check', ''))}: {why}")
+    others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
+    for turn in others:
+        found = turn["against_plain_bf16"]
+        print(f"unlike plain bf16: {turn['variant']}, {turn['plan']}: latent error {found['latent_error']}")
     for entry in wrong:
         why = str(entry.get("broken", entry["error"])).strip().splitlines()[-1]
         print(f"check failed: {entry['job']}: {entry['check']}: {why}")
@@ -213,7 +249,9 @@ def summary(record: Record) -> int:
         print(f"{job['ended']}: {job['stage']} {job['job']}: {job['said'].splitlines()[-1]}")
     print(f"{len(checks) - len(wrong)} of {len(checks)} checks passed, {len(failed)} of {len(jobs)} jobs failed")
     print(f"record: {record.path}")
-    return 1 if wrong or failed else 0
+    if left := record.data.get("not_run"):
+        print(f"{len(left)} jobs not run: {', '.join(left)}")
+    return 1 if first or wrong or others or failed else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -229,15 +267,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
         return names_in
 
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="every job's code on a CPU at tiny size, in this process"
+    )
     parser.add_argument("--stages", type=some(STAGES), default=list(STAGES), help=f"of {','.join(STAGES)}")
     parser.add_argument("--variants", type=some(names), default=[], help=f"of {','.join(dict.fromkeys(names))}")
-    parser.add_argument("--size", type=some(("full", "pocket", "tiny")), help="full,pocket; tiny on a CPU")
+    parser.add_argument("--size", type=some(("full", "pocket")), help="full,pocket (default); a dry run has its own")
     parser.add_argument("--plans", type=some(PLANS), default=list(PLANS), help=f"of {','.join(PLANS)}")
-    parser.add_argument("--turns", type=int, default=3, help="timed turns of each plan (default: 3)")
-    parser.add_argument(
-        "--seconds", type=float, default=7200.0, help="end the whole run after this time (default: 7200)"
+    parser.add_argument("--turns", type=int, default=3, help="timed turns of each plan (default: 3; in a dry run 1)")
+    minutes = parser.add_argument(
+        "--minutes", type=float, default=120.0, help="end the run after this time (default: 120)"
     )
+    parser.add_argument("--seconds", type=lambda text: float(text) / 60, dest=minutes.dest, help=argparse.SUPPRESS)
     scale: dict[str, Any] = {"dest": "timeout_scale", "type": float, "default": 1.0, "metavar": "X"}
     parser.add_argument("--timeout-scale", **scale, help="multiply the time limit of each job (default: 1)")
     parser.add_argument("--patience", **scale, help=argparse.SUPPRESS)  # its name until 0.1
@@ -254,10 +295,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="only write its turns as records of their own, for `bench compare` and the tables",
     )
     options = parser.parse_args(arguments)
-    on_gpu = options.device == "cuda"
-    options.size = options.size or (["full", "pocket"] if on_gpu else ["tiny", "pocket"])
-    if not on_gpu and "full" in options.size:
-        parser.error("full size on a CPU takes hours a turn")
+    options.device = "cpu" if options.dry_run else "cuda"
+    if options.dry_run:
+        options.size, options.plans, options.turns = ["tiny"], ["fast"], 1
+    options.size = options.size or ["full", "pocket"]
     return options
 
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
 MODULES: Mapping[str, str] = {
     "machine": "machine",
     "build": "build",
+    "smoke": "smoke",
+    "reference": "reference",
     "checks": "checks",
     "rates": "rates",
     "kernels": "kernels",
@@ -29,13 +32,19 @@ MODULES: Mapping[str, str] = {
 
 def main(job: str, file: str) -> int:
     """Run the job; each result is written at once."""
-    job_args = json.loads(job)
-    torch.backends.cudnn.allow_tf32 = False  # float32 is the reference: convolutions must be float32 too
     with Path(file).open("a", encoding="utf-8") as out:
-        for entry in importlib.import_module(f"benchmarks.gpu.{MODULES[job_args['stage']]}").entries(job_args):
+        for entry in entries(json.loads(job)):
             out.write(json.dumps(entry) + "\n")
             out.flush()
     return 0
+
+
+def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The results of a job, as they come."""
+    torch.backends.cudnn.allow_tf32 = False  # float32 is the reference: convolutions must be float32 too
+    module = importlib.import_module(f"benchmarks.gpu.{MODULES[job_args['stage']]}")
+    found: Iterator[dict[str, Any]] = module.entries(job_args)
+    return found
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -38,6 +39,7 @@ from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.readouts import Prompt, build_readouts
 from animegamer_rt.stages.vae import Vae
 from benchmarks.gpu import machine as gpu_machine
+from benchmarks.gpu import whole_network
 from benchmarks.gpu.jobs import SKIPPING, Variant
 from benchmarks.gpu.prompt import CAPTION_TOKENS, FULL_PROMPT, HISTORY_TURNS
 
@@ -65,7 +67,7 @@ SIZES: Mapping[str, Size] = {
         Geometry(height=32, width=48, latent_height=4, latent_width=6, shot_width=128),
         PredictorSize(128, 2, 2, 1, 256, 400, 128),
         DenoiserSize(128, 2, 2, 64, 4, 6),
-        VaeSize(32, norm_groups=8, res_blocks=1),
+        VaeSize(16, norm_groups=4, res_blocks=0),
     ),
 }
 """Full size: MODEL.md sections 2, 4 and 6."""
@@ -77,8 +79,8 @@ LATER_BYTES = 0.4e9
 WARM_UP = 2
 """Turns before timing: one runs eagerly, one captures graphs."""
 RANDOM = np.random.default_rng(7)
-WEIGHT_STD, CODE_STD = 0.02, 4.6
-"""Standard deviations of drawn weights, and of drawn codes of 4 bits."""
+CODE_STD = 4.6
+"""Standard deviation of drawn codes of 4 bits. That of a weight is 1 / sqrt(inputs), so any size computes alike."""
 BLOCK = 64
 """Inputs that share a scale, as in a bundle's `int4-qdq`."""
 
@@ -124,6 +126,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             torch.cuda.reset_peak_memory_stats()
         with energy.gpu_energy(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else energy.cpu_energy() as meter:
             measured = [play(parts, plan) for _ in range(job_args["turns"])]
+        peaks = memory() if on_gpu else {"memory_peak_mib": None}
         playback = parts.geometry.frames / parts.geometry.fps
         yield {
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -150,7 +153,9 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "energy_source": meter.source,
             "first_prompt_seconds": None,
             "open_seconds": parts.open_seconds,
-            **(memory() if on_gpu else {"memory_peak_mib": None}),
+            **peaks,
+            # After the timed turns, when graphs are captured: what they replay is what is checked.
+            "against_plain_bf16": whole_network.compared(parts, name, Path(job_args["reference"])),
             "fidelity": dict(parts.fidelity.get(name, {})),
         }
 
@@ -297,7 +302,10 @@ def prompt(geometry: Geometry) -> Prompt:
 
 
 def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> backend.Models:
-    """Networks with weights drawn on the device in its own type: nothing passes through the host."""
+    """Networks with weights drawn on the device, the same in every type and variant: nothing passes through the host.
+
+    Each tensor has a seed of its own, made from its name, so it does not depend on what is drawn before it.
+    """
     with torch.device("meta"):
         predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
         decoder = VaeDecoder(size.vae)
@@ -306,13 +314,24 @@ def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool 
     for network in (predictor, denoiser, decoder):
         backend.cast_for_inference(network, torch_device.dtype).to_empty(device=torch_device.device)
         for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+            random = torch.Generator(torch_device.device).manual_seed(
+                crc32(f"{type(network).__name__} {name}".encode())
+            )
             if name.endswith(".codes"):
-                tensor.random_(-128, 128)
+                tensor.random_(-128, 128, generator=random)
             elif name.endswith(".scales"):
-                tensor.fill_(WEIGHT_STD / CODE_STD)
+                tensor.fill_((tensor.shape[1] * BLOCK) ** -0.5 / CODE_STD)
+            elif tensor.ndim > 1:
+                # Drawn in bfloat16: its values are also float16's and float32's.
+                drawn = torch.empty(tensor.shape, dtype=torch.bfloat16, device=tensor.device)
+                tensor.copy_(drawn.normal_(0.0, tensor[0].numel() ** -0.5, generator=random))
             else:
-                tensor.normal_(0.0, WEIGHT_STD) if tensor.ndim > 1 else tensor.fill_(1.0)
-    constant = torch.randn(size.denoiser.shot_tokens, size.denoiser.hidden, device=torch_device.device)
+                tensor.fill_(1.0)
+    assert decoder.conv_out.bias is not None
+    decoder.conv_out.bias.zero_()  # ones would make all frames white
+    random = torch.Generator(torch_device.device).manual_seed(0)
+    shape = (size.denoiser.shot_tokens, size.denoiser.hidden)
+    constant = torch.randn(shape, generator=random, device=torch_device.device)
     return backend.Models(predictor, denoiser, decoder, constant)
 
 

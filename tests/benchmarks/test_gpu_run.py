@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.gpu import record as gpu_record
 from benchmarks.gpu import run as gpu
-from project import ROOT
+from fake_nvml import FakeNvml
 
 from animegamer_rt.bench.compare import compare
 from animegamer_rt.bench.records import read_records
@@ -56,7 +54,8 @@ elif job["stage"] == "turns":
             playback_seconds=2.125, seconds_per_turn_p50=seconds, seconds_per_turn_p95=seconds,
             stages={"predictor": figures, "denoiser": figures, "vae": figures}, seconds_to_state_p50=0.05,
             seconds_to_first_frame_p50=seconds, first_frame_of_vae=0.5, real_time_factor=1.0, energy_j_per_turn=None,
-            energy_source="none", first_prompt_seconds=None, memory_peak_mib=9000.0, fidelity={})
+            energy_source="none", first_prompt_seconds=None, memory_peak_mib=9000.0, fidelity={},
+            against_plain_bf16={"passed": plan != "fast" or faults.get(name) != "unlike", "latent_error": 0.4})
         misbehave(faults.get(name))
 elif job["stage"] == "peers":
     say(date="2026-01-02T03:04:05+00:00", part=job["part"], mode=job["mode"], library="diffusers 0", p50=4.0,
@@ -70,18 +69,6 @@ FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-turn", "--size", "full", "--comm
 PLANS = ("balanced", "fast", "exact")
 ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-turn", "bf16-eager") for plan in PLANS]
 ALL.insert(3, ("bf16", "balanced-skipping"))
-TINY = """
-import json, sys, torch
-sys.path.insert(0, "tests/fakes")
-import half_products
-half_products.install()
-from benchmarks.gpu import jobs as gpu_jobs, run as gpu, stage as gpu_stage
-torch.set_num_threads(1)  # tiny work, and other tests run beside it
-options = gpu.parse(["--device", "cpu", "--turns", "1"])
-for job in gpu_jobs.jobs("cpu", ["tiny"], ["fast"], lambda variant: variant.name == "fp8-eager-int4-predictor"):
-    if job.stage in ("peers", "profile", "turns") or (job.stage, job.name) == ("rates", "products"):
-        gpu_stage.main(json.dumps(gpu.vars_of(options, job, None)), sys.argv[1] + job.stage)
-"""
 
 
 @pytest.fixture
@@ -137,8 +124,10 @@ def test_what_keeps_a_run_from_beginning_is_one_line(
 def test_ctrl_c_says_how_to_go_on(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
+    def interrupted(turns: list[Any]) -> list[Any]:
+        if turns:
+            raise KeyboardInterrupt
+        return []
 
     monkeypatch.setattr(gpu.gpu_goals, "goals", interrupted)
     assert run("--stages", "turns") == 130
@@ -184,7 +173,7 @@ def test_record_is_whole_when_it_cannot_be_written_any_more(
     def full_disk(part: Path, path: Path) -> None:
         if str(path).endswith("-gpu.json"):
             written.append(path)
-            if len(written) > 2:
+            if len(written) > 4:  # two of them when the stage `reference` ends
                 raise OSError(28, "No space left on device")
         replace(part, path)
 
@@ -216,14 +205,34 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
 
 
-def test_turns_peers_rates_and_profile_run_on_a_cpu_at_tiny_size(tmp_path: Path) -> None:
-    # In a process of its own: the peers' libraries warn when they are imported.
-    done = subprocess.run([sys.executable, "-c", TINY, f"{tmp_path}/"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    found = {path.name: [*map(json.loads, path.read_text().splitlines())] for path in tmp_path.iterdir()}
-    (turn,) = found["turns"]
-    assert (turn["size"], turn["plan"], turn["n"], turn["precision"]["predictor"]) == ("tiny", "fast", 1, "int4-qdq")
-    assert [one["what"] for one in found["rates"] if not one["passed"]] == []
-    assert len(found["profile"]) == 3 and all(entry["top"] for entry in found["profile"])
-    (peer,) = gpu_record.turn_records({**dict.fromkeys(gpu_record.HEADING, ""), "peers": found["peers"]})
-    assert (peer["bundle"], peer["peer"], peer["network_rows"]) == ("tiny", "diffusers eager", 100)
+def test_jobs_that_did_not_fit_are_listed_as_not_run(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--stages", "smoke,turns", "--minutes", "0") == 0
+    _, record = record_in(tmp_path)
+    assert record["not_run"] == [
+        "smoke smoke",
+        "reference full",
+        *(f"turns full-{name}" for name in ("bf16", "fp8", "bf16-turn", "bf16-eager")),
+    ]
+    assert "6 jobs not run: smoke smoke, reference full, " in capsys.readouterr().out
+    assert run("--stages", "smoke,turns", "--seconds", "600") == 0
+    assert [json.loads(path.read_text())["not_run"] for path in (tmp_path / "results").iterdir()].count([]) == 1
+
+
+def test_record_says_what_the_card_did_in_each_job(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = FakeNvml()
+    card.throttle_bits = 0x4
+    monkeypatch.setitem(sys.modules, "pynvml", card)
+    assert run("--stages", "turns") == 0
+    seen = {"sm_clock_mhz": [1980, 1980], "memory_clock_mhz": [2619, 2619], "temperature_c": [41, 41]}
+    expected = {**seen, "power_w": [120.0, 120.0], "throttled": ["power cap"]}
+    assert [job["card"] for job in record_in(tmp_path)[1]["jobs"]] == [expected] * 5
+
+
+def test_network_far_from_plain_bf16_fails_the_run(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--stages", "turns", faults={"turns full-fp8": "unlike"}) == 1
+    assert "unlike plain bf16: fp8, fast: latent error 0.4" in capsys.readouterr().out
+    assert turns_in(record_in(tmp_path)[1]) == ALL

@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-from half_products import HalfProducts
+from benchmarks.gpu.half_products import HalfProducts
 
 import fakes
 from animegamer_export.evaluate.metrics import psnr

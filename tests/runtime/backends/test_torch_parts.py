@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch_engines
-from half_products import HalfProducts
+from benchmarks.gpu.half_products import HalfProducts
 from torch import Tensor, nn
 from torch_tape import TapeDevice
 

@@ -80,7 +80,7 @@ def decode(
                 seen(part)
             before, first = read[-CACHE_FRAMES:], first + len(part)
             del part
-            yield _convolve(read, layer)
+            yield convolve(read, layer)
         assert before is not None
         store(before)
 
@@ -202,12 +202,12 @@ def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Slices:
         large = part[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1)
         large = large.reshape(len(part), 2 * height, 2 * width, channels)
         out = functional.conv2d(large.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], layer.conv.bias, padding=1)
-        return out.permute(0, 2, 3, 1).contiguous()  # as in `_convolve`
+        return out.permute(0, 2, 3, 1).contiguous()  # as in `convolve`
 
     return [upsampled(part) for part in x.split(frames_at_once or len(x))]
 
 
-def _convolve(padded: Tensor, layer: CausalConv) -> Tensor:
+def convolve(padded: Tensor, layer: CausalConv) -> Tensor:
     """[T + 2, H, W, C] -> [T, H, W, C']; the permuted view is what PyTorch calls channels_last_3d."""
     out = functional.conv3d(padded.permute(3, 0, 1, 2)[None], layer.weight, layer.bias, padding=(0, 1, 1))
     # Libraries keep the memory layout of their input; where one does not, this copies.

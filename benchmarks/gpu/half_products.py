@@ -1,7 +1,7 @@
 """Products of half-precision numbers as a GPU does them, on a CPU: summed in float32 and rounded once.
 
-A CPU without bfloat16 instructions takes about a hundred times as long for them as for float32. No test may depend on
-what instructions a processor has, so tests that run half-precision networks on the CPU call `install()`.
+A CPU without bfloat16 instructions takes about a hundred times as long for them as for float32. No dry run and no test
+may depend on what instructions a processor has, so those that run half-precision networks on the CPU use this.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def install() -> None:
         with HalfProducts():
             run(thread)
 
-    threading.Thread.run = with_mode  # type: ignore[method-assign]
-    HalfProducts().__enter__()
+    threading.Thread.run = with_mode  # type: ignore[method-assign,assignment]
+    HalfProducts().__enter__()  # type: ignore[no-untyped-call]
 
 
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
