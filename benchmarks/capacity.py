@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     make_folder(options.results)
     opened = open_bundle(options.bundle)
-    bundle, name = opened.folder, opened.manifest.name
+    bundle, name, size = opened.folder, opened.manifest.name, opened.manifest.geometry
     crowds: list[dict[str, Any]] = []
     load_before = round(psutil.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for count in counts:
                     before = served.processor_s()
                     each = max(2, turns // count)
-                    figures = measures.concurrent_players(context, served, count, each)
+                    figures = measures.concurrent_players(context, served, count, each, size.frames / size.fps)
                     used = (served.processor_s() - before) / (count * each)
                     crowds.append({"device": device, "plan": plan, **figures, "server_s_per_turn": round(used, 5)})
                     print(crowds[-1], flush=True)
