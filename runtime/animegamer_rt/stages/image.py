@@ -7,6 +7,7 @@ the picture shrinks, then bicubic with aligned corners. Both are linear and sepa
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,10 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
             raise _no_picture(path, "no image data" if kind is None else kind.removesuffix("_pipe"), limits.expected)
         if not is_whole(content, kind):
             raise _no_picture(path, "its end is missing", limits.expected)
-        with av.open(io.BytesIO(content), "r", format=kind) as container:
+        if kind == "png_pipe" and content[12:16] == b"IHDR":
+            _check_size(*struct.unpack(">II", content[16:24].ljust(8, b"\0")), path, limits)
+        options = {"max_pixels": str(limits.megapixels * 10**6)}  # opening decodes a picture, to find its format
+        with av.open(io.BytesIO(content), "r", format=kind, options=options) as container:
             if not container.streams.video:
                 raise _no_picture(path, "no image data")
             codec = container.streams.video[0].codec_context
@@ -145,12 +149,11 @@ def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float
 
 
 def _check_size(width: int, height: int, path: Path | None, limits: PictureLimits) -> None:
-    found = f"{width} x {height}"
-    if not width * height:
-        raise _no_picture(path, "no size that FFmpeg can decode", limits.expected)
+    found, most = f"{width} x {height}", f"at most {limits.megapixels} megapixels"
+    if not width * height:  # FFmpeg was not to decode more pixels
+        raise PictureError("the picture is too large, or damaged", where=path, expected=most, do="resize it")
     if width * height > limits.megapixels * 10**6:
-        expected = f"at most {limits.megapixels} megapixels"
-        raise PictureError("the picture is too large", where=path, found=found, expected=expected, do="resize it")
+        raise PictureError("the picture is too large", where=path, found=found, expected=most, do="resize it")
     if min(width, height) < limits.least_side:
         expected, do = f"{limits.least_side} x {limits.least_side} pixels or more", "take a larger one"
         raise PictureError("the picture is too small", where=path, found=found, expected=expected, do=do)

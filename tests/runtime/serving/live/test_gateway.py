@@ -93,7 +93,7 @@ def test_what_is_no_message_is_answered_and_the_connection_lives(page: tuple[Liv
             answer = browser.receive()
             assert (answer.type, answer.fields.get("code")) == ("error", code), data[:60]
         assert browser.ask("ping").type == "pong"
-        browser.socket.send("x" * 200_000)
+        browser.socket.send("x" * 9_000_000)
         with pytest.raises(ConnectionClosed) as closed:
             browser.receive()
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
