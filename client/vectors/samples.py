@@ -120,11 +120,7 @@ SAMPLES = (
     _ask("ping", "ping"),
     _ask("status, asked", "status"),
     _ask("hello, of 1.1", "hello", versions=[1], client="example 1.1", minor=1),
-    Sample(
-        "open, from a picture",
-        "client",
-        Message("open", {"seed": 4, "motion": "gently wave"}, id="7", buffers=(b"\x89PNG\r\n\x1a\n",)),
-    ),
+    _ask("open, with the motion of a picture", "open", seed=4, motion="gently wave"),
     Sample("ping without id", "client", Message("ping")),
     Sample(
         "ping with keys and fields of the future",

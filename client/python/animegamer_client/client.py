@@ -66,7 +66,8 @@ class Client(BaseClient[BlockingConnection]):
         what is None, and reads neither when it resumes a game.
         picture: a PNG, JPEG or WebP file, or its bytes (at most 8 MiB and 16 megapixels), to start from; motion: what
         happens in it ("gently wave"). Only where `picture` is one of `connect().capabilities`; `Game.seen` says what
-        the server saw. Raises ValueError for a picture without motion, or too many bytes, OSError for an unreadable file.
+        the server saw. Raises ValueError for a picture without motion or of too many bytes, OSError for a file that
+        cannot be read.
         """
         return Game(self, self._run(self._open(seed, history_turns, resume, picture, motion)))
 

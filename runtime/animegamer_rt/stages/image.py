@@ -71,7 +71,8 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
         if not is_whole(content, kind):
             raise _no_picture(path, "its end is missing", limits.expected)
         if kind == "png_pipe" and content[12:16] == b"IHDR":
-            _check_size(*struct.unpack(">II", content[16:24].ljust(8, b"\0")), path, limits)
+            width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
+            _check_size(width, height, path, limits)
         options = {"max_pixels": str(limits.megapixels * 10**6)}  # opening decodes a picture, to find its format
         with av.open(io.BytesIO(content), "r", format=kind, options=options) as container:
             if not container.streams.video:
