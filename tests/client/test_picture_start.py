@@ -130,7 +130,8 @@ def test_pictures_that_cannot_start_a_game_are_refused_and_nothing_is_lost(serve
             ({"motion": MOTION}, (bytes(8 * 2**20 + 1),), "too_large"),
             ({"motion": MOTION}, (good, good), "too_large"),
         ):
-            answer = raw.ask("open", fields, answer="error", buffers=buffers)
+            raw.send("open", fields, buffers=buffers)
+            answer = raw.receive()
             assert answer.fields["code"] == code and answer.session is None
         assert frames_hash(game.turn(TEXTS[1])) and game.turns == 2
     assert server.status()["worker"]["restarts"] == restarts
