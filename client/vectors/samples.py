@@ -120,6 +120,7 @@ SAMPLES = (
     _ask("ping", "ping"),
     _ask("status, asked", "status"),
     _ask("hello, of 1.1", "hello", versions=[1], client="example 1.1", minor=1),
+    _ask("open, with the motion of a picture", "open", seed=4, motion="gently wave"),
     Sample("ping without id", "client", Message("ping")),
     Sample(
         "ping with keys and fields of the future",
@@ -169,6 +170,17 @@ SAMPLES = (
         turns=2,
         character=CHARACTER,
         running={"turn": 3, "turn_id": "a-1"},
+    ),
+    _answer(
+        "opened, from a picture",
+        "opened",
+        SESSION,
+        token=TOKEN,
+        seed=4,
+        history_turns=4,
+        turns=0,
+        character={"stamina": 50, "social": 50, "entertainment": 50},
+        understood={name: value for name, value in _UNDERSTOOD.items() if name != "unknown"},
     ),
     _answer("rewound", "rewound", SESSION, turns=0, character={"stamina": 50, "social": 50, "entertainment": 50}),
     _answer(

@@ -56,6 +56,7 @@ def _message(kind: MessageType) -> dict[str, Any]:
         "x-since": kind.since,
         "x-sockets": kind.sockets,
         "x-buffers": kind.buffers,
+        **({"x-optional-buffers": kind.optional_buffers} if kind.optional_buffers else {}),
         "x-answers": list(kind.answers),
         "type": "object",
         "required": ["type", *kind.header, *(["fields"] if needs_fields else [])],

@@ -69,6 +69,8 @@ def _message(kind: MessageType) -> str:
         about.append("header: " + ", ".join(f"`{key}`" for key in kind.header))
     if kind.buffers:
         about.append(f"buffers: {kind.buffers}")
+    if kind.optional_buffers:
+        about.append(f"buffers: at most {kind.optional_buffers}")
     if kind.answers:
         about.append("answers: " + ", ".join(f"`{answer}`" for answer in kind.answers))
     fields = _field_table(kind.fields) if kind.fields else "No fields."

@@ -56,7 +56,7 @@ export class Connection {
 
   /** Ask for pictures in another form, or in the usual one, from the next turn on. */
   form(fields = this.usual) {
-    return this.ask("hello", { versions: [1], minor: 1, client: "web page", ...fields });
+    return this.ask("hello", { versions: [1], minor: 2, client: "web page", ...fields });
   }
 
   ping() {
@@ -83,20 +83,21 @@ export class Connection {
     this.handlers.get(message.parent)?.(message);
   }
 
-  send(type, fields, header, handler) {
+  send(type, fields, header, handler, buffer) {
     const id = `w${++this.count}`;
     if (handler) this.handlers.set(id, handler);
-    if (this.up) this.socket.send(JSON.stringify({ type, id, ...header, fields }));
+    const text = JSON.stringify({ type, id, ...header, fields });
+    if (this.up) this.socket.send(buffer ? beforeBuffer(new TextEncoder().encode(text), buffer) : text);
     return id;
   }
 
   /** Send a request; resolves with its one answer, rejects with the fields of an error. */
-  ask(type, fields = {}, header = {}) {
+  ask(type, fields = {}, header = {}, buffer = null) {
     return new Promise((resolve, reject) => {
       const id = this.send(type, fields, header, (message) => {
         this.handlers.delete(id);
         message.type === "error" ? reject(message.fields) : resolve(message);
-      });
+      }, buffer);
     });
   }
 
@@ -105,6 +106,13 @@ export class Connection {
     const id = this.send(type, fields, header, handler);
     return () => this.handlers.delete(id);
   }
+}
+
+/** The same the other way: a request with a picture. */
+function beforeBuffer(header, buffer) {
+  const length = new Uint8Array(4);
+  new DataView(length.buffer).setUint32(0, header.length);
+  return new Blob([length, header, buffer]);
 }
 
 /** A binary message: 4 bytes of length, the header, then the picture's bytes. */

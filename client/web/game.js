@@ -7,7 +7,7 @@ const RETRY_MS = 1000;
 
 export class Game {
   /**
-   * on: functions by what happens. opened({turns, character, lost}), branched(session, token, turn), listed(turns),
+   * on: functions by what happens. opened({turns, character, lost, picture, understood}), branched(session, token, turn), listed(turns),
    * began(), event(message), ended(error or null), waits(error), gone(token).
    */
   constructor(connection, on) {
@@ -50,6 +50,15 @@ export class Game {
     if (opened.fields.turns) await this.list();
     if (this.pending) this.ask(this.pending);
     else if (opened.fields.turns) this.replay(Math.min(shown, opened.fields.turns));
+  }
+
+  /** Begin another game, from a picture (a Blob) in which the motion happens. Rejects with the fields of an error. */
+  async openFrom(picture, motion) {
+    const opened = await this.connection.ask("open", { motion }, {}, picture);
+    this.halt();
+    this.session = opened.session;
+    localStorage.setItem(TOKEN, (this.token = opened.fields.token));
+    this.on.opened({ ...opened.fields, lost: false, picture });
   }
 
   /** Go on with another game of this browser. */

@@ -35,12 +35,13 @@ const film = new Film($("turns"), (strip, turn) => {
 });
 const connection = new Connection(up, down);
 const game = new Game(connection, {
-  opened({ turns, character, lost }) {
+  opened({ turns, character, lost, picture, understood }) {
     Object.assign(view, { turns, turn: turns, drawing: false });
     film.use(game.session, game.token, turns);
     values.show(character);
     say(() => (lost ? t("lost") : ""));
-    if (!turns) attract();
+    if (picture) showStart(picture, understood);
+    else if (!turns) attract();
     showBranching();
     showButtons();
     connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
@@ -70,6 +71,7 @@ const game = new Game(connection, {
 function up(welcome) {
   document.body.classList.remove("off");
   view.bundle = welcome.bundle;
+  view.pictures = welcome.capabilities?.includes("picture") && !kiosk;
   words.use(welcome.bundle);
   marks(welcome.bundle.frames);
   say(() => (welcome.state === "ready" ? "" : t("starting")));
@@ -135,7 +137,7 @@ async function done({ turn, fields }) {
 
 function scene() {
   const { turn, instruction } = view;
-  view.scene = () => [t("turn", { n: turn }), t("picture", { n: turn, text: instruction })];
+  view.scene = () => [t("turn", { n: turn }), t("clip", { n: turn, text: instruction })];
   showScene();
 }
 
@@ -155,6 +157,49 @@ async function attract() {
   screen.begin(ATTRACT.count, ATTRACT.fps);
   const height = picture.height / ATTRACT.count;
   for (let i = 0; i < ATTRACT.count; i++) screen.take(i, await createImageBitmap(picture, 0, i * height, picture.width, height));
+}
+
+/** The picture that the game starts from lies on the table until the first turn is drawn. */
+async function showStart(picture, understood) {
+  view.scene = () => [t("photo"), t("began")];
+  view.took = () => "";
+  view.whole = false;
+  showScene();
+  $("understood").textContent = understood?.text ?? "";
+  $("notice").textContent = "";
+  screen.begin(1, view.bundle.fps);
+  screen.take(0, await createImageBitmap(picture));
+  say(() => t("began"));
+}
+
+/** Begin a game from a file: it is drawn upright as a JPEG of the clip's shape, whatever the browser can show. */
+async function startFrom(file) {
+  if (!view.pictures || view.drawing || !game.session) return;
+  view.drawing = true;
+  say(() => t("looking"));
+  showButtons();
+  try {
+    const games = [...film.strips];
+    await game.openFrom(await jpeg(file), words.motion);
+    for (const one of games) game.close(one.session, one.token);
+  } catch (error) {
+    view.drawing = false;
+    tell(error.code && error.text ? error : { code: "picture" });
+  }
+  showButtons();
+}
+
+async function jpeg(file) {
+  const source = await createImageBitmap(file), { width, height } = view.bundle, canvas = document.createElement("canvas");
+  const scale = Math.max(width / source.width, height / source.height); // the middle, of twice the clip's size at most
+  const grown = Math.min(2, 1 / scale) || 1;
+  canvas.width = Math.max(16, Math.round(width * grown));
+  canvas.height = Math.max(16, Math.round(height * grown));
+  const paper = canvas.getContext("2d"), by = scale * (canvas.width / width);
+  paper.fillStyle = "#fff";
+  paper.fillRect(0, 0, canvas.width, canvas.height);
+  paper.drawImage(source, (canvas.width - source.width * by) / 2, (canvas.height - source.height * by) / 2, source.width * by, source.height * by);
+  return new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.95));
 }
 
 function marks(count) {
@@ -196,6 +241,8 @@ function showButtons() {
   $("draw").disabled = !ready || !(text || words.sentence());
   $("deal").disabled = !ready || !words.groups?.length;
   $("deal").hidden = Boolean(words.groups && !words.groups.length);
+  $("photo").hidden = !view.pictures;
+  $("photo").disabled = !ready;
   $("cancel").hidden = !(view.drawing && game.pending);
   $("fresh").disabled = !ready || !film.strips.some((one) => one.turns.length);
   $("rewind").disabled = !ready;
@@ -264,6 +311,19 @@ $("text").oninput = () => {
   if ($("text").value !== view.composed) words.release();
   showButtons();
 };
+$("photo").onclick = () => $("file").click();
+$("file").onchange = () => {
+  if ($("file").files[0]) startFrom($("file").files[0]);
+  $("file").value = "";
+};
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  addEventListener(kind, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    document.body.classList.toggle("dropping", kind === "dragover" && Boolean(view.pictures));
+    if (kind === "drop" && event.dataTransfer.files[0]) startFrom(event.dataTransfer.files[0]);
+  });
+}
 $("deal").onclick = () => words.deal();
 $("cancel").onclick = () => game.cancel();
 $("fresh").onclick = () => game.fresh(film.strips);

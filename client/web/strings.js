@@ -1,6 +1,8 @@
 // The page's words in three languages, and the translated labels of words that bundles commonly list.
 
 const EN = {
+  photo: "Start from a picture", looking: "Looking at the picture …", began: "The film begins with your picture. What happens next?",
+  picture: "This file is no picture that can be read. Choose another.", no_encoder: "This model cannot start from a picture.",
   skip: "To the words", language: "Language", stage: "The picture", compose: "What happens next", progress: "Drawing",
   film: "The turns so far", fresh: "New game", again: "Play again", draw: "Draw it", deal: "Surprise me", cancel: "Stop",
   what: "Say what happens next. A model on this machine draws two seconds of cartoon, and remembers the story.",
@@ -10,7 +12,7 @@ const EN = {
   off: "The lamp is off. Connecting again …", starting: "The lamp is warming up …", waiting: "{n} before you, about {s} s", drawing: "Drawing, {n} of {of}",
   thinking: "Reading …", restarting: "The pencil broke; a new one is being sharpened …", stopped: "Stopped.", attract: "Drawn earlier by this model",
   turn: "Turn {n}", seconds: "drawn in {n} s", stamina: "stamina", social: "social", entertainment: "fun",
-  branching: "Turn {n} is on the table. What you say next becomes a second film from here.", rewind: "Cut the later turns off", picture: "The clip of turn {n}: {text}",
+  branching: "Turn {n} is on the table. What you say next becomes a second film from here.", rewind: "Cut the later turns off", clip: "The clip of turn {n}: {text}",
   nothing: "The table is empty. The first turn will be drawn here.", draining: "The server is stopping; the game is kept.",
   lost: "The earlier game is not on this server any more. A new one has begun.", noise: "This server plays without a model: the pictures are only noise.",
   busy: "Many people are drawing. Try again in a moment.", rate_limited: "Too many turns in a minute. Take a breath.",
@@ -25,6 +27,7 @@ const EN = {
   too_large: "That is too long.", version: "The page and the server do not fit together. Load the page again.",
 };
 const ZH = {
+  photo: "从图片开始", looking: "正在看图片……", began: "影片从您的图片开始。接下来发生什么？", picture: "无法读取这张图片，请换一张。", no_encoder: "这个模型不能从图片开始。",
   skip: "跳到选词", language: "语言", stage: "画面", compose: "接下来发生什么", progress: "作画进度", film: "已画的回合", fresh: "新游戏",
   again: "再放一遍", draw: "画出来", deal: "随机来一个", cancel: "停止", what: "说说接下来发生什么。这台机器上的模型会画出两秒钟的动画，并记住故事。",
   free: "或者用自己的话（英文）", save: "保存这段动画", saveGif: "保存为 GIF", saveMp4: "保存为 mp4", saving: "正在保存，{n} %", saved: "已保存。", strip: "第 {n} 条胶片",
@@ -32,7 +35,7 @@ const ZH = {
   manner: "怎样", place: "在哪里", hour: "何时", clothes: "穿什么", examples: "例如", off: "灯灭了，正在重新连接……", starting: "灯正在预热……",
   waiting: "前面还有 {n} 位，约 {s} 秒", drawing: "作画中，{n} / {of}", thinking: "正在阅读……", restarting: "铅笔断了，正在削一支新的……", stopped: "已停止。",
   attract: "这个模型先前画的", turn: "第 {n} 回合", seconds: "用时 {n} 秒", stamina: "体力", social: "社交", entertainment: "快乐",
-  branching: "台上是第 {n} 回合。接下来的话会从这里另起一条胶片。", rewind: "剪掉后面的回合", picture: "第 {n} 回合的画面：{text}", nothing: "台上还是空的，第一回合会画在这里。",
+  branching: "台上是第 {n} 回合。接下来的话会从这里另起一条胶片。", rewind: "剪掉后面的回合", clip: "第 {n} 回合的画面：{text}", nothing: "台上还是空的，第一回合会画在这里。",
   draining: "服务器正在停止，游戏会保留。", lost: "先前的游戏已不在这台服务器上，新游戏开始了。", noise: "这台服务器没有模型，画面只是噪声。",
   busy: "大家都在画，请稍候再试。", rate_limited: "一分钟内回合太多，歇一会儿吧。", too_many_sessions: "位子满了，请稍后再来。",
   blocked: "这些词这里不画，请换别的。", instruction: "请说得短一点，或多说一点。", turn_running: "这个游戏正在另一个窗口作画。",
@@ -42,6 +45,7 @@ const ZH = {
   session_closed: "这个游戏已在另一个窗口结束，请开始新游戏。", wrong_token: "这个游戏属于另一个浏览器，请开始新游戏。", too_large: "太长了。", version: "页面与服务器不匹配，请重新加载。",
 };
 const JA = {
+  photo: "絵や写真から始める", looking: "絵を見ています…", began: "フィルムはこの絵から始まります。次に何が起こりますか。", picture: "この絵は読めません。別のものをどうぞ。", no_encoder: "このモデルは絵から始められません。",
   skip: "ことばへ", language: "言語", stage: "絵", compose: "次に起こること", progress: "作画の進み", film: "これまでのターン", fresh: "新しいゲーム",
   again: "もう一度", draw: "描く", deal: "おまかせ", cancel: "やめる", what: "次に起こることを言ってください。この機械のモデルが二秒のアニメを描き、物語を覚えています。",
   free: "自分のことばで（英語）", save: "このクリップを保存", saveGif: "GIF で保存", saveMp4: "mp4 で保存", saving: "保存中 {n} %", saved: "保存しました。",
@@ -51,7 +55,7 @@ const JA = {
   restarting: "鉛筆が折れました。削り直しています…", stopped: "止めました。", attract: "このモデルが前に描いたもの", turn: "ターン {n}",
   seconds: "{n} 秒で作画", stamina: "体力", social: "社交", entertainment: "楽しさ", rewind: "後のターンを切り取る",
   branching: "台の上はターン {n}。次のことばは、ここから二本目のフィルムになります。",
-  picture: "ターン {n} の絵：{text}", nothing: "台は空です。最初のターンがここに描かれます。", draining: "サーバーが止まります。ゲームは残ります。",
+  clip: "ターン {n} の絵：{text}", nothing: "台は空です。最初のターンがここに描かれます。", draining: "サーバーが止まります。ゲームは残ります。",
   lost: "前のゲームはもうこのサーバーにありません。新しく始めました。", noise: "このサーバーにはモデルがなく、絵はノイズです。",
   busy: "混み合っています。少し待ってください。", rate_limited: "一分のターンが多すぎます。一息入れてください。",
   too_many_sessions: "満席です。後でもう一度どうぞ。", blocked: "そのことばは描けません。別のことばをどうぞ。",

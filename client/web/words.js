@@ -53,6 +53,12 @@ export class Words {
     return group;
   }
 
+  /** What happens in a picture that a game starts from: the chosen motion, or the first of the bundle. */
+  get motion() {
+    const known = this.groups?.find(([name]) => name === "motion")?.[1] ?? ["wave"], [manner] = this.chosen.manner ?? [];
+    return [manner, this.chosen.motion?.[0] ?? known[0]].filter(Boolean).join(" ");
+  }
+
   has(name, word) {
     return (this.chosen[name] ?? []).includes(word);
   }

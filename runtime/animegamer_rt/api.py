@@ -20,7 +20,7 @@ import os
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -175,13 +175,11 @@ class Player:
 
         The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
         """
-        from .stages.image_start import encode_image_start
+        from .stages.image_start import encode_turn_zero
 
         assert self._engines is not None and self._engines.encoder is not None
-        turn = encode_image_start(self.bundle, start, open_towers(self.bundle, self._config), self._engines.encoder)
-        reader = self.pipeline.reader
-        scene = None if reader is None else reader.read_image(start.picture, Instruction(start.caption))
-        return (turn, None) if scene is None else (replace(turn, text=scene.caption), scene)
+        towers = open_towers(self.bundle, self._config)
+        return encode_turn_zero(self.bundle, start, towers, self._engines.encoder, self.pipeline.reader)
 
     @contextmanager
     def _one_turn(self) -> Generator[None, None, None]:

@@ -86,15 +86,18 @@ class Session:
         *,
         omitted_turns: int = 0,
         scene: Scene | None = None,
+        initial_turn: HistoryTurn | None = None,
     ) -> Session:
         """A game that continues after `log`, which itself follows `omitted_turns` turns.
 
         character, scene: as they are now; shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all
-        are predicted again, so `omitted_turns` must then be 0. Raises SessionError when that is not possible.
+        are predicted again, so `omitted_turns` must then be 0. initial_turn: of a game that starts from a
+        picture, unless it has left the window. Raises SessionError when the shots cannot be predicted.
         """
         _check_not_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
         session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, omitted_turns=omitted_turns)
         session.log, session.character, session.scene = tuple(log), character, scene
+        session.initial_turn = initial_turn
         session._shots = session._window_shots(session.turns, shots, predict)
         return session
 

@@ -80,6 +80,13 @@ def say(page: Chromium, text: str) -> None:
     page.type(text)
 
 
+def say_next(page: Chromium, text: str) -> None:
+    """The same where there may be no clip yet."""
+    page.until("document.querySelector('#photo').disabled === false")
+    page.evaluate("document.querySelector('#text').focus()")
+    page.type(text)
+
+
 def choose(page: Chromium, turn: int) -> None:
     """Put an earlier turn of the game on the table, and wait for the whole clip."""
     page.evaluate(f"document.querySelectorAll('#turns .line button')[{turn - 1}].click()")
@@ -165,6 +172,25 @@ def play(page: Chromium, server: Serve, shots: Path, axe: Path | None) -> None:
         page.evaluate("window.saved = null")
     page.console.clear()
     print("saved a gif and an mp4")
+
+    drop = """(async () => {
+        const files = new DataTransfer();
+        const picture = await new Promise((take) => document.querySelector('#picture').toBlob(take));
+        files.items.add(new File([picture], 'start.png'));
+        dispatchEvent(new DragEvent('drop', { dataTransfer: files }));
+    })()"""
+    if page.evaluate("document.querySelector('#photo').hidden === false"):
+        click(page, "#turns ol:first-child li:nth-child(3) button")
+        await_turns(page, 3)
+        kept = page.evaluate("localStorage['animegamer.token']")
+        page.evaluate(drop)
+        page.until(f"localStorage['animegamer.token'] !== '{kept}'")
+        page.until("document.querySelectorAll('#turns .line').length === 0")
+        page.screenshot(shots / "picture.png")
+        for number, text in enumerate(("He waves.", "Now at night.", "Zelki dances in the room."), 1):
+            say_next(page, text)
+            await_turns(page, number)
+        print("started from a picture that was dropped")
 
     for name, (width, height) in SIZES.items():
         page.size(width, height, scale=2 if name == "phone" else 1, mobile=name == "phone")

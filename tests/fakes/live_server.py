@@ -196,9 +196,10 @@ class RawClient:
         session: str | None = None,
         turn: int | None = None,
         control: bool = False,
+        buffers: tuple[bytes, ...] = (),
     ) -> str:
         """Send a request; returns its id."""
-        message = Message(type, fields or {}, uuid.uuid4().hex, session=session, turn=turn)
+        message = Message(type, fields or {}, uuid.uuid4().hex, session=session, turn=turn, buffers=buffers)
         (self.control if control else self.turns).send_multipart(encode(message))
         assert message.id is not None
         return message.id

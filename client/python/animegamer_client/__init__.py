@@ -17,7 +17,7 @@ from .events import (
     State,
     Understood,
 )
-from .responses import Bundle, Exported, LoggedTurn, RunningTurn, Welcome
+from .responses import Bundle, Exported, LoggedTurn, RunningTurn, Seen, Welcome
 
 __version__ = "0.1.0"
 
@@ -43,6 +43,7 @@ __all__ = [
     "Restarting",
     "RunningTurn",
     "Seconds",
+    "Seen",
     "ServerRefused",
     "State",
     "TimedOut",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -79,9 +80,15 @@ class Client(BaseClient[AsyncConnection]):
         return await self._run(self._connect())
 
     async def open(
-        self, *, seed: int | None = None, history_turns: int | None = None, resume: str | None = None
+        self,
+        *,
+        seed: int | None = None,
+        history_turns: int | None = None,
+        resume: str | None = None,
+        picture: str | os.PathLike[str] | bytes | None = None,
+        motion: str | None = None,
     ) -> Game:
-        return Game(self, await self._run(self._open(seed, history_turns, resume)))
+        return Game(self, await self._run(self._open(seed, history_turns, resume, picture, motion)))
 
     async def status(self) -> dict[str, Any]:
         return await self._run(self._ask_control(requests.status()))

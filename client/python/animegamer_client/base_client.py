@@ -22,7 +22,7 @@ from .connection import Connection, close_all
 from .errors import ClientClosed, ClientError
 from .events import Event
 from .game_info import GameInfo
-from .options import Options, addresses, read_keys
+from .options import Options, addresses, read_keys, read_picture
 from .protocol_state import ProtocolState
 from .responses import LoggedTurn, SessionInfo, Welcome
 
@@ -111,8 +111,17 @@ class BaseClient(Generic[C]):
         assert welcome is not None  # requests are sent only after `welcome`
         return welcome
 
-    def _open(self, seed: int | None, history_turns: int | None, token: str | None) -> Steps[SessionInfo]:
-        return self._ask(requests.open_new(seed, history_turns) if token is None else requests.resume(token))
+    def _open(
+        self,
+        seed: int | None,
+        history_turns: int | None,
+        token: str | None,
+        picture: str | os.PathLike[str] | bytes | None,
+        motion: str | None,
+    ) -> Steps[SessionInfo]:
+        if token is not None:
+            return self._ask(requests.resume(token))
+        return self._ask(requests.open_new(seed, history_turns, read_picture(picture, motion), motion))
 
     def _ping(self) -> Steps[float]:
         start = time.perf_counter()

@@ -270,6 +270,12 @@ class ExportCall(Call[Exported]):
         return super().on_message(message)
 
 
+class PictureCall(Call[T]):
+    """Opening a game that starts from a picture, which waits in the server's queue like a turn."""
+
+    may_be_slow = True
+
+
 class CloseCall(Call[None]):
     """Closing a session. It succeeds if the session is closed already."""
 

@@ -6,6 +6,7 @@ The operations themselves are in `base_client`, waiting is in `blocking_connecti
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
@@ -50,13 +51,25 @@ class Client(BaseClient[BlockingConnection]):
         """
         return self._run(self._connect())
 
-    def open(self, *, seed: int | None = None, history_turns: int | None = None, resume: str | None = None) -> Game:
+    def open(
+        self,
+        *,
+        seed: int | None = None,
+        history_turns: int | None = None,
+        resume: str | None = None,
+        picture: str | os.PathLike[str] | bytes | None = None,
+        motion: str | None = None,
+    ) -> Game:
         """Start a new game, or continue the one whose token is `resume`.
 
         seed: 0..2^63-1, of the game's noise. history_turns: 0..16, past turns that the model sees. The server chooses
         what is None, and reads neither when it resumes a game.
+        picture: a PNG, JPEG or WebP file, or its bytes (at most 8 MiB and 16 megapixels), to start from; motion: what
+        happens in it ("gently wave"). Only where `picture` is one of `connect().capabilities`; `Game.seen` says what
+        the server saw. Raises ValueError for a picture without motion or of too many bytes, OSError for a file that
+        cannot be read.
         """
-        return Game(self, self._run(self._open(seed, history_turns, resume)))
+        return Game(self, self._run(self._open(seed, history_turns, resume, picture, motion)))
 
     def status(self) -> dict[str, Any]:
         """The fields of `status` in PROTOCOL.md."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .events import Character
-from .responses import RunningTurn, SessionInfo
+from .responses import RunningTurn, Seen, SessionInfo
 
 
 class GameInfo:
@@ -49,3 +49,8 @@ class GameInfo:
     def running(self) -> RunningTurn | None:
         """The turn that was running when the game was resumed; `replay` follows it."""
         return self._session.running
+
+    @property
+    def seen(self) -> Seen | None:
+        """What was seen in the picture that the game was opened with; None without one, or if nobody was recognised."""
+        return self._session.seen

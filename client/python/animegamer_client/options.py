@@ -17,6 +17,7 @@ PIXEL_FORMATS = ("rgb24", "rgba32", "bgra32")
 CODECS = ("raw", "jpeg", "mp4")
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 KEY_CHARACTERS, MAX_KEY_FILE_BYTES = 40, 64 * 2**10
+MAX_PICTURE_BYTES = 8 * 2**20
 NEW_KEYS = "make one with: animegamer-rt keys new NAME"
 
 
@@ -86,6 +87,25 @@ def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.P
     if zmq.curve_public(secret) != public:
         raise ValueError(f"{client_keys} holds a public key that does not belong to its secret key; {NEW_KEYS}")
     return Keys(server, public, secret)
+
+
+def read_picture(picture: str | os.PathLike[str] | bytes | None, motion: str | None) -> bytes | None:
+    """The bytes of the picture to start from; None: no picture.
+
+    Raises ValueError if it has no motion or too many bytes, OSError if the file cannot be read.
+    """
+    if (picture is None) != (motion is None):
+        raise ValueError("picture and motion go together: give a picture, and what happens in it ('gently wave')")
+    if picture is None:
+        return None
+    if isinstance(picture, bytes):
+        content = picture
+    else:
+        with open(picture, "rb") as file:
+            content = file.read(MAX_PICTURE_BYTES + 1)
+    if len(content) > MAX_PICTURE_BYTES:
+        raise ValueError(f"the picture has more than {MAX_PICTURE_BYTES // 2**20} MiB; make it smaller")
+    return content
 
 
 def is_key(text: str | bytes) -> bool:

@@ -9,18 +9,22 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from .calls import Call, CloseCall, ExportCall, TurnCall, session_message
+from .calls import Call, CloseCall, ExportCall, PictureCall, TurnCall, session_message
 from .codec import Message
 from .events import Character
 from .fields import flag, integer, nested, several
 from .responses import Exported, LoggedTurn, SessionInfo
 
 
-def open_new(seed: int | None, history_turns: int | None) -> Call[SessionInfo]:
-    """Start a game; the server chooses what is None."""
-    fields = {"seed": seed, "history_turns": history_turns}
+def open_new(
+    seed: int | None, history_turns: int | None, picture: bytes | None = None, motion: str | None = None
+) -> Call[SessionInfo]:
+    """Start a game, from a picture if there is one; the server chooses what is None."""
+    fields = {"seed": seed, "history_turns": history_turns, "motion": motion}
     given = {name: value for name, value in fields.items() if value is not None}
-    return Call(Message("open", given), "opened", SessionInfo.read)
+    if picture is None:
+        return Call(Message("open", given), "opened", SessionInfo.read)
+    return PictureCall(Message("open", given, buffers=(picture,)), "opened", SessionInfo.read)
 
 
 def resume(token: str) -> Call[SessionInfo]:

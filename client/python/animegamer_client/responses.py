@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .codec import Message
-from .events import Character
-from .fields import Fields, flag, integer, nested, number, text, words
+from .events import Character, Person
+from .fields import Fields, flag, integer, nested, number, several, text, words
 
 _WORDS = ("people", "motions", "places", "hours", "clothes", "manners")
 """The fields of a bundle that says what it knows, since 1.1."""
@@ -86,6 +86,29 @@ class RunningTurn:
     turn_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the server saw in the picture that the game starts from. text: all of it in one line; the rest as in
+    `Understood`."""
+
+    people: tuple[Person, ...]
+    motion: str
+    level: int
+    place: str
+    hour: str
+    position: str
+    caption: str
+    text: str
+
+    @classmethod
+    def read(cls, fields: Fields) -> Seen:
+        """Read the `understood` of an `opened`. Raises ProtocolError."""
+        people = tuple(Person(text(one, "name"), text(one, "clothes")) for one in several(fields, "people"))
+        names = ("place", "hour", "position", "caption", "text")
+        place, hour, position, caption, line = (text(fields, name) for name in names)
+        return cls(people, text(fields, "motion"), integer(fields, "level"), place, hour, position, caption, line)
+
+
 @dataclass(slots=True)
 class SessionInfo:
     """A session as the client knows it: what its requests carry, and its state after the last finished turn."""
@@ -97,6 +120,7 @@ class SessionInfo:
     turns: int
     character: Character
     running: RunningTurn | None = None
+    seen: Seen | None = None
 
     @classmethod
     def read(cls, message: Message) -> SessionInfo:
@@ -111,6 +135,7 @@ class SessionInfo:
             turns=integer(fields, "turns"),
             character=Character.read(nested(fields, "character")),
             running=RunningTurn(integer(running, "turn"), text(running, "turn_id")) if running else None,
+            seen=Seen.read(nested(fields, "understood")) if "understood" in fields else None,
         )
 
 

@@ -51,6 +51,9 @@ MAX_TOKEN_ID = 2**31 - 1
 MAX_HISTORY_TURNS = 64
 MAX_FILE_BYTES = 2**50
 
+PICTURE_PARTS = ("text_tower", "image_tower", "encoder")
+"""The parts that make a shot of a picture, for a game that starts from one."""
+
 EXACT = "exact"
 """The plan that all others are compared with."""
 

@@ -139,7 +139,7 @@ def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = No
             player = Player(bundle, engines, plan=plan, config=options.engines)
             if start is not None:
                 session.start_from(*player.encode_image(start))
-            image = None if start is None else {"image": start.path.name, "caption": start.caption}
+            image = None if start is None else {"image": start.name, "caption": start.caption}
             fps = options.fps or bundle.manifest.geometry.fps
             folder = GameFolder(out, bundle.manifest.name, plan, seed, fps, options.scale, image)
             return PlayedGame(Game(player, session), folder, stack.pop_all().close)

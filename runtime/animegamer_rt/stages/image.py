@@ -7,6 +7,9 @@ the picture shrinks, then bicubic with aligned corners. Both are linear and sepa
 from __future__ import annotations
 
 import io
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import av
@@ -16,7 +19,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import PictureError
 
-from .picture_formats import format_of, is_whole
+from .picture_formats import SIGNATURES, format_of, is_whole
 
 Picture = npt.NDArray[np.uint8]
 """One RGB picture [H, W, 3]."""
@@ -25,6 +28,19 @@ MAX_MEGAPIXELS = 50
 """50 megapixels take 150 MB decoded and one second to resize; a small file can claim far more."""
 MAX_FILE_BYTES = 512 * 2**20
 """Of the file: 50 megapixels of 16-bit colours, and room for a video."""
+
+
+@dataclass(frozen=True, slots=True)
+class PictureLimits:
+    """What a picture may be. formats: FFmpeg's names of them; least_side: pixels; expected: the formats in words."""
+
+    formats: Collection[str] = tuple(SIGNATURES)
+    megapixels: int = MAX_MEGAPIXELS
+    least_side: int = 1
+    expected: str = "a PNG, a JPEG, or another common format"
+
+
+FROM_DISK = PictureLimits()
 CUBIC = -0.75
 """The bicubic kernel's parameter in torch (and OpenCV)."""
 
@@ -36,31 +52,38 @@ def read_picture(path: Path) -> Picture:
     """
     try:
         content = read_bounded(path, MAX_FILE_BYTES)
+    except FileNotFoundError as error:
+        raise PictureError("there is no such picture", where=path, do="give the path of one that exists") from error
+    except (OSError, ValueError) as error:
+        raise _no_picture(path, _reason(error)) from error
+    return decode_picture(content, path)
+
+
+def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimits = FROM_DISK) -> Picture:
+    """The picture in the bytes of a file, as of `read_picture`; path: for the errors. Raises PictureError.
+
+    Its size is checked before anything of its size is allocated.
+    """
+    try:
         kind = format_of(content)
-        if kind is None:
-            raise _no_picture(path, "no image data")
+        if kind is None or kind not in limits.formats:
+            raise _no_picture(path, "no image data" if kind is None else kind.removesuffix("_pipe"), limits.expected)
         if not is_whole(content, kind):
-            raise _no_picture(path, "its end is missing")
-        with av.open(io.BytesIO(content), "r", format=kind) as container:
+            raise _no_picture(path, "its end is missing", limits.expected)
+        if kind == "png_pipe" and content[12:16] == b"IHDR":
+            width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
+            _check_size(width, height, path, limits)
+        options = {"max_pixels": str(limits.megapixels * 10**6)}  # opening decodes a picture, to find its format
+        with av.open(io.BytesIO(content), "r", format=kind, options=options) as container:
             if not container.streams.video:
                 raise _no_picture(path, "no image data")
             codec = container.streams.video[0].codec_context
             if codec is None:  # PyAV's annotations do not know it
                 raise _no_picture(path, f"{container.format.name}, which this FFmpeg cannot decode")
-            if codec.width * codec.height > MAX_MEGAPIXELS * 10**6:
-                raise PictureError(
-                    "the picture is too large",
-                    where=path,
-                    found=f"{codec.width} x {codec.height}",
-                    expected=f"at most {MAX_MEGAPIXELS} megapixels",
-                    do="resize it",
-                )
+            _check_size(codec.width, codec.height, path, limits)
             frame = next(container.decode(video=0), None)
-    except FileNotFoundError as error:
-        raise PictureError("there is no such picture", where=path, do="give the path of one that exists") from error
     except (OSError, ValueError, av.FFmpegError) as error:
-        # PyAV's message has an error number and a function name around the reason.
-        raise _no_picture(path, (getattr(error, "strerror", None) or str(error)).lower()) from error
+        raise _no_picture(path, _reason(error), limits.expected) from error
     if frame is None:
         raise _no_picture(path, "no image data")
     if frame.is_corrupt:
@@ -126,7 +149,21 @@ def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float
     return taps, kernel / kernel.sum()
 
 
-def _no_picture(path: Path, found: str) -> PictureError:
-    return PictureError(
-        "not a picture that can be read", where=path, found=found, expected="a PNG, a JPEG, or another common format"
-    )
+def _check_size(width: int, height: int, path: Path | None, limits: PictureLimits) -> None:
+    found, most = f"{width} x {height}", f"at most {limits.megapixels} megapixels"
+    if not width * height:  # FFmpeg was not to decode more pixels
+        raise PictureError("the picture is too large, or damaged", where=path, expected=most, do="resize it")
+    if width * height > limits.megapixels * 10**6:
+        raise PictureError("the picture is too large", where=path, found=found, expected=most, do="resize it")
+    if min(width, height) < limits.least_side:
+        expected, do = f"{limits.least_side} x {limits.least_side} pixels or more", "take a larger one"
+        raise PictureError("the picture is too small", where=path, found=found, expected=expected, do=do)
+
+
+def _no_picture(path: Path | None, found: str, expected: str = FROM_DISK.expected) -> PictureError:
+    return PictureError("not a picture that can be read", where=path, found=found, expected=expected)
+
+
+def _reason(error: Exception) -> str:
+    """PyAV's message has an error number and a function name around the reason."""
+    return (getattr(error, "strerror", None) or str(error)).lower()

@@ -8,7 +8,7 @@ history: later turns continue from it as from any turn, and it leaves the window
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,14 +16,15 @@ import numpy.typing as npt
 
 from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import PICTURE_PARTS
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
 
-from .image import Picture, prepare, read_picture
+from .image import FROM_DISK, Picture, PictureLimits, decode_picture, prepare, read_picture
 from .prompt import HistoryTurn, open_sentencepiece
-
-PARTS = ("text_tower", "image_tower", "encoder")
+from .reader import InstructionReader
 
 NEUTRAL = GameState(0, 0, 0, 0)
 """The state of turn 0, which changes no value. The reference's history has these zeros for every turn."""
@@ -33,27 +34,33 @@ _MOTION_FIELD = re.compile(r"\bmotion:\s*([^;.]+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class ImageStart:
-    """What a game starts from. `caption`: the text of turn 0 in the history; `motion`: the text tower's input."""
+    """What a game starts from. `caption`: the text of turn 0 in the history; `motion`: the text tower's input.
 
-    path: Path
+    name: the picture's file name; empty for a picture that came as bytes.
+    """
+
+    name: str
     picture: Picture
     caption: str
     motion: str
 
 
-def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: str) -> ImageStart:
+def read_image_start(
+    bundle: Bundle, history_turns: int, image: Path | bytes, motion: str, limits: PictureLimits = FROM_DISK
+) -> ImageStart:
     """Reads and checks picture and motion; needs no engine.
 
+    image: a file, or what one holds; limits: of the latter.
     motion: words ("gently wave"), or a caption: its `Motion:` goes to the text tower, all of it into the prompt.
     Raises BundleError, ConfigError, InstructionError or PictureError.
     """
-    missing = [part for part in PARTS if part not in bundle.manifest.parts]
+    missing = [part for part in PICTURE_PARTS if part not in bundle.manifest.parts]
     if missing:
         raise BundleError(
             "the bundle cannot start a game from a picture",
             where=bundle.folder,
             found=f"no {', '.join(missing)}",
-            expected=", ".join(PARTS),
+            expected=", ".join(PICTURE_PARTS),
             do="export it with its encoder parts, or start without --image",
         )
     if history_turns == 0:
@@ -65,7 +72,9 @@ def read_image_start(bundle: Bundle, history_turns: int, image: Path, motion: st
         )
     text = Instruction.parse(motion).text
     words = motion_text(text)
-    return ImageStart(image, read_picture(image), text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
+    picture = read_picture(image) if isinstance(image, Path) else decode_picture(image, limits=limits)
+    name = image.name if isinstance(image, Path) else ""
+    return ImageStart(name, picture, text if _MOTION_FIELD.search(text) else f"Motion: {words}.", words)
 
 
 def motion_text(text: str) -> str:
@@ -85,6 +94,18 @@ def encode_image_start(bundle: Bundle, start: ImageStart, towers: TowerEngines, 
     ids = motion_ids(bundle, start.motion, towers.tokens)
     shot = encoder.encode(towers.text(ids), towers.image(picture))
     return HistoryTurn(start.caption, NEUTRAL, shot.astype(np.float16))
+
+
+def encode_turn_zero(
+    bundle: Bundle, start: ImageStart, towers: TowerEngines, encoder: EncoderEngine, reader: InstructionReader | None
+) -> tuple[HistoryTurn, Scene | None]:
+    """Turn 0 as the prompts of later turns see it, and the scene in its picture.
+
+    The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
+    """
+    turn = encode_image_start(bundle, start, towers, encoder)
+    scene = None if reader is None else reader.read_image(start.picture, Instruction(start.caption))
+    return (turn, None) if scene is None else (replace(turn, text=scene.caption), scene)
 
 
 def motion_ids(bundle: Bundle, motion: str, tokens: int) -> npt.NDArray[np.int64]:

@@ -62,13 +62,13 @@ class InstructionReader:
         words = split_words(instruction.text)
         readable = any(_LETTERS.search(word) or unicodedata.category(word[0])[0] == "S" for word in words)
         if not readable and before is not None:
-            return Reading(before, (), self._describe(before), self._notice((), readable, len(words)))
+            return Reading(before, (), self.describe(before), self._notice((), readable, len(words)))
         features = word_features(words)[None] if readable else np.zeros((1, 1, GRAMS), np.int64)
         logits = self._engine.read(features, self._encode(before))
         scene = self._decode(logits, before)
         asked = [word for word, logit in zip(words, logits.unknown, strict=False) if readable and logit > 0]
         unknown = tuple(dict.fromkeys(asked))
-        return Reading(scene, unknown, self._describe(scene), self._notice(unknown, readable, len(words)))
+        return Reading(scene, unknown, self.describe(scene), self._notice(unknown, readable, len(words)))
 
     def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
         """The scene of a picture in which `instruction` happens; None if nobody is seen, or without a picture reader.
@@ -135,7 +135,7 @@ class InstructionReader:
         kinds = self._words.clothes
         return " and ".join(f"{name} in {self._words.clothes_words[kinds.index(clothes[name])]}" for name in people)
 
-    def _describe(self, scene: Scene) -> str:
+    def describe(self, scene: Scene) -> str:
         """Tofi in a raincoat runs wildly, city, night."""
         motion = scene.motion if len(scene.people) > 1 else _third_person(scene.motion)
         manner = self._words.manners[LEVELS.index(scene.level)]

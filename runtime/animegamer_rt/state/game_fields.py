@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .game import CharacterState, GameState
+from .scene import Scene
 
 
 def game_state_to_fields(state: GameState) -> dict[str, int]:
@@ -48,3 +49,16 @@ def character_from_fields(fields: Mapping[str, Any]) -> CharacterState:
         social=fields.get("social", start.social),
         entertainment=fields.get("entertainment", start.entertainment),
     )
+
+
+def scene_to_fields(scene: Scene) -> dict[str, Any]:
+    """What a scene shows; clothes only of the people in it."""
+    return {
+        "people": [{"name": name, "clothes": scene.clothes[name]} for name in scene.people],
+        "motion": scene.motion,
+        "level": scene.level,
+        "place": scene.place,
+        "hour": scene.hour,
+        "position": scene.position,
+        "caption": scene.caption,
+    }

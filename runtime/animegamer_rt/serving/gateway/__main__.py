@@ -17,7 +17,7 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS
 from .app import make_app
 from .settings import GatewaySettings
 
-MAX_MESSAGE_BYTES = 2 * CLIENT_LIMITS.header_bytes
+MAX_MESSAGE_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """A longer WebSocket message closes the connection; one above the protocol's own limit is answered `too_large`."""
 REQUEST_S = 10.0
 """A connection that has sent no whole request by then is closed."""

@@ -1,4 +1,4 @@
-"""Messages as WebSocket carries them: the header as JSON or msgpack, a picture's bytes behind its header.
+"""Messages as WebSocket carries them: the header as JSON or msgpack, a picture's bytes behind its header, both ways.
 
 client/PROTOCOL.md, section WebSocket, describes both forms. Knows no socket.
 """
@@ -25,17 +25,20 @@ def read_request(data: str | bytes, form: str) -> Message:
 
     Raises ProtocolError, and no other error, whatever the data are.
     """
-    if (form == JSON) != isinstance(data, str):
-        expected = "text" if form == JSON else "a binary message"
-        raise ProtocolError("the wrong kind of WebSocket message", where=form, expected=expected)
-    packed = _packed_json(data) if isinstance(data, str) else _behind_length(data)
-    return decode([FIRST_FRAME, packed], CLIENT_LIMITS, check=False)
+    if isinstance(data, str):
+        if form != JSON:
+            raise ProtocolError("the wrong kind of WebSocket message", where=form, expected="a binary message")
+        return decode([FIRST_FRAME, _packed_json(data)], CLIENT_LIMITS, check=False)
+    header, *buffers = _behind_length(data)
+    packed = _packed_json(header) if form == JSON else header
+    return decode([FIRST_FRAME, packed, *buffers], CLIENT_LIMITS, check=False)
 
 
-def _packed_json(text: str) -> bytes:
-    if len(text.encode(errors="replace")) > CLIENT_LIMITS.header_bytes:
+def _packed_json(text: str | bytes) -> bytes:
+    size = len(text.encode(errors="replace") if isinstance(text, str) else text)
+    if size > CLIENT_LIMITS.header_bytes:
         expected = f"at most {CLIENT_LIMITS.header_bytes} bytes"
-        raise ProtocolError("too large", code="too_large", where="message", found=len(text), expected=expected)
+        raise ProtocolError("too large", code="too_large", where="message", found=size, expected=expected)
     try:
         header = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -54,13 +57,14 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
 
 
-def _behind_length(data: bytes) -> bytes:
-    length = int.from_bytes(data[:LENGTH_BYTES], "big")
-    if length != len(data) - LENGTH_BYTES:
-        found = f"{length} in a message of {len(data)} bytes"
-        expected = f"the bytes of the header, {LENGTH_BYTES} less than those of the message"
+def _behind_length(data: bytes) -> list[bytes]:
+    """The header of a binary message, and the buffer behind it if there is one."""
+    end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
+    if not LENGTH_BYTES < end <= len(data):
+        found = f"{end - LENGTH_BYTES} in a message of {len(data)} bytes"
+        expected = f"the bytes of the header, at most {LENGTH_BYTES} less than those of the message"
         raise ProtocolError("the header's length is wrong", found=found, expected=expected)
-    return data[LENGTH_BYTES:]
+    return [data[LENGTH_BYTES:end], data[end:]] if end < len(data) else [data[LENGTH_BYTES:]]
 
 
 def write_answer(frames: Sequence[Buffer], form: str) -> str | bytes:

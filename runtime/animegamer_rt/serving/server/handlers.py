@@ -10,18 +10,20 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import Store, StoredSession
+from animegamer_rt.serving.store import Store, StoredSession, StoredStart
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
+from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
-from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
+from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields, scene_to_fields
 
 from .clients import Client
 from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
-from .jobs import Job, JobKind, Subscriber
+from .jobs import Job, JobKind, PictureOpening, Subscriber
 from .options import ServeOptions
 from .scheduler import Scheduler, degraded
 from .status import ServerStatus
@@ -101,7 +103,7 @@ class RequestHandlers:
                 do="close others, or try again later",
             )
         client.frame_options, client.minor = FrameOptions.from_fields(fields), fields.get("minor", 0)
-        _reply(client, message, "welcome", self._status.welcome())
+        _reply(client, message, "welcome", self._status.welcome(client.minor))
 
     def _ping(self, client: Client, message: Message) -> None:
         _reply(client, message, "pong", {})
@@ -121,9 +123,54 @@ class RequestHandlers:
             self._queue.check_sessions(now)
             seed = fields.get("seed", secrets.randbelow(2**31))
             window = fields.get("history_turns", bundle.manifest.compatibility.history_turns)
+            if message.buffers:
+                self._open_from_picture(client, message, seed, window)
+                return
             session, token = self._store.open(self._bundle_name, self._fingerprint, seed, window)
             self._queue.use_session(session.id, now, client)
         self._opened(client, message, self._scheduler.as_done(session), token)
+
+    def _open_from_picture(self, client: Client, message: Message, seed: int, window: int) -> None:
+        """Have the worker make turn 0 of the picture; the session is opened once that is there."""
+        if not self._status.starts_from_pictures:
+            what = "this server's bundle, or its engines, cannot start a game from a picture"
+            do = "open without one, or ask the operator for a bundle with its encoder parts"
+            raise ProtocolError(what, code="no_encoder", found=self._bundle_name, do=do)
+        if "motion" not in message.fields:
+            do = "say what happens in the picture, for example: gently wave"
+            raise ProtocolError("a picture comes with its motion", code="missing_field", where="open.motion", do=do)
+        if window == 0:
+            do = "ask for 1 turn or more"
+            raise ProtocolError("no turn would see the picture", code="bad_field", where="open.history_turns", do=do)
+        motion = self._filter.read(message.fields["motion"]).text
+        self._check_server_state()
+        self._queue.check_free_space(client)
+        assert client.frame_options is not None
+        now, name = time.monotonic(), f"start-{secrets.token_hex(8)}"
+        job = Job(
+            "start",
+            name,
+            Subscriber(client, message.id),
+            client.frame_options,
+            now,
+            now + self._options.turn_deadline_s,
+            opening=PictureOpening(
+                message.buffers[0],
+                StartJob(motion, window),
+                partial(self._open_started, client, message, seed, window),
+            ),
+        )
+        self._scheduler.admit(job, now)
+
+    def _open_started(self, client: Client, message: Message, seed: int, window: int, started: GameStarted) -> None:
+        """Open the session whose turn 0 the worker has made."""
+        now = time.monotonic()
+        self._queue.check_sessions(now)
+        start = StoredStart(started.text, started.shot, started.scene)
+        session, token = self._store.open(self._bundle_name, self._fingerprint, seed, window, start)
+        self._queue.use_session(session.id, now, client)
+        seen = None if started.scene is None else {**scene_to_fields(started.scene), "text": started.description}
+        self._opened(client, message, session, token, seen)
 
     def _branch(self, client: Client, message: Message) -> None:
         session, turn = self._session(message), message.fields["turn"]
@@ -256,7 +303,9 @@ class RequestHandlers:
         if state == "degraded":
             raise degraded(self._worker)
 
-    def _opened(self, client: Client, message: Message, session: StoredSession, token: str) -> None:
+    def _opened(
+        self, client: Client, message: Message, session: StoredSession, token: str, seen: dict[str, Any] | None = None
+    ) -> None:
         fields: dict[str, Any] = {
             "token": token,
             "seed": session.seed,
@@ -267,6 +316,8 @@ class RequestHandlers:
         running = self._queue.of_session(session.id)
         if running is not None and running.turn is not None:
             fields["running"] = {"turn": running.turn, "turn_id": running.turn_id}
+        if seen is not None:
+            fields["understood"] = seen
         _reply(client, message, "opened", fields, session.id)
 
 

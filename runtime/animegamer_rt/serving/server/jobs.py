@@ -1,4 +1,4 @@
-"""One job of the worker (a turn, a replay of a finished turn, an export), and the client that gets its events.
+"""One job of the worker (a turn, a replay, an export, a start from a picture), and the client that gets its events.
 
 Knows one job; nothing of the queue, the store or the worker.
 """
@@ -8,14 +8,15 @@ from __future__ import annotations
 import enum
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 from .clients import Client
@@ -25,8 +26,8 @@ MAX_EVENTS_BYTES = 48 * 2**20
 EVENT_OVERHEAD_BYTES = 256
 """Counted for each event beside its buffers."""
 
-JobKind = Literal["turn", "replay", "export"]
-"""replay: a finished turn once more; nothing is added to the session."""
+JobKind = Literal["turn", "replay", "export", "start"]
+"""replay: a finished turn once more; nothing is added to the session. start: turn 0 of a picture; no session yet."""
 
 
 class JobState(enum.Enum):
@@ -71,9 +72,21 @@ class Subscriber:
     delivery: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
+@dataclass(frozen=True, slots=True)
+class PictureOpening:
+    """An `open` with a picture: the file's bytes, the worker's job, and what opens the session of its turn 0.
+
+    open_session raises AnimeGamerError where that fails.
+    """
+
+    picture: Buffer
+    job: StartJob
+    open_session: Callable[[GameStarted], None]
+
+
 @dataclass(slots=True, eq=False)
 class Job:
-    """One job. Times (`..._at`) are seconds of the monotonic clock; `session` is an id.
+    """One job. Times (`..._at`) are seconds of the monotonic clock; `session` is an id (of `start`: a name of its own).
 
     owner: the connection that it counts for in the queue. last_seq: of the newest event that the worker sent.
     worker_deaths: how many workers died while they ran it.
@@ -109,6 +122,12 @@ class Job:
     events: list[Message] | None = field(default_factory=list)
     events_bytes: int = 0
     late_subscriber: Subscriber | None = None
+    opening: PictureOpening | None = None
+
+    @property
+    def known_session(self) -> str | None:
+        """The session as its client knows it; None of a session that is being opened."""
+        return None if self.kind == "start" else self.session
 
     @property
     def at_worker(self) -> bool:
@@ -123,7 +142,7 @@ class Job:
     @property
     def holds_up(self) -> bool:
         """Whether it takes much longer than a turn now, so that others must not be charged for their waiting."""
-        return self.kind == "export" or self.predicts_again
+        return self.kind in ("export", "start") or self.predicts_again
 
     def enter(self, state: JobState) -> None:
         """Go on to the next state."""

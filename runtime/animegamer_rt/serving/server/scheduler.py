@@ -20,6 +20,7 @@ from dataclasses import replace
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredHistoryRow, StoredSession
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
+from animegamer_rt.serving.wire.start_messages import GameStarted
 from animegamer_rt.serving.wire.worker_messages import (
     CANCEL,
     JOB,
@@ -37,7 +38,7 @@ from animegamer_rt.state.game import GameState
 from .clients import Client
 from .exports import ExportFolders, delete_export
 from .job_queue import JobQueue
-from .jobs import Job, JobState, Subscriber
+from .jobs import Job, JobState, PictureOpening, Subscriber
 from .log_lines import about
 from .metrics import Metrics
 from .options import ServeOptions
@@ -65,7 +66,7 @@ class Scheduler:
     def admit(self, job: Job, now: float) -> None:
         """Queue a job, whose limits the caller has checked, and tell its client its place."""
         self._queue.add(job)
-        if job.kind != "export":
+        if job.kind in ("turn", "replay"):
             job.publish(self._accepted(job))
         self.dispatch(now)
 
@@ -154,7 +155,7 @@ class Scheduler:
                 what = f"the worker died {running.worker_deaths} times on this turn"
                 do = "send another instruction; the operator finds the reason in worker.log"
                 self._fail(running, ProtocolError(what, code="worker_failed", found=reason, do=do))
-            else:
+            elif running.kind != "start":  # its client knows no session yet that `restarting` could name
                 fields = {"attempt": running.worker_deaths, "retry_in_s": self._worker.retry_in_s(now)}
                 running.notify(Message("restarting", fields))
         elif self._worker.degraded:
@@ -225,6 +226,10 @@ class Scheduler:
 
     def _job_message(self, job: Job) -> Message:
         """The job as the worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
+        if job.opening is not None:
+            return Message(
+                JOB, job.opening.job.to_fields(), id=job.id, session=job.session, buffers=(job.opening.picture,)
+            )
         self.removals.finish(job.session)
         session = self._store.get(job.session)
         if job.kind == "export":
@@ -233,7 +238,12 @@ class Scheduler:
             history = tuple(_row(turn.instruction, turn.game_state) for turn in turns)
             seeds = tuple(turn.seed for turn in turns)
             export = ExportJob(str(job.export_folder), session.seed, session.history_turns, history, seeds)
-            return Message(JOB, export.to_fields(), id=job.id, session=job.session)
+            start = self._store.start_of(job.session)
+            if start is None:
+                return Message(JOB, export.to_fields(), id=job.id, session=job.session)
+            scene = None if start.scene is None else start.scene.to_json()
+            export = replace(export, start_text=start.text, start_scene=scene)
+            return Message(JOB, export.to_fields(), id=job.id, session=job.session, buffers=(start.shot,))
         assert job.turn is not None
         if job.kind == "turn" and job.turn != session.turns + 1:
             raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
@@ -242,6 +252,9 @@ class Scheduler:
         if session.history_turns and len(shot_turns) < len(context.log):
             job.extend_deadline(len(context.log) * self._predict_again_s())
             job.predicts_again = True
+        buffers, start = tuple(context.shots[number] for number in shot_turns), context.start
+        if start is not None:
+            shot_turns, buffers = (0, *shot_turns), (start.shot, *buffers)
         turn = TurnJob(
             job.instruction,
             job.seed,
@@ -252,8 +265,8 @@ class Scheduler:
             shot_turns=shot_turns,
             frames=job.frame_options,
             scene=context.scene,
+            start_text=None if start is None else start.text,
         )
-        buffers = tuple(context.shots[number] for number in shot_turns)
         return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
 
     def _predict_again_s(self) -> float:
@@ -291,6 +304,9 @@ class Scheduler:
 
     def _finish(self, job: Job, message: Message, now: float) -> None:
         """The worker has sent everything of the job: send its last message."""
+        if job.opening is not None:
+            self._open_session(job, job.opening, GameStarted.from_message(message))
+            return
         if job.kind == "turn" and job.state is not JobState.STORED:
             assert job.stop_error is not None, "a turn that could not be stored is being stopped"
             self._fail(job, job.stop_error)
@@ -320,6 +336,16 @@ class Scheduler:
         if job.late_subscriber is not None and job.kind != "export":
             self.admit(_replay_of(job, job.late_subscriber, now), now)
 
+    def _open_session(self, job: Job, opening: PictureOpening, started: GameStarted) -> None:
+        """Open the session that starts from a picture, unless its client is gone: nobody has its token."""
+        self._queue.remove(job)
+        job.enter(JobState.DONE)
+        try:
+            if job.subscriber.client.connected:
+                opening.open_session(started)
+        except AnimeGamerError as error:
+            job.subscriber.client.send_error(error, job.subscriber.parent)
+
     def _fail(self, job: Job, error: AnimeGamerError) -> None:
         self._queue.remove(job)
         if job.export_folder is not None:  # half a game is of no use
@@ -329,7 +355,7 @@ class Scheduler:
         job.enter(JobState.FAILED)
         log.warning("%s lost: %s", job.kind, error.code, extra=about(job.session, job.turn))
         to = job.late_subscriber or job.subscriber
-        to.client.send_error(error, to.parent, job.session, job.turn)
+        to.client.send_error(error, to.parent, job.known_session, job.turn)
 
     def _remove_turn(self, job: Job) -> None:
         """Remove a stored turn whose frames will not come (from this worker)."""
@@ -348,7 +374,8 @@ def degraded(worker: WorkerProcess) -> ProtocolError:
 
 
 def _stopped(job: Job, code: str) -> ProtocolError:
-    noun, longer = ("export", "") if job.kind == "export" else ("turn", ", with a longer deadline_s if you gave one")
+    longer = ", with a longer deadline_s if you gave one" if job.kind in ("turn", "replay") else ""
+    noun = {"export": "export", "start": "start from a picture"}.get(job.kind, "turn")
     what, do = {
         "cancelled": (f"the {noun} was cancelled", None),
         "deadline": (f"the {noun} did not finish in time", f"send it again{longer}"),

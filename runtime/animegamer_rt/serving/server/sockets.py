@@ -28,7 +28,7 @@ from .options import ServeOptions
 HIGH_WATER_MESSAGES = 40
 """Messages that libzmq queues for a client: a turn of 17 frames with its progress fits. More wait in its SendQueue."""
 SOCKET_BYTES = 2**20
-MAX_FRAME_BYTES = 2 * CLIENT_LIMITS.header_bytes
+MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, and allocates nothing. A smaller one gets `too_large`."""
 LINGER_MS = 2000
 HANDSHAKE_MS = 5000

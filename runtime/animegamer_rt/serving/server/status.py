@@ -10,7 +10,7 @@ from typing import Any
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, ReaderWords
+from animegamer_rt.bundle.manifest import PICTURE_PARTS, RANDOM_WEIGHTS, ReaderWords
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
 from animegamer_rt.serving.wire.client_errors import without_folders
@@ -64,8 +64,13 @@ class ServerStatus:
         """Clients connected now, this one included."""
         return self._sockets.connections
 
-    def welcome(self) -> dict[str, Any]:
-        """The fields of `welcome`."""
+    @property
+    def starts_from_pictures(self) -> bool:
+        """Whether the bundle and its engines can start a game from a picture."""
+        return not self._options.engines.simulated and set(PICTURE_PARTS) <= set(self.bundle.manifest.parts)
+
+    def welcome(self, minor: int = 0) -> dict[str, Any]:
+        """The fields of `welcome`, for a client of a minor version."""
         manifest, options = self.bundle.manifest, self._options
         size = manifest.geometry
         return {
@@ -83,7 +88,7 @@ class ServerStatus:
                 "random_weights": manifest.origin == RANDOM_WEIGHTS or options.engines.simulated,
                 **_words(manifest.reader),
             },
-            "capabilities": list(CAPABILITIES),
+            "capabilities": [*CAPABILITIES, *(["picture"] if self.starts_from_pictures and minor >= 2 else [])],
             "limits": {
                 "text_characters": MAX_INSTRUCTION_CHARACTERS,
                 "header_bytes": CLIENT_LIMITS.header_bytes,

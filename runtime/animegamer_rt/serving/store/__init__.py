@@ -16,7 +16,7 @@ from .errors import (
     UnknownSessionError,
     WrongTokenError,
 )
-from .records import StoredHistoryRow, StoredSession, StoredTurn, TurnContext
+from .records import StoredHistoryRow, StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
 from .store import FILE, Store
 
@@ -37,6 +37,7 @@ __all__ = [
     "StoreFullError",
     "StoreLockedError",
     "StoredSession",
+    "StoredStart",
     "StoredTurn",
     "SweepResult",
     "UnknownSessionError",

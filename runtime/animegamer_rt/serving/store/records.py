@@ -83,10 +83,22 @@ class StoredHistoryRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class StoredStart:
+    """Turn 0 of a session that starts from a picture: its text in prompts, its shot (fp16 [226, D]), what it shows.
+
+    scene: None where no reader recognised anybody.
+    """
+
+    text: str
+    shot: bytes
+    scene: Scene | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TurnContext:
     """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first.
 
-    character, scene: before the turn.
+    character, scene: before the turn. start: turn 0, where the history window or a new prediction may need it.
     If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
     [226, D], row-major. If one is missing, `first` is 0, `log` is complete and `shots` is empty: the worker predicts
     the shots again.
@@ -97,3 +109,4 @@ class TurnContext:
     shots: Mapping[int, bytes]
     character: CharacterState
     scene: Scene | None = None
+    start: StoredStart | None = None

@@ -66,6 +66,17 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX turns_not_done ON turns (session, turn) WHERE NOT done",
         "ALTER TABLE store ADD COLUMN boot TEXT",
     ),
+    # Turn 0 of sessions that start from a picture. Its shot cannot be predicted again: it stays with its session.
+    (
+        """
+        CREATE TABLE starts (
+            session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
+            text TEXT NOT NULL,
+            scene TEXT,
+            shot BLOB NOT NULL
+        )
+        """,
+    ),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""
 

@@ -23,7 +23,7 @@ from animegamer_rt.state.scene import Scene
 from . import retention, turns
 from .database import Database, boot_id
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
-from .records import StoredSession, StoredTurn, TurnContext
+from .records import StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import WINDOW, Quota, ShotRetention, SweepResult
 
 log = logging.getLogger("animegamer_rt.serving.server.store")
@@ -75,12 +75,19 @@ class Store:
             raise
 
     def open(
-        self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int
+        self,
+        bundle_name: str,
+        bundle_fingerprint: str,
+        seed: int,
+        history_turns: int,
+        start: StoredStart | None = None,
     ) -> tuple[StoredSession, str]:
-        """A new session and its token, of which only a hash is stored. Raises StoreFullError."""
-        self._make_room(ROW_BYTES)
+        """A new session and its token, of which only a hash is stored; start: its turn 0. Raises StoreFullError."""
+        self._make_room(ROW_BYTES + (0 if start is None else len(start.shot)))
         with self.database.transaction():
             session, token = self._insert(bundle_name, bundle_fingerprint, seed, history_turns)
+            if start is not None:
+                turns.insert_start(self.database, self._get(session).key, start)
         return self.get(session), token
 
     def resume(self, token: str) -> StoredSession:
@@ -162,6 +169,10 @@ class Store:
         with self.database.transaction():
             turns.write_shots(self.database, key, session.turns, shots, kept)
 
+    def start_of(self, session_id: str) -> StoredStart | None:
+        """Turn 0 of a session that starts from a picture; None of others."""
+        return turns.read_start(self.database, self._get(session_id).key)
+
     def find_turn(self, session_id: str, turn_id: str) -> StoredTurn | None:
         """The finished turn of that id, if there is one."""
         return turns.find_turn(self.database, self._get(session_id).key, turn_id)
@@ -215,6 +226,7 @@ class Store:
         key = self._get(session_id).key
         with self.database.transaction():
             turns.drop_shots(self.database, key)
+            self.database.rows("DELETE FROM starts WHERE session = ?", key)
             self.database.rows("UPDATE sessions SET closed = 1 WHERE key = ?", key)
             self._touch(key)
 

@@ -12,7 +12,7 @@ from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 
 from .database import Database
-from .records import StoredHistoryRow, StoredTurn, TurnContext
+from .records import StoredHistoryRow, StoredStart, StoredTurn, TurnContext
 
 _STRENGTHS = "motion_level, social, entertainment, stamina"
 _CHARACTER = "character_stamina, character_social, character_entertainment"
@@ -76,9 +76,25 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     past = read_turns(database, session, first + 1, turn - 1)
     log = tuple(_history_row(row) for row in past)
     before = past[-1:] or read_turns(database, session, turn - 1, turn - 1)
+    start = None if first else read_start(database, session)
     if not before:
-        return TurnContext(first, log, shots, CharacterState())
-    return TurnContext(first, log, shots, before[0].character, before[0].scene)
+        return TurnContext(first, log, shots, CharacterState(), None if start is None else start.scene, start)
+    return TurnContext(first, log, shots, before[0].character, before[0].scene, start)
+
+
+def insert_start(database: Database, session: int, start: StoredStart) -> None:
+    """Adds turn 0 of a session that starts from a picture."""
+    scene = None if start.scene is None else start.scene.to_json()
+    database.rows("INSERT INTO starts VALUES (?, ?, ?, ?)", session, start.text, scene, start.shot)
+
+
+def read_start(database: Database, session: int) -> StoredStart | None:
+    """Turn 0 of a session that starts from a picture; None of others."""
+    rows = database.rows("SELECT text, shot, scene FROM starts WHERE session = ?", session)
+    if not rows:
+        return None
+    [(text, shot, scene)] = rows
+    return StoredStart(text, shot, None if scene is None else Scene.from_json(scene))
 
 
 def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:
@@ -91,7 +107,8 @@ def write_shots(database: Database, session: int, turns: int, shots: Mapping[int
 
 
 def copy_turns(database: Database, source: int, target: int, turn: int, kept: int) -> None:
-    """Copy all turns of a session up to `turn`, and the newest `kept` of their shots, to an empty session."""
+    """Copy a session's start and its turns up to `turn`, with the newest `kept` of their shots, to an empty session."""
+    database.rows("INSERT INTO starts SELECT ?, text, scene, shot FROM starts WHERE session = ?", target, source)
     database.rows(
         f"INSERT INTO turns (session, {_COLUMNS}) SELECT ?, {_COLUMNS} FROM turns WHERE session = ? AND turn <= ?",
         target,

@@ -10,9 +10,16 @@ from .schema import Field, MessageType
 
 
 def _request(
-    type: str, doc: str, *fields: Field, sockets: str = "T", header: tuple[str, ...] = (), answers: tuple[str, ...]
+    type: str,
+    doc: str,
+    *fields: Field,
+    sockets: str = "T",
+    header: tuple[str, ...] = (),
+    answers: tuple[str, ...],
+    optional_buffers: int = 0,
 ) -> MessageType:
-    return MessageType("client", type, doc, sockets, header, fields, answers=(*answers, "error"))
+    answers = (*answers, "error")
+    return MessageType("client", type, doc, sockets, header, fields, 0, optional_buffers, answers)
 
 
 _TURN_EVENTS = ("accepted", "understood", "state", "progress", "frame", "clip", "done", "restarting")
@@ -65,7 +72,8 @@ REQUESTS = (
     ),
     _request(
         "open",
-        "Start a session; with `token`, go on with one: the session moves to this connection.",
+        "Start a session; with `token`, go on with one: the session moves to this connection. With a buffer, a PNG, "
+        "JPEG or WebP file (since 1.2), the session starts from that picture.",
         optional(TOKEN),
         optional(SEED, "Seed of the game's noise; absent: the server draws one. Not read when resuming."),
         Field(
@@ -77,7 +85,16 @@ REQUESTS = (
             least=0,
             most=16,
         ),
+        Field(
+            "motion",
+            "str",
+            "What happens in the picture: words (`gently wave`) or a caption. Required with a picture, else not read.",
+            unit="characters",
+            required=False,
+            since="1.2",
+        ),
         answers=("opened",),
+        optional_buffers=1,
     ),
     _request(
         "turn",

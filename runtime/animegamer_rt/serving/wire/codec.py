@@ -24,7 +24,7 @@ Buffer = bytes | memoryview
 
 MAGIC = b"AGRT"
 MAJOR = 1
-VERSION = "1.1"
+VERSION = "1.2"
 """Version of the protocol, `major.minor`; the package has its own version."""
 
 FIRST_FRAME = MAGIC + bytes([MAJOR])
@@ -72,7 +72,7 @@ class Limits:
     items: int
 
 
-CLIENT_LIMITS = Limits("client", header_bytes=64 * 1024, buffer_bytes=0, buffers=0, items=256)
+CLIENT_LIMITS = Limits("client", header_bytes=64 * 1024, buffer_bytes=8 * 2**20, buffers=1, items=256)
 SERVER_LIMITS = Limits("server", header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1, items=1024)
 WORKER_LIMITS = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**20, buffers=64, items=1_000_000)
 """Between the server and its own worker, with `check=False`: a job may carry the whole history of a long game."""
@@ -150,7 +150,10 @@ def _checked(message: Message, limits: Limits) -> Message:
         raise ProtocolError(
             f"no message of this type comes from a {limits.sender}", code="unknown_type", found=repr(message.type)
         )
-    if len(message.buffers) != kind.buffers:
+    most = kind.buffers + kind.optional_buffers
+    if len(message.buffers) > most and limits.sender == "client":
+        raise _too_large("buffers", len(message.buffers), f"at most {most}")
+    if not kind.buffers <= len(message.buffers) <= most:
         raise bad_field(f"{kind.type}: buffers", len(message.buffers), str(kind.buffers))
     for key in kind.header:
         if getattr(message, key) is None:

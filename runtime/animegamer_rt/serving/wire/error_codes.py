@@ -49,6 +49,15 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
             "The instruction is empty, too long or not plain text.",
             "Change it; `welcome.limits.text_characters` is the longest.",
         ),
+        "picture": (
+            "The picture to start from is none that can be read, is damaged, or has too few or too many pixels.",
+            "Send another: PNG, JPEG or WebP, at least 16 pixels a side, at most 16 megapixels.",
+        ),
+        "no_encoder": (
+            "The server's bundle (or its simulated engines) cannot start a game from a picture.",
+            "Open without one; the operator can serve a bundle with its encoder parts. Look for `picture` in "
+            "`welcome.capabilities` first.",
+        ),
         "blocked": ("The instruction holds words that this server does not play.", "Choose other words."),
         "turn_running": (
             "The session has a turn (or an export) waiting or running.",

@@ -44,6 +44,7 @@ class Field:
 class MessageType:
     """One type of message: who sends it on which sockets, its header keys, fields and buffers, and what answers it.
 
+    optional_buffers: how many more than `buffers` there may be.
     sockets: "T" (turns), "C" (control) or both. header: the header keys that must be there, beside `type`.
     """
 
@@ -54,6 +55,7 @@ class MessageType:
     header: tuple[str, ...] = ()
     fields: tuple[Field, ...] = ()
     buffers: int = 0
+    optional_buffers: int = 0
     answers: tuple[str, ...] = ()
     since: str = "1.0"
 

@@ -50,6 +50,24 @@ def _of_version(fields: tuple[Field, ...], since: str) -> tuple[Field, ...]:
     return tuple(replace(field, since=since, of=_of_version(field.of, since)) for field in fields)
 
 
+_SCENE = (
+    Field(
+        "people",
+        "list",
+        "Who is shown, the first named first.",
+        least=1,
+        of=(Field("", "map", "", of=(text("name", "Name."), text("clothes", "What they wear."))),),
+    ),
+    text("motion", "What they do."),
+    Field("level", "int", "Level of motion that was asked for.", least=1, most=5),
+    text("place", "Where."),
+    Field("hour", "str", "When.", choices=("day", "night"), open=True),
+    text("position", "Where in the picture."),
+    text("caption", "The same as a caption: what the model is given in place of the instruction."),
+)
+"""What is shown, in the bundle's words."""
+
+
 _SESSION_ANSWERS = (
     _answer(
         "welcome",
@@ -88,6 +106,14 @@ _SESSION_ANSWERS = (
             "The turn that waits or runs, if there is one; `replay` brings its events.",
             required=False,
             of=(whole("turn", "Its number.", least=1), TURN_ID),
+        ),
+        Field(
+            "understood",
+            "map",
+            "What is seen in the picture that `open` brought; absent without a picture, or where nobody is recognised.",
+            required=False,
+            of=_of_version((*_SCENE, text("text", "The same in one line for a person.")), "1.2"),
+            since="1.2",
         ),
         header=("session",),
     ),
@@ -155,19 +181,7 @@ _TURN_EVENTS = (
     _answer(
         "understood",
         "How the instruction was understood, before `state`; only if the bundle reads everyday words. It has no `seq`.",
-        Field(
-            "people",
-            "list",
-            "Who is shown, the first named first.",
-            least=1,
-            of=(Field("", "map", "", of=(text("name", "Name."), text("clothes", "What they wear."))),),
-        ),
-        text("motion", "What they do."),
-        Field("level", "int", "Level of motion that was asked for.", least=1, most=5),
-        text("place", "Where."),
-        Field("hour", "str", "When.", choices=("day", "night"), open=True),
-        text("position", "Where in the picture."),
-        text("caption", "The same as a caption: what the model is given in place of the instruction."),
+        *_SCENE,
         Field(
             "unknown",
             "list",

@@ -1,10 +1,10 @@
 """What the server and its worker say to each other: jobs, and the messages that answer them.
 
-    server -> worker    job (a TurnJob or an ExportJob), cancel, stop
+    server -> worker    job (a TurnJob, an ExportJob or a StartJob), cancel, stop
     worker -> server    loading, ready (WorkerReady); then for a job:
                         events that go on to the client (understood; state, progress, frame, clip, numbered by `seq`),
                         shots (PredictedShots), turn_result (TurnResult), heartbeat: for the server only,
-                        and at the end finished (TurnFinished, ExportFinished) or failed (JobFailed)
+                        and at the end finished (TurnFinished, ExportFinished, GameStarted) or failed (JobFailed)
 
 Both ends are of one installation, so these messages have no version. Names on the wire are written out in tables, so
 that renaming a Python field changes no message.
@@ -32,7 +32,7 @@ from .fields import CODECS, PIXEL_FORMATS
 
 JOB, CANCEL, STOP = "job", "cancel", "stop"
 LOADING, READY, HEARTBEAT = "loading", "ready", "heartbeat"
-TURN, EXPORT = "turn", "export"
+TURN, EXPORT, START = "turn", "export", "start"
 """Kinds of job: the field `kind` of `job`."""
 
 HistoryRow = tuple[str, int, int, int, int]
@@ -90,6 +90,7 @@ class TurnJob:
     """Play the turn after `history`, which is itself after `omitted_turns` turns that the model no longer sees.
 
     character, scene: before the turn. shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
+    start_text: of turn 0 of a game that starts from a picture, whose shot is then the first of them.
     """
 
     instruction: str
@@ -101,6 +102,7 @@ class TurnJob:
     shot_turns: tuple[int, ...] = ()
     frames: FrameOptions = FrameOptions()
     scene: Scene | None = None
+    start_text: str | None = None
 
     @classmethod
     def from_message(cls, message: Message) -> TurnJob:
@@ -117,6 +119,7 @@ class TurnJob:
             own.shot_turns,
             FrameOptions.from_fields(message.fields, where),
             _scene_from_field(own.scene),
+            own.start_text,
         )
 
     def to_fields(self) -> dict[str, Any]:
@@ -131,6 +134,7 @@ class TurnJob:
             "shots": list(self.shot_turns),
             "character": character_to_fields(self.character),
             "scene": _scene_to_field(self.scene),
+            "start": self.start_text,
             **self.frames.to_fields(),
         }
 
@@ -147,6 +151,7 @@ class _TurnFields:
     history: tuple[HistoryRow, ...] = ()
     shot_turns: tuple[int, ...] = ()
     scene: str | None = None
+    start_text: str | None = None
 
 
 _TURN_JOB: Names = {
@@ -158,6 +163,7 @@ _TURN_JOB: Names = {
     "shots": "shot_turns",
     "character": "character",
     "scene": "scene",
+    "start": "start_text",
 }
 
 
@@ -166,6 +172,7 @@ class ExportJob:
     """Render all turns of `history` into a folder, as `animegamer-rt play` would have written them.
 
     seeds: one a turn, as a game may have branched off one of another seed.
+    start_text, start_scene: of turn 0 of a game that starts from a picture; its shot is then the message's buffer.
     """
 
     folder: str
@@ -173,6 +180,8 @@ class ExportJob:
     history_turns: int
     history: tuple[HistoryRow, ...]
     seeds: tuple[int, ...]
+    start_text: str | None = None
+    start_scene: str | None = None
 
     @classmethod
     def from_message(cls, message: Message) -> ExportJob:
@@ -190,6 +199,8 @@ _EXPORT_JOB: Names = {
     "history_turns": "history_turns",
     "log": "history",
     "seeds": "seeds",
+    "start": "start_text",
+    "start_scene": "start_scene",
 }
 
 

@@ -20,7 +20,7 @@ import zmq
 
 from animegamer_rt.arguments import Parser
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import AnimeGamerError
@@ -31,6 +31,7 @@ from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
 from .engine_trace import EngineTracer
+from .game_start import PictureStart
 from .loop import Worker
 from .memory import resident_mib
 from .precision_retry import HigherPrecision, PrecisionRetry
@@ -80,7 +81,9 @@ def work(options: argparse.Namespace, secret: str) -> None:
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")
-        Worker(socket, pipeline, tracer.write if tracer else None, higher).run()
+        encoder = engines.encoder
+        pictures = None if encoder is None else PictureStart(encoder, lambda: open_towers(bundle, config))
+        Worker(socket, pipeline, tracer.write if tracer else None, higher, pictures).run()
 
 
 def warm_up(retry: PrecisionRetry) -> float:

@@ -18,10 +18,14 @@ from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
+from animegamer_rt.stages.image_start import NEUTRAL
+from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
 
 from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
+from .turn import read_shot
 
 
 def render_game(
@@ -50,7 +54,13 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
     if len(job.seeds) != turns:
         raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
-    folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps)
+    start = None
+    if job.start_text is not None:
+        shot = read_shot(message.buffers[0], (size.shot_tokens, size.shot_width))
+        scene = None if job.start_scene is None else Scene.from_json(job.start_scene)
+        session.start_from(HistoryTurn(job.start_text, NEUTRAL, shot), scene)
+        start = {"caption": job.start_text}
+    folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps, start=start)
     files, started = [folder.game_path], time.perf_counter()
 
     def progress(written: int, begun: float = 0.0) -> Message:

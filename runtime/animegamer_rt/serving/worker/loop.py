@@ -29,10 +29,11 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
-from animegamer_rt.serving.wire.worker_messages import CANCEL, EXPORT, JOB, STOP, TURN, JobFailed
+from animegamer_rt.serving.wire.worker_messages import CANCEL, EXPORT, JOB, START, STOP, TURN, JobFailed
 from animegamer_rt.session import Session
 
 from .game_export import render_game
+from .game_start import PictureStart, start_game
 from .precision_retry import HigherPrecision
 from .replies import ReplyBuilder
 from .turn import PreparedTurn, play_turn, prepare_turn
@@ -74,6 +75,7 @@ class Worker:
     """Runs jobs with `pipeline` until it is told to stop. The socket is a DEALER connected to the server.
 
     on_idle: called after a job when no other waits. higher: plays turns whose output cannot be used once more.
+    pictures: starts games from pictures; None: the bundle or its engines cannot.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Worker:
         pipeline: Pipeline,
         on_idle: Callable[[], object] | None = None,
         higher: HigherPrecision | None = None,
+        pictures: PictureStart | None = None,
     ) -> None:
+        self._pictures = pictures
         self._socket, self._pipeline, self._on_idle, self._higher = socket, pipeline, on_idle, higher
         self._jobs: deque[_QueuedJob] = deque()
         self._prefetch = ThreadPoolExecutor(1, PREFETCH)
@@ -138,9 +142,11 @@ class Worker:
 
     def _messages(self, job: _QueuedJob) -> Generator[Message, None, None]:
         message, heartbeat = job.message, partial(self._heartbeat, job)
-        kind = check_choice(str(message.fields.get("kind")), (TURN, EXPORT), f"job {message.id}: kind")
+        kind = check_choice(str(message.fields.get("kind")), (TURN, EXPORT, START), f"job {message.id}: kind")
         if kind == EXPORT:
             return render_game(self._pipeline, message, self._higher, heartbeat)
+        if kind == START:
+            return start_game(self._pipeline, message, self._pictures, heartbeat)
         prepared = job.prepared_turn() or prepare_turn(self._pipeline, message, heartbeat, self._higher)
         self._likely_next_session = prepared.session if message.session == self._last_session else None
         self._last_session = message.session

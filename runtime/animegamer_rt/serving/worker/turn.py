@@ -27,10 +27,11 @@ from animegamer_rt.serving.wire.worker_messages import (
     TurnResult,
 )
 from animegamer_rt.session import Session, TurnRecord
+from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.game import GameState
-from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
+from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields, scene_to_fields
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
 
@@ -197,7 +198,8 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
     shape = (geometry.shot_tokens, geometry.shot_width)
     if len(buffers) != len(job.shot_turns):
         raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shot_turns))
-    shots = {turn: _shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
+    shots = {turn: read_shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
+    start = None if job.start_text is None else HistoryTurn(job.start_text, NEUTRAL, shots.pop(0))
     log = [TurnRecord(text, GameState(*strengths)) for text, *strengths in job.history]
     return Session.resume(
         pipeline.bundle,
@@ -209,10 +211,12 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
         predict,
         omitted_turns=job.omitted_turns,
         scene=job.scene,
+        initial_turn=start,
     )
 
 
-def _shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
+def read_shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
+    """A shot fp16 [226, D] of its bytes. Raises SessionError if they are not of that shape."""
     expected = 2 * shape[0] * shape[1]
     if len(buffer) != expected:
         raise SessionError("a shot is not this bundle's", found=f"{len(buffer)} bytes", expected=f"{expected} bytes")
@@ -232,15 +236,8 @@ def _as_bytes(shots: Mapping[int, npt.NDArray[Any]]) -> dict[int, bytes]:
 
 
 def _understood_fields(event: Understood) -> dict[str, Any]:
-    scene = event.scene
     return {
-        "people": [{"name": name, "clothes": scene.clothes[name]} for name in scene.people],
-        "motion": scene.motion,
-        "level": scene.level,
-        "place": scene.place,
-        "hour": scene.hour,
-        "position": scene.position,
-        "caption": scene.caption,
+        **scene_to_fields(event.scene),
         "unknown": list(event.unknown),
         "text": event.text,
         **({} if event.notice is None else {"notice": event.notice}),

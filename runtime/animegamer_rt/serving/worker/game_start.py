@@ -1,0 +1,59 @@
+"""Makes turn 0 of a game that starts from a picture: decodes the bytes that a client sent, and encodes the picture.
+
+Knows the bundle's towers and encoder; nothing of sockets. The bytes may be anything: size and kind are checked first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import numpy as np
+
+from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
+from animegamer_rt.stages.image import PictureLimits
+from animegamer_rt.stages.image_start import encode_turn_zero, read_image_start
+
+from .replies import ReplyBuilder
+
+LIMITS = PictureLimits(("png_pipe", "jpeg_pipe", "webp_pipe"), 16, 16, "a PNG, JPEG or WebP file")
+"""Of a client's picture. 16 megapixels hold a telephone's photograph, and take half a gigabyte while they are read."""
+LOOK_S = 0.2
+"""How often `heartbeat` is called while the towers load, which takes a minute at full size."""
+
+
+@dataclass(frozen=True, slots=True)
+class PictureStart:
+    """What starts games from pictures. open_towers: loads the towers, which are freed after each game's start."""
+
+    encoder: EncoderEngine
+    open_towers: Callable[[], TowerEngines]
+
+
+def start_game(
+    pipeline: Pipeline, message: Message, start: PictureStart | None, heartbeat: Callable[[], None]
+) -> Generator[Message, None, None]:
+    """`finished`, with turn 0. heartbeat: called while the towers load; it may raise to stop.
+
+    Raises ProtocolError `no_encoder`, PictureError, InstructionError, or BackendError where an engine fails.
+    """
+    if start is None:
+        what, do = "this server's engines cannot start a game from a picture", "open without one"
+        raise ProtocolError(what, code="no_encoder", expected="an encoder", do=do)
+    job = StartJob.from_message(message)
+    picture = read_image_start(pipeline.bundle, job.history_turns, bytes(message.buffers[0]), job.motion, LIMITS)
+    heartbeat()
+    loader = ThreadPoolExecutor(1, "towers")
+    loading: Future[TowerEngines] = loader.submit(start.open_towers)
+    loader.shutdown(wait=False)
+    while not wait([loading], LOOK_S).done:
+        heartbeat()
+    turn, scene = encode_turn_zero(pipeline.bundle, picture, loading.result(), start.encoder, pipeline.reader)
+    description = "" if scene is None or pipeline.reader is None else pipeline.reader.describe(scene)
+    shot = np.ascontiguousarray(turn.shot, "<f2").tobytes()
+    yield ReplyBuilder(message).to_server(GameStarted(turn.text, shot, scene, description))
