@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml constraints.txt
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients browser clean
+.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients browser kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,9 @@ packages cmake, g++ and pkg-config"; exit 1; }; done
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
+
+kiosk: $(VENV)/.dev  ## play the kiosk kit where only loopback exists; needs Chromium
+	$(BIN)/python tests/browser/kiosk_in_loopback.py
 
 clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
 	rm -rf $(VENV) .venv-pythons dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""`animegamer-rt kiosk install|status|remove|watch`: puts the kit on a machine, looks at it, takes it away, runs its watch.
+"""`animegamer-rt kiosk install|status|remove|watch`: puts the kit on a machine, takes it away, runs its watch.
 
 Knows the command line and what is printed.
 """

@@ -121,7 +121,7 @@ def read_config(path: Path) -> KioskConfig:
         except ValueError as error:
             raise ConfigError(
                 "not a value of this setting", where=f"{path}: {name}", found=written, expected=error
-            ) from (error)
+            ) from error
         (days if name in DAYS else values)[name] = value
     config = KioskConfig(**values, by_day=days)
     if config.operator_address != "127.0.0.1" and config.operator_key is None:

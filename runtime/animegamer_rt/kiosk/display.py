@@ -1,7 +1,7 @@
 """The monitor: whether one is plugged in, and turning a television on and off by HDMI-CEC.
 
-cage has no protocol that turns an output off. So the screen is off when the browser's unit is stopped: the empty console
-blanks the monitor after a minute. HDMI-CEC is for televisions that would show "no signal" instead.
+cage has no protocol that turns an output off. So the screen is off when the browser's unit is stopped: the empty
+console blanks the monitor after a minute. HDMI-CEC is for televisions that would show "no signal" instead.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from animegamer_rt.errors import ConfigError, OutputError
 from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.errors import ConfigError, OutputError
 
 from .config import CONFIG_FILE, KioskConfig
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from animegamer_rt.diagnose.check_result import CheckResult
+from animegamer_rt.diagnose.check_result import CheckResult, State
 
 from .display import CEC_DEVICE, CONNECTORS, connectors
 
-PROGRAMS = {
+PROGRAMS: Mapping[str, tuple[State, str]] = {
     "systemctl": ("broken", "the kit is made of systemd units: take a system that has it, as Debian"),
     "cage": ("broken", "run: sudo apt install cage"),
     "chromium": ("broken", "run: sudo apt install chromium"),
@@ -23,7 +23,7 @@ PROGRAMS = {
     "cec-ctl": ("limited", "for televisions, which it turns on and off; run: sudo apt install v4l-utils"),
 }
 """Program -> state of the check without it, and what to do."""
-PACKAGES = {
+PACKAGES: Mapping[str, tuple[State, str]] = {
     "starlette": ("broken", "run: pip install 'animegamer-rt[web]'"),
     "websockets": ("broken", "run: pip install 'animegamer-rt[web]'"),
     "pythonosc": ("limited", "only for OSC; run: pip install 'animegamer-rt[osc]'"),
