@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,9 @@ _PICK = """((words) => {
 })"""
 
 
+log = logging.getLogger(__name__)
+
+
 class BrowserError(Exception):
     """The browser does not answer, or shows no page."""
 
@@ -129,11 +133,12 @@ class Browser:
         try:
             with self._connection() as ask:
                 _evaluate(ask, _END_GAME)
-                ask("Page.navigate", url="about:blank")
+                ask("Page.navigate", url=self._waiting + "?hold")  # a page of another origin, which writes nothing back
                 ask("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
                 ask("Page.navigate", url=self._page)
                 ask("Page.resetNavigationHistory")
-        except BrowserError:
+        except BrowserError as error:
+            log.warning("the page could not be emptied: %s", error)
             return False
         return True
 
