@@ -81,7 +81,7 @@ class Kit:
         self.folder, self.root = folder, folder / "root"
         settings = self.root / "etc/animegamer/kiosk.conf"
         settings.parent.mkdir(parents=True)
-        settings.write_text(f"idle_seconds = 8\nfrozen_seconds = 6\nosc_port = {OSC}\nkeep_days = 1\n")
+        settings.write_text(f"idle_seconds = 8\nfrozen_seconds = 12\nosc_port = {OSC}\nkeep_days = 1\n")
         assert animegamer_rt(["kiosk", "install", "--yes", "--root", str(self.root)]) == 0
         # The policy is in force in this namespace only.
         subprocess.run(["mount", "--bind", self.root / "etc/chromium", "/etc/chromium"], check=True)

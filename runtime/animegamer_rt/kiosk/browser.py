@@ -27,6 +27,7 @@ WIDTH = 64
 """Pixels across of the pictures that are compared."""
 FLAT = 8
 """A picture whose grey levels (of 255) all lie within this many is black, or otherwise empty."""
+HISTORY_TRIES = 5
 START_S = 15.0
 """Longest that `say` and `pick` wait for a page that can draw."""
 
@@ -42,6 +43,7 @@ _STATE = """(() => {
   if (touched.at === null && document.getElementById("turns")?.childElementCount) touched.at = now;
   const box = document.querySelector("canvas")?.getBoundingClientRect();
   return { url: location.href, box: box && [box.x, box.y, box.width, box.height],
+           said: document.getElementById("status")?.textContent ?? "",
            idle: touched.at === null ? null : (now - touched.at) / 1000 };
 })()"""
 _END_GAME = """new Promise((done) => {
@@ -87,6 +89,8 @@ class Page:
     idle_s: float | None
     pixels: bytes
     """Grey levels of the picture, small. Empty where the page has no picture."""
+    said: str = ""
+    """The page's line about the turn, which counts a turn's steps while the picture waits for it."""
 
 
 class Browser:
@@ -94,7 +98,7 @@ class Browser:
 
     def __init__(self, port: int, page: str, waiting: str) -> None:
         self._port, self._page, self._waiting = port, page, waiting
-        self._before = b""
+        self._before = (b"", "")
 
     def look(self) -> tuple[Picture, Page | None]:
         """What the picture does since the last look. A page that is neither of ours is left for the waiting one."""
@@ -105,20 +109,20 @@ class Browser:
         if not page.url.startswith((self._page.partition("?")[0], self._waiting)):
             self.show(self._waiting)
             return Picture.GONE, page
-        before, self._before = self._before, page.pixels
+        shown = (page.pixels, page.said)
+        before, self._before = self._before, shown
         if not page.pixels:
             return Picture.GONE, page
         levels = np.frombuffer(page.pixels, np.uint8)
         if int(levels.max()) - int(levels.min()) < FLAT:
             return Picture.BLACK, page
-        return (Picture.FROZEN if page.pixels == before else Picture.MOVES), page
+        return (Picture.FROZEN if shown == before else Picture.MOVES), page
 
     def show(self, url: str) -> bool:
         """Go to an address; returns whether the browser took it."""
         try:
             with self._connection() as ask:
                 ask("Page.navigate", url=url)
-                ask("Page.resetNavigationHistory")
         except BrowserError:
             return False
         return True
@@ -136,11 +140,22 @@ class Browser:
                 ask("Page.navigate", url=self._waiting + "?hold")  # a page of another origin, which writes nothing back
                 ask("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
                 ask("Page.navigate", url=self._page)
-                ask("Page.resetNavigationHistory")
         except BrowserError as error:
             log.warning("the page could not be emptied: %s", error)
             return False
+        self._forget_history()
         return True
+
+    def _forget_history(self) -> None:
+        """So that no gesture leads back. A page that is just being replaced refuses, so it is asked a few times."""
+        for _ in range(HISTORY_TRIES):
+            time.sleep(0.3)
+            try:
+                with self._connection() as ask:
+                    ask("Page.resetNavigationHistory")
+                    return
+            except BrowserError:
+                continue
 
     def say(self, text: str) -> bool:
         """Play an instruction on the page; returns whether it was begun."""
@@ -174,7 +189,7 @@ class Browser:
                 clip = dict(zip(("x", "y", "width", "height"), box, strict=True)) | {"scale": WIDTH / box[2]}
                 shot = ask("Page.captureScreenshot", format="png", clip=clip)
                 pixels = _grey(base64.b64decode(shot["data"]))
-            return Page(state["url"], state["idle"], pixels)
+            return Page(state["url"], state["idle"], pixels, state["said"])
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
