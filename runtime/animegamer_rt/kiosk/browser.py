@@ -40,7 +40,9 @@ _STATE = """(() => {
     for (const kind of ["pointerdown", "keydown", "wheel"]) addEventListener(kind, touch, options);
   }
   const touched = window.animegamerTouched;
-  if (touched.at === null && document.getElementById("turns")?.childElementCount) touched.at = now;
+  const drawing = document.getElementById("cancel")?.hidden === false;
+  const played = document.getElementById("turns")?.childElementCount;
+  if (drawing || (touched.at === null && played)) touched.at = now;
   const box = document.querySelector("canvas")?.getBoundingClientRect();
   return { url: location.href, box: box && [box.x, box.y, box.width, box.height],
            said: document.getElementById("status")?.textContent ?? "",

@@ -90,11 +90,14 @@ INSTALL_COMMANDS: Sequence[Sequence[str]] = (
     ("systemctl", "daemon-reload"),
     ("systemctl", "restart", "systemd-journald.service"),
     ("systemctl", "enable", *UNITS),
-    ("systemctl", "set-default", "multi-user.target"),
     ("systemctl", "--no-block", "restart", *UNITS),
 )
 REMOVE_COMMANDS: Sequence[Sequence[str]] = (("systemctl", "disable", "--now", *reversed(UNITS)),)
-AFTER_REMOVE: Sequence[Sequence[str]] = (("systemctl", "daemon-reload"),)
+AFTER_REMOVE: Sequence[Sequence[str]] = (
+    ("systemctl", "daemon-reload"),
+    ("systemctl", "restart", "systemd-journald.service"),
+    ("systemctl", "--no-block", "start", "getty@tty1.service"),
+)
 
 
 def write_files(files: Sequence[KitFile], root: Path) -> None:

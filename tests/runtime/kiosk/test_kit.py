@@ -104,3 +104,16 @@ def test_the_screen_is_on_in_its_hours(tmp_path: Path, now: str, on: bool) -> No
     path = tmp_path / "kiosk.conf"
     path.write_text("daily = 09:00-18:00\ntuesday = closed\nfriday = 20:00-02:00\n")
     assert read_config(path).screen_on(datetime.fromisoformat(now)) is on
+
+
+def test_doctor_names_what_a_kiosk_lacks_and_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["doctor", "--kiosk"]) == 1
+    printed = capsys.readouterr().out
+    assert "Playing works" in printed and "A kiosk does not work here yet." in printed
+    assert "-> run: sudo apt install cage" in printed
+    assert main(["doctor", "--kiosk", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["can_play"] and not found["kiosk_works"]
