@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml constraints.txt
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients clients-dist browser demo clean
+.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients clients-dist browser demo kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,6 +112,9 @@ browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; AR
 
 demo: $(VENV)/.dev  ## record games and write the page that plays them without a server into build/demo
 	$(BIN)/python client/demo/record.py $(ARGS)
+
+kiosk: $(VENV)/.dev  ## play the kiosk kit where only loopback exists; needs Chromium
+	$(BIN)/python tests/browser/kiosk_in_loopback.py
 
 clean:  ## remove the environment, builds and caches; the bundle, pocket-work, records and your games stay
 	rm -rf $(VENV) .venv-pythons dist build .pytest_cache .mypy_cache .ruff_cache

@@ -8,7 +8,6 @@ Parses options and calls the subcommand, whose module is imported only then.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from .bench.presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Prese
 from .completion import NAMES, SHELLS
 from .engine_config import EngineConfig, add_engine_options
 from .errors import ConfigError
-from .failures import output_error, output_lost, report
+from .failures import output_error, output_lost, ready_streams, report
 
 COMMAND_GROUP = "animegamer_rt.commands"
 """Entry-point group of the subcommands that other packages add: a function that takes argv and returns an exit code."""
@@ -60,7 +59,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, without a traceback."""
-    _ready_streams()
+    ready_streams()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -94,22 +93,13 @@ def _with_new_spellings(arguments: list[str]) -> list[str]:
     return [renamed.get(option, option) + equals + value for option, equals, value in options]
 
 
-def _ready_streams() -> None:
-    """Replace closed standard streams by empty ones, and characters that a stream cannot encode by `?`."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure") and not stream.closed:
-            stream.reconfigure(errors="replace")
-
-
 def _further(added: list[str]) -> str | None:
     lines = [f"  {name:<14}{ADDED.get(name, '')}".rstrip() for name in added]
     return "\n".join(["further commands, each with its own --help:", *lines]) if lines else None
 
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
+    from .kiosk.command import add_options as add_kiosk_options
     from .serving.server.options import add_options as add_serve_options
 
     parser = Parser(
@@ -209,12 +199,17 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     doctor.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     doctor.add_argument("--json", action="store_true", help="print JSON")
+    doctor.add_argument("--kiosk", action="store_true", help="check what a kiosk needs, too")
 
     serve = commands.add_parser("serve", help="serve games to other programs over a socket")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
     add_engine_options(serve, simulated=True)
     add_serve_options(serve)
+
+    kiosk = commands.add_parser("kiosk", help="put a game on a screen for visitors, and keep it running")
+    kiosk.set_defaults(run=_kiosk)
+    add_kiosk_options(kiosk)
 
     curve_keys = commands.add_parser("keys", help="make the keys for serving to other machines")
     curve_keys.set_defaults(run=_new_keys)
@@ -343,8 +338,9 @@ def _doctor(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from .diagnose.doctor import doctor
+    from .kiosk.needs import check_kiosk
 
-    return doctor(options.bundle, options.json, Console())
+    return doctor(options.bundle, options.json, Console(), list(check_kiosk()) if options.kiosk else None)
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -354,16 +350,16 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(from_arguments(options))
 
 
-def _new_keys(options: argparse.Namespace) -> int:
-    from .serving.server import curve_keys
+def _kiosk(options: argparse.Namespace) -> int:
+    from .kiosk.command import kiosk
 
-    public, secret = curve_keys.new(options.name, options.keys)
-    if options.name == curve_keys.SERVER:
-        print(f"{public}: for every player\n{secret}: stays with the server")
-    else:
-        print(f"{public}: for the server's --authorized-keys folder")
-        print(f"{secret}: for {options.name} alone, with the server's .key")
-    return 0
+    return kiosk(options)
+
+
+def _new_keys(options: argparse.Namespace) -> int:
+    from .serving.server.curve_keys import new_pair
+
+    return new_pair(options.name, options.keys)
 
 
 def _back_up(options: argparse.Namespace) -> int:

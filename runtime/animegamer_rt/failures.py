@@ -44,6 +44,16 @@ def report(error: BaseException) -> int:
     return error.exit_code if isinstance(error, AnimeGamerError) else USER_ERROR
 
 
+def ready_streams() -> None:
+    """Replace closed standard streams by empty ones, and characters that a stream cannot encode by `?`."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure") and not stream.closed:
+            stream.reconfigure(errors="replace")
+
+
 def describe(error: BaseException) -> str | None:
     """What happened and what to do, in one sentence; None for an error that is a mistake of this program."""
     if isinstance(error, AnimeGamerError):

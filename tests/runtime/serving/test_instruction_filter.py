@@ -52,3 +52,19 @@ def test_no_invisible_character_and_no_accent_hides_a_blocked_word(words: Instru
 def test_letters_that_look_like_those_of_a_blocked_word_are_read_as_them(words: InstructionFilter, text: str) -> None:
     with pytest.raises(ProtocolError, match="does not play"):
         words.read(f"Mia is {text}.")
+
+
+@pytest.mark.parametrize("text", ["n a k e d", "n.a.k.e.d", "N-a-k-E-d now", "n4k3d", "n @ k e d", "ch0p 0ff"])
+def test_spaces_between_letters_and_signs_for_them_hide_no_blocked_word(words: InstructionFilter, text: str) -> None:
+    with pytest.raises(ProtocolError, match="does not play"):
+        words.read(f"Mia is {text}.")
+
+
+def test_with_an_allow_list_only_its_words_are_played(tmp_path: Path) -> None:
+    path = tmp_path / "allowed.txt"
+    path.write_text("# who\nTofi\nwaves gently\nin the meadow\n", encoding="utf-8")
+    allowed = InstructionFilter(allow_list=path)
+    assert allowed.read("Tofi waves, gently, in the MEADOW.").text == "Tofi waves, gently, in the MEADOW."
+    for text in ("Tofi jumps.", "Tofi waves naked.", "t o f i waves", "Tofi waves \u738b."):
+        with pytest.raises(ProtocolError, match="does not play"):
+            allowed.read(text)

@@ -61,6 +61,17 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
+def new_pair(name: str, folder: Path) -> int:
+    """Make the pair `name` and print whose each file is; returns the exit code. Raises as `new` does."""
+    public, secret = new(name, folder)
+    if name == SERVER:
+        print(f"{public}: for every player\n{secret}: stays with the server")
+    else:
+        print(f"{public}: for the server's --authorized-keys folder")
+        print(f"{secret}: for {name} alone, with the server's .key")
+    return 0
+
+
 def _move_pair(made: Path, paths: tuple[Path, Path]) -> None:
     """Moves a whole pair to its place: both files or none, and never over another file."""
     moved = []

@@ -1,7 +1,8 @@
-"""Normalises instructions, and refuses those with a word or phrase of the operator's block list.
+"""Normalises instructions, and refuses those with a word of the operator's block list, or one that no allow list has.
 
 Knows text only. Blocked words are found as whole words, in any case and any width of letters, even with invisible
-characters or accents among the letters, or letters of other scripts that look the same.
+characters or accents among the letters, letters of other scripts that look the same, digits and signs in their place,
+or letters that are set apart (`n a k e d`, `n.a.k.e.d`).
 """
 
 from __future__ import annotations
@@ -28,12 +29,25 @@ _LOOK_ALIKE = str.maketrans(
 """Letters that look like Latin ones -> these: Cyrillic, Greek, Armenian, phonetic, and Latin ones with a stroke."""
 
 
-class InstructionFilter:
-    """Reads instructions. block_list: a file, a word or phrase a line; lines that begin with # are skipped."""
+_SIGNS = str.maketrans("0134578@$!|", "oieastbasii")
+"""Digits and signs that stand for letters -> these."""
+_SET_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\s.,_*~'+-]+[^\W_](?![^\W_])){2,}")
+"""Three or more single letters with blanks, dots or dashes between them."""
+_BETWEEN = re.compile(r"[\W_]+")
+_WORD = re.compile(r"[^\W_]+")
 
-    def __init__(self, block_list: Path | None = None) -> None:
-        phrases = [] if block_list is None else _read(block_list)
+
+class InstructionFilter:
+    """Reads instructions. Both lists are files with a word or phrase a line; lines that begin with # are skipped.
+
+    block_list: an instruction that holds one of them is refused. allow_list: one that holds any other word is refused.
+    """
+
+    def __init__(self, block_list: Path | None = None, allow_list: Path | None = None) -> None:
+        phrases = [] if block_list is None else _read(block_list, "--block-list")
         self._blocked = _pattern(phrases) if phrases else None
+        allowed = None if allow_list is None else _read(allow_list, "--allow-list")
+        self._allowed = None if allowed is None else frozenset(_WORD.findall(_plain(" ".join(allowed))))
 
     def read(self, raw: str) -> Instruction:
         """The instruction as it will be played: NFC, no control characters, single spaces.
@@ -41,18 +55,26 @@ class InstructionFilter:
         Raises InstructionError for what cannot be played, ProtocolError `blocked` for what may not.
         """
         instruction = Instruction.parse("".join(letter for letter in raw if not is_control(letter)))
-        if self._blocked is not None and self._blocked.search(_plain(instruction.text)):
+        plain = _plain(instruction.text)
+        blocked = self._blocked is not None and any(map(self._blocked.search, _readings(plain)))
+        if blocked or (self._allowed is not None and not self._allowed.issuperset(_WORD.findall(plain))):
             raise ProtocolError("this server does not play that", code="blocked", do="say it in other words")
         return instruction
 
 
-def _read(path: Path) -> list[str]:
+def _readings(plain: str) -> list[str]:
+    """The ways in which a text can be read: as it is, with signs as letters, with letters that are set apart joined."""
+    texts = [plain, plain.translate(_SIGNS)]
+    return texts + [_SET_APART.sub(lambda found: _BETWEEN.sub("", found[0]), text) for text in texts]
+
+
+def _read(path: Path, option: str) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
-        do = "give --block-list a file of UTF-8 text, a word or phrase a line"
-        raise ConfigError("the block-list cannot be read", where=path, found=found, do=do) from error
+        do = f"give {option} a file of UTF-8 text, a word or phrase a line"
+        raise ConfigError(f"the {option[2:]} cannot be read", where=path, found=found, do=do) from error
     return [line.strip() for line in lines if _plain(line).strip() and not line.lstrip().startswith("#")]
 
 

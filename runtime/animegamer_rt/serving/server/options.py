@@ -32,6 +32,7 @@ class ServeOptions:
     keys: Path | None = None
     authorized_keys: Path | None = None
     block_list: Path | None = None
+    allow_list: Path | None = None
     queue: int = 16
     """Turns that may wait, of all sessions together."""
     sessions: int = 64
@@ -85,6 +86,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
     add("--authorized-keys", type=Path, metavar="DIR", help="folder with the public keys (*.key) of the players")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that are refused, one on each line")
+    add("--allow-list", type=Path, metavar="FILE", help="words, one on each line; instructions with others are refused")
     add("--queue", type=int, metavar="N", help="turns that may wait (default: %(default)s)")
     add("--sessions", type=int, metavar="N", help="sessions in use within an hour; 0: no limit (default: %(default)s)")
     add("--connections", type=int, metavar="N", help="clients that may be connected (default: %(default)s)")

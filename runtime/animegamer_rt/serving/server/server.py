@@ -60,7 +60,8 @@ def serve(options: ServeOptions) -> int:
     bundle.plan(options.plan)
     if options.trace is not None:
         check_trace(options.trace)
-    instruction_filter, keep_shots = InstructionFilter(options.block_list), read_keep_shots(options.keep_shots)
+    instruction_filter = InstructionFilter(options.block_list, options.allow_list)
+    keep_shots = read_keep_shots(options.keep_shots)
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     parent = None if options.parent is None else ParentProcess(options.parent)

@@ -1,0 +1,49 @@
+// The page for staff: what the watch sees, and buttons.
+
+const $ = (id) => document.getElementById(id);
+const PARTS = { "animegamer-server.service": "the game", "animegamer-watch.service": "the watch", "animegamer-browser.service": "the picture" };
+
+function verdict(state) {
+  if (!state.hours) return ["The screen is off: it is out of hours.", false];
+  if (!state.monitor) return ["No monitor is plugged in, or it is off.", true];
+  if (state.picture === "moves") return state.page ? ["All is well: the picture moves.", false] : ["The clip plays; the game is starting.", false];
+  return [`The picture is ${state.picture}. The watch restarts it; wait a minute.`, true];
+}
+
+async function show() {
+  let state;
+  try {
+    state = await (await fetch("state.json", { cache: "no-store" })).json();
+  } catch {
+    $("said").textContent = "The watch does not answer. Wait a minute; else restart the machine.";
+    $("said").className = "wrong";
+    return;
+  }
+  const [text, wrong] = verdict(state);
+  $("said").textContent = text;
+  $("said").className = wrong ? "wrong" : "";
+  const facts = Object.entries(state.units).map(([unit, active]) => [PARTS[unit] ?? unit, active]);
+  facts.push(["temperature", state.temperature_c === null ? "not known" : `${Math.round(state.temperature_c)} °C`]);
+  facts.push(["last restart by the watch", state.action ? `${state.action}, ${state.acted_at}` : "none"]);
+  facts.push(["visitors' pages emptied", String(state.resets)], ["version", state.version], ["time", state.time]);
+  $("facts").replaceChildren(...facts.map(([name, value]) => {
+    const row = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
+    head.textContent = name;
+    cell.textContent = value;
+    row.append(head, cell);
+    return row;
+  }));
+  $("errors").textContent = state.errors.join("\n") || "none";
+}
+
+for (const button of document.querySelectorAll("[data-do]")) {
+  button.onclick = async () => {
+    if (button.dataset.ask && !confirm(button.dataset.ask)) return;
+    button.disabled = true;
+    await fetch(`do/${button.dataset.do}`, { method: "POST", headers: { "X-Animegamer": "1" } }).catch(() => {});
+    button.disabled = false;
+    show();
+  };
+}
+show();
+setInterval(show, 5000);

@@ -1,0 +1,238 @@
+"""The browser on the screen, through its DevTools port: what it really draws, and what a visitor left there.
+
+Each call opens a connection of its own with a time limit, so a browser that hangs holds up nothing for long. Knows the
+page's elements by their ids; nothing of units.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.request import urlopen
+
+import av
+import numpy as np
+
+from .ladder import Picture
+
+TIMEOUT_S = 5.0
+WIDTH = 64
+"""Pixels across of the pictures that are compared."""
+FLAT = 8
+"""A picture whose grey levels (of 255) all lie within this many is black, or otherwise empty."""
+HISTORY_TRIES = 5
+START_S = 15.0
+"""Longest that `say` and `pick` wait for a page that can draw."""
+
+_STATE = """(() => {
+  const now = performance.now();
+  if (!window.animegamerTouched) {
+    window.animegamerTouched = { at: null };
+    const touch = () => { window.animegamerTouched.at = performance.now(); };
+    const options = { capture: true, passive: true };
+    for (const kind of ["pointerdown", "keydown", "wheel"]) addEventListener(kind, touch, options);
+  }
+  const touched = window.animegamerTouched;
+  const drawing = document.getElementById("cancel")?.hidden === false;
+  const played = document.getElementById("turns")?.childElementCount;
+  if (drawing || (touched.at === null && played)) touched.at = now;
+  const box = document.querySelector("canvas")?.getBoundingClientRect();
+  return { url: location.href, box: box && [box.x, box.y, box.width, box.height],
+           said: document.getElementById("status")?.textContent ?? "",
+           idle: touched.at === null ? null : (now - touched.at) / 1000 };
+})()"""
+_END_GAME = """new Promise((done) => {
+  const fresh = document.getElementById("fresh");
+  if (!fresh || fresh.disabled) return done(false);
+  fresh.click();
+  setTimeout(() => done(true), 1000);
+})"""
+_SAY = """((text) => {
+  const field = document.getElementById("text"), form = document.getElementById("sheet");
+  if (!field || !form) return false;
+  field.value = text;
+  field.dispatchEvent(new Event("input"));
+  if (document.getElementById("draw").disabled) { field.value = ""; return false; }
+  window.animegamerTouched = window.animegamerTouched || { at: null };
+  window.animegamerTouched.at = performance.now();
+  form.requestSubmit();
+  return true;
+})"""
+_PICK = """((words) => {
+  const chip = (word) => [...document.querySelectorAll("#chips [data-word]")].find((one) => one.dataset.word === word);
+  if (!document.querySelector("#chips [data-word]")) return "wait";
+  if (!words.every(chip)) return "unknown";
+  for (const word of words) if (chip(word).getAttribute("aria-pressed") !== "true") chip(word).click();
+  if (document.getElementById("draw").disabled) return "wait";
+  document.getElementById("sheet").requestSubmit();
+  return "done";
+})"""
+
+
+log = logging.getLogger(__name__)
+
+
+class BrowserError(Exception):
+    """The browser does not answer, or shows no page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the browser shows. idle_s: seconds since a visitor touched the page; None: nobody has, and it is empty."""
+
+    url: str
+    idle_s: float | None
+    pixels: bytes
+    """Grey levels of the picture, small. Empty where the page has no picture."""
+    said: str = ""
+    """The page's line about the turn, which counts a turn's steps while the picture waits for it."""
+
+
+class Browser:
+    """The browser with a DevTools port on this machine. page, waiting: the addresses that it may show."""
+
+    def __init__(self, port: int, page: str, waiting: str) -> None:
+        self._port, self._page, self._waiting = port, page, waiting
+        self._before = (b"", "")
+
+    def look(self) -> tuple[Picture, Page | None]:
+        """What the picture does since the last look. A page that is neither of ours is left for the waiting one."""
+        try:
+            page = self._see()
+        except BrowserError:
+            return Picture.GONE, None
+        if not page.url.startswith((self._page.partition("?")[0], self._waiting)):
+            self.show(self._waiting)
+            return Picture.GONE, page
+        shown = (page.pixels, page.said)
+        before, self._before = self._before, shown
+        if not page.pixels:
+            return Picture.GONE, page
+        levels = np.frombuffer(page.pixels, np.uint8)
+        if int(levels.max()) - int(levels.min()) < FLAT:
+            return Picture.BLACK, page
+        return (Picture.FROZEN if shown == before else Picture.MOVES), page
+
+    def show(self, url: str) -> bool:
+        """Go to an address; returns whether the browser took it."""
+        try:
+            with self._connection() as ask:
+                ask("Page.navigate", url=url)
+        except BrowserError:
+            return False
+        return True
+
+    def attract(self) -> bool:
+        """Show the moving picture until somebody touches it."""
+        return self.show(self._waiting + "?hold")
+
+    def reset(self) -> bool:
+        """End the visitor's game, wipe all that the browser keeps of it, and begin again with the empty page."""
+        origin = self._page.rsplit("/", 1)[0]
+        try:
+            with self._connection() as ask:
+                _evaluate(ask, _END_GAME)
+                ask("Page.navigate", url=self._waiting + "?hold")  # a page of another origin, which writes nothing back
+                ask("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
+                ask("Page.navigate", url=self._page)
+        except BrowserError as error:
+            log.warning("the page could not be emptied: %s", error)
+            return False
+        self._forget_history()
+        return True
+
+    def _forget_history(self) -> None:
+        """So that no gesture leads back. A page that is just being replaced refuses, so it is asked a few times."""
+        for _ in range(HISTORY_TRIES):
+            time.sleep(0.3)
+            try:
+                with self._connection() as ask:
+                    ask("Page.resetNavigationHistory")
+                    return
+            except BrowserError:
+                continue
+
+    def say(self, text: str) -> bool:
+        """Play an instruction on the page; returns whether it was begun."""
+        return self._when_ready(f"{_SAY}({json.dumps(text)})") is True
+
+    def pick(self, words: list[str]) -> bool:
+        """Choose words on the page and play them; False for words that it does not offer."""
+        return bool(self._when_ready(f"{_PICK}({json.dumps(words)})") == "done")
+
+    def _when_ready(self, script: str) -> Any:
+        """The script's answer, once the page is ours and no turn is drawn; None after START_S."""
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            try:
+                with self._connection() as ask:
+                    url = _evaluate(ask, "location.href")
+                    if not url.startswith(self._page.partition("?")[0]):
+                        ask("Page.navigate", url=self._page)
+                    elif (answer := _evaluate(ask, script)) not in (False, "wait"):
+                        return answer
+            except BrowserError:
+                pass
+            time.sleep(0.3)
+        return None
+
+    def _see(self) -> Page:
+        with self._connection() as ask:
+            state = _evaluate(ask, _STATE)
+            box, pixels = state.get("box"), b""
+            if box and box[2] >= 1 and box[3] >= 1:
+                clip = dict(zip(("x", "y", "width", "height"), box, strict=True)) | {"scale": WIDTH / box[2]}
+                shot = ask("Page.captureScreenshot", format="png", clip=clip)
+                pixels = _grey(base64.b64decode(shot["data"]))
+            return Page(state["url"], state["idle"], pixels, state["said"])
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """A function that asks the page one DevTools command. Raises BrowserError for whatever goes wrong."""
+        from websockets.sync.client import connect
+
+        try:
+            with urlopen(f"http://127.0.0.1:{self._port}/json", timeout=TIMEOUT_S) as answer:
+                pages = [one for one in json.load(answer) if one["type"] == "page"]
+            if not pages:
+                raise BrowserError("no page")
+            address = pages[0]["webSocketDebuggerUrl"]
+            with connect(address, max_size=None, open_timeout=TIMEOUT_S, close_timeout=1, proxy=None) as socket:
+                count = 0
+
+                def ask(method: str, **parameters: Any) -> dict[str, Any]:
+                    nonlocal count
+                    count += 1
+                    socket.send(json.dumps({"id": count, "method": method, "params": parameters}))
+                    end = time.monotonic() + TIMEOUT_S
+                    while True:
+                        message = json.loads(socket.recv(timeout=max(0.0, end - time.monotonic())))
+                        if message.get("id") == count:
+                            if "error" in message:
+                                raise BrowserError(f"{method}: {message['error'].get('message')}")
+                            return dict(message["result"])
+
+                yield ask
+        except BrowserError:
+            raise
+        except Exception as error:
+            raise BrowserError(str(error)) from error
+
+
+def _evaluate(ask: Any, script: str) -> Any:
+    answer = ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+    if "exceptionDetails" in answer:
+        raise BrowserError(str(answer["exceptionDetails"].get("text")))
+    return answer["result"].get("value")
+
+
+def _grey(png: bytes) -> bytes:
+    with av.open(io.BytesIO(png), "r") as picture:
+        return bytes(next(picture.decode(video=0)).to_ndarray(format="gray").tobytes())

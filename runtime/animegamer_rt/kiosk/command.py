@@ -1,0 +1,140 @@
+"""`animegamer-rt kiosk install|status|remove|watch`: puts the kit on a machine, takes it away, runs its watch.
+
+Knows the command line and what is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from animegamer_rt.errors import ConfigError
+
+from . import kit
+from .config import CONFIG_FILE, read_config
+
+ACTIONS = ("install", "status", "remove", "watch")
+FAILED = 1
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of `kiosk` to its parser."""
+    command.add_argument(
+        "action",
+        choices=ACTIONS,
+        help="install: write units and settings and start them; status: what runs; remove: undo install; "
+        "watch: the service that watches the screen",
+    )
+    command.add_argument("--dry-run", action="store_true", help="of install and remove: print all that they would do")
+    command.add_argument("--yes", action="store_true", help="of install and remove: do not ask")
+    command.add_argument(
+        "--root", type=Path, default=Path("/"), metavar="DIR", help="of another system; runs no command (default: /)"
+    )
+    command.add_argument(
+        "--config", type=Path, default=CONFIG_FILE, metavar="FILE", help="settings, of watch (default: %(default)s)"
+    )
+
+
+def kiosk(options: argparse.Namespace) -> int:
+    """Run one of ACTIONS; returns the exit code."""
+    if options.action == "watch":
+        from .watcher import watch
+
+        return watch(read_config(options.config))
+    if options.action == "status":
+        return _status(options.root)
+    return (_install if options.action == "install" else _remove)(options.root, options.dry_run, options.yes)
+
+
+def _install(root: Path, dry_run: bool, yes: bool) -> int:
+    config_path = root / CONFIG_FILE.relative_to("/")
+    source = config_path if config_path.exists() else kit.templates() / CONFIG_FILE.name
+    files = kit.kit_files(read_config(source), CONFIG_FILE)
+    settings = [file for file in kit.settings_files() if not (root / file.path.relative_to("/")).exists()]
+    commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
+    if commands and kit.PROGRAM.parts[1] in ("home", "root"):
+        do = "install animegamer-rt into /opt/animegamer and run that one (docs/KIOSK.md)"
+        raise ConfigError("the units may not read a home folder", found=kit.PROGRAM, do=do)
+    for file in [*settings, *files]:
+        print(f"write {file.path}")
+        if dry_run:
+            print("".join(f"    {line}\n" for line in file.text.splitlines()), end="")
+    _print_commands(commands)
+    if dry_run or not _agreed(yes):
+        return 0
+    kit.write_settings(root)
+    kit.write_files(files, root)
+    return _run(commands)
+
+
+def _remove(root: Path, dry_run: bool, yes: bool) -> int:
+    found = kit.installed(root)
+    if not found:
+        print("nothing is installed")
+        return 0
+    before, after = (kit.REMOVE_COMMANDS, kit.AFTER_REMOVE) if root == Path("/") else ((), ())
+    _print_commands(before)
+    for path, state in found:
+        print({"ok": f"delete {path}", "changed": f"keep {path}, which was changed"}.get(state, f"{path} is gone"))
+    _print_commands(after)
+    print(f"keep {', '.join(map(str, kit.SETTINGS))}, and the games in /var/lib/animegamer")
+    if dry_run or not _agreed(yes):
+        return 0
+    code = _run(before)
+    kit.delete_files(root)
+    return _run(after) or code
+
+
+def _status(root: Path) -> int:
+    found = kit.installed(root)
+    if not found:
+        print("not installed; run: sudo animegamer-rt kiosk install")
+        return FAILED
+    wrong = [(path, state) for path, state in found if state != "ok"]
+    for path, state in wrong:
+        print(f"{state:<10}{path}")
+    if wrong:
+        print("to write them again, run: sudo animegamer-rt kiosk install")
+    states = [] if root != Path("/") else [(unit, unit_state(unit)) for unit in kit.UNITS]
+    for unit, state in states:
+        print(f"{state:<10}{unit}")
+    return FAILED if wrong or any(state != "active" for _, state in states) else 0
+
+
+def unit_state(unit: str) -> str:
+    """As `systemctl is-active` says it; `unknown` where there is no systemctl."""
+    try:
+        asked = subprocess.run(
+            ["systemctl", "is-active", unit], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return asked.stdout.strip() or "unknown"
+
+
+def _print_commands(commands: Sequence[Sequence[str]]) -> None:
+    for command in commands:
+        print(f"run   {' '.join(command)}")
+
+
+def _agreed(yes: bool) -> bool:
+    if yes:
+        return True
+    try:
+        return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError as error:
+        raise ConfigError("nobody is there to agree", do="give --yes, or --dry-run to look only") from error
+
+
+def _run(commands: Sequence[Sequence[str]]) -> int:
+    for command in commands:
+        try:
+            code = subprocess.run(command, check=False).returncode
+        except OSError as error:
+            raise ConfigError("the command cannot be run", where=command[0], found=error.strerror) from error
+        if code:
+            print(f"`{' '.join(command)}` ended with code {code}; mend that, and run it again")
+            return FAILED
+    return 0

@@ -1,0 +1,185 @@
+"""The settings of a kiosk: a file of `name = value` lines that staff can edit.
+
+Knows names, types and ranges; nothing of units or of the screen.
+"""
+
+from __future__ import annotations
+
+import configparser
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.untrusted import decimal_number, whole_number
+
+CONFIG_FILE = Path("/etc/animegamer/kiosk.conf")
+MAX_BYTES = 64 * 1024
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+ALWAYS, CLOSED = "always", "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """When the screen is on during one day. `end` at or before `start` is on the next day. None: never."""
+
+    start: time | None = time(0)
+    end: time = time(0)
+
+    @classmethod
+    def from_text(cls, text: str) -> Hours:
+        """Read `09:00-18:00`, `always` or `closed`. Raises ValueError."""
+        if text in (ALWAYS, CLOSED):
+            return cls(time(0) if text == ALWAYS else None)
+        start, _, end = text.partition("-")
+        try:
+            return cls(*(datetime.strptime(part.strip(), "%H:%M").time() for part in (start, end)))
+        except ValueError as error:
+            raise ValueError("hours such as 09:00-18:00, always, or closed") from error
+
+    def contain(self, day: datetime, now: datetime) -> bool:
+        """Whether `now` lies in the hours that begin on `day`."""
+        if self.start is None:
+            return False
+        start = datetime.combine(day.date(), self.start)
+        end = datetime.combine(day.date(), self.end)
+        return start <= now < (end if end > start else end + timedelta(days=1))
+
+
+@dataclass(frozen=True, slots=True)
+class KioskConfig:
+    """Settings of one screen; the comments of client/kiosk/kiosk.conf describe them."""
+
+    bundle: str = "pocket"
+    device: str = "cpu"
+    page_port: int = 8080
+    operator_port: int = 8090
+    operator_address: str = "127.0.0.1"
+    operator_key: Path | None = None
+    devtools_port: int = 9222
+    osc_port: int = 0
+    daily: Hours = Hours()
+    by_day: Mapping[str, Hours] = dataclasses.field(default_factory=dict)
+    idle_seconds: int = 60
+    keep_days: float = 1.0
+    block_list: Path | None = None
+    allow_list: Path | None = None
+    clips_mib: int = 2048
+    clips_count: int = 500
+    clips_days: float = 30.0
+    frozen_seconds: int = 20
+
+    @property
+    def page_url(self) -> str:
+        """The page that visitors see."""
+        return f"http://127.0.0.1:{self.page_port}/?kiosk"
+
+    @property
+    def waiting_url(self) -> str:
+        """The picture that moves until the page is there, served by the watcher."""
+        return f"http://127.0.0.1:{self.operator_port}/waiting"
+
+    def screen_on(self, now: datetime) -> bool:
+        """Whether the screen is to be on; now: local time."""
+        for day in (now, now - timedelta(days=1)):
+            if self.by_day.get(DAYS[day.weekday()], self.daily).contain(day, now):
+                return True
+        return False
+
+
+def read_config(path: Path) -> KioskConfig:
+    """The settings in a file. Raises ConfigError naming the line's setting, what was found and what is expected."""
+    do = "write one with: animegamer-rt kiosk install"
+    try:
+        text = read_bounded(path, MAX_BYTES).decode()
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+        raise ConfigError("the settings cannot be read", where=path, found=found, do=do) from error
+    parser = configparser.ConfigParser(interpolation=None, default_section="", inline_comment_prefixes=("#",))
+    try:
+        parser.read_string("[kiosk]\n" + text, str(path))
+    except configparser.Error as error:
+        found = str(error).splitlines()[0]
+        raise ConfigError("not `name = value` on each line", where=path, found=found) from error
+    if extra := parser.sections()[1:]:
+        raise ConfigError("the file has no sections", where=path, found=f"[{extra[0]}]", do="delete that line")
+    values: dict[str, Any] = {}
+    days: dict[str, Hours] = {}
+    for name, written in parser["kiosk"].items():
+        read = _READ.get(name)
+        if read is None:
+            near = difflib.get_close_matches(name, _READ, 1)
+            expected = near[0] if near else ", ".join(_READ)
+            raise ConfigError("unknown setting", where=path, found=name, expected=expected)
+        try:
+            value = read(written.strip())
+        except ValueError as error:
+            raise ConfigError(
+                "not a value of this setting", where=f"{path}: {name}", found=written, expected=error
+            ) from error
+        (days if name in DAYS else values)[name] = value
+    config = KioskConfig(**values, by_day=days)
+    if config.operator_address != "127.0.0.1" and config.operator_key is None:
+        do = "write a long key into a file and name it with operator_key"
+        raise ConfigError("an operator page beyond this machine needs a key", where=path, do=do)
+    return config
+
+
+def _between(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            return whole_number(text, low, high)
+        except ValueError as error:
+            raise ValueError(f"a whole number from {low} to {high}") from error
+
+    return read
+
+
+def _days(text: str) -> float:
+    try:
+        number = decimal_number(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= 36_500:
+        raise ValueError("a number of days")
+    return number
+
+
+def _path(text: str) -> Path | None:
+    if text and not text.startswith("/"):
+        raise ValueError("a whole path, which begins with /")
+    return Path(text) if text else None
+
+
+def _word(text: str) -> str:
+    if not text or any(letter.isspace() or letter in "\"'\\%$" for letter in text):
+        raise ValueError("a value without blanks, quotes, %, $ and backslashes")
+    return text
+
+
+_PORT, _OPTIONAL_PORT = _between(1, 65535), _between(0, 65535)
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "bundle": _word,
+    "device": _word,
+    "page_port": _PORT,
+    "operator_port": _PORT,
+    "operator_address": _word,
+    "operator_key": _path,
+    "devtools_port": _PORT,
+    "osc_port": _OPTIONAL_PORT,
+    "daily": Hours.from_text,
+    **dict.fromkeys(DAYS, Hours.from_text),
+    "idle_seconds": _between(0, 86_400),
+    "keep_days": _days,
+    "block_list": _path,
+    "allow_list": _path,
+    "clips_mib": _between(0, 10**7),
+    "clips_count": _between(0, 10**6),
+    "clips_days": _days,
+    "frozen_seconds": _between(5, 3600),
+}

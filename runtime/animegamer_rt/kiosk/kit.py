@@ -1,0 +1,190 @@
+"""What the kiosk kit puts on a machine: its files and the commands that start it, as a list that can be printed first.
+
+Knows templates and paths; runs nothing by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import string
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.errors import ConfigError, OutputError
+
+from .config import CONFIG_FILE, KioskConfig
+
+USER = "animegamer"
+UNITS = ("animegamer-server.service", "animegamer-watch.service", "animegamer-browser.service")
+SETTINGS = (CONFIG_FILE, CONFIG_FILE.with_name("block-list.txt"))
+"""Files that staff edit: written once, never replaced."""
+RECEIPT = Path("/var/lib/animegamer-kiosk/installed.json")
+"""What install has written: path -> SHA-256. Remove deletes these files and no other."""
+PROGRAM = Path(sys.executable).with_name("animegamer-rt")
+MAX_RECEIPT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class KitFile:
+    """A file to write. `path` is that on the machine, without --root."""
+
+    path: Path
+    text: str
+
+    @property
+    def sha256(self) -> str:
+        """Of the file's bytes, in hex."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def templates() -> Path:
+    """The kit's files: in the installed package, or client/kiosk of the checkout."""
+    installed = Path(__file__).with_name("files")
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "client" / "kiosk"
+
+
+def settings_files() -> list[KitFile]:
+    """The files that staff edit, as they are at first."""
+    return [KitFile(path, (templates() / path.name).read_text(encoding="utf-8")) for path in SETTINGS]
+
+
+def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
+    """Units and rules for these settings. config_path: where the settings will lie."""
+    lists = "".join(
+        f" {option} {path}"
+        for option, path in (("--block-list", config.block_list), ("--allow-list", config.allow_list))
+        if path is not None
+    )
+    values = {
+        "user": USER,
+        "program": str(PROGRAM),
+        "config": str(config_path),
+        "cage": _program("cage"),
+        "chromium": _program("chromium", "chromium-browser", "google-chrome"),
+        "bundle": config.bundle,
+        "device": config.device,
+        "page_port": str(config.page_port),
+        "operator_port": str(config.operator_port),
+        "devtools_port": str(config.devtools_port),
+        "waiting_url": config.waiting_url,
+        "keep_days": f"{config.keep_days:g}",
+        "lists": lists,
+    }
+    places = {
+        "sysusers.conf": "/etc/sysusers.d/animegamer-kiosk.conf",
+        **{unit: f"/etc/systemd/system/{unit}" for unit in UNITS},
+        "polkit.rules": "/etc/polkit-1/rules.d/49-animegamer-kiosk.rules",
+        "journald.conf": "/etc/systemd/journald.conf.d/animegamer-kiosk.conf",
+        "chromium-policy.json": "/etc/chromium/policies/managed/animegamer-kiosk.json",
+    }
+    return [KitFile(Path(place), _filled(templates() / name, values)) for name, place in places.items()]
+
+
+INSTALL_COMMANDS: Sequence[Sequence[str]] = (
+    ("systemd-sysusers",),
+    ("systemctl", "daemon-reload"),
+    ("systemctl", "restart", "systemd-journald.service"),
+    ("systemctl", "enable", *UNITS),
+    ("systemctl", "--no-block", "restart", *UNITS),
+)
+REMOVE_COMMANDS: Sequence[Sequence[str]] = (("systemctl", "disable", "--now", *reversed(UNITS)),)
+AFTER_REMOVE: Sequence[Sequence[str]] = (
+    ("systemctl", "daemon-reload"),
+    ("systemctl", "restart", "systemd-journald.service"),
+    ("systemctl", "--no-block", "start", "getty@tty1.service"),
+)
+
+
+def write_files(files: Sequence[KitFile], root: Path) -> None:
+    """Write the kit and note what was written. A file that is there and is not of an earlier install is refused.
+
+    Raises ConfigError for such a file, OutputError for one that cannot be written.
+    """
+    before = read_receipt(root)
+    for file in files:
+        path = _under(root, file.path)
+        if path.exists() and str(file.path) not in before and _sha256(path) != file.sha256:
+            do = "move it away if it is not needed, and install again"
+            raise ConfigError("the file is there and is not of this kit", where=path, do=do)
+    _write(_under(root, RECEIPT), json.dumps(before | {str(file.path): file.sha256 for file in files}, indent=1) + "\n")
+    for file in files:
+        _write(_under(root, file.path), file.text)
+
+
+def write_settings(root: Path) -> list[Path]:
+    """Write the files for staff that are not there yet; returns which."""
+    missing = [file for file in settings_files() if not _under(root, file.path).exists()]
+    for file in missing:
+        _write(_under(root, file.path), file.text)
+    return [file.path for file in missing]
+
+
+def read_receipt(root: Path) -> dict[str, str]:
+    """What earlier installs wrote; empty if there was none. Raises ConfigError for a file that is no receipt."""
+    path = _under(root, RECEIPT)
+    try:
+        receipt = json.loads(read_bounded(path, MAX_RECEIPT_BYTES))
+        if not isinstance(receipt, dict) or not all(isinstance(one, str) for one in receipt.values()):
+            raise ValueError("not an object of texts")
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        do = "delete it and the files of the kit by hand: animegamer-rt kiosk install --dry-run lists them"
+        raise ConfigError("not the list of an install", where=path, found=error, do=do) from error
+    return receipt
+
+
+def installed(root: Path) -> list[tuple[Path, str]]:
+    """Each file of the last install and its state: `ok`, `changed` or `missing`."""
+    found = []
+    for name, expected in read_receipt(root).items():
+        path = _under(root, Path(name))
+        state = "missing" if not path.exists() else "ok" if _sha256(path) == expected else "changed"
+        found.append((Path(name), state))
+    return found
+
+
+def delete_files(root: Path) -> list[Path]:
+    """Delete what install listed, and the list; returns the files that were changed since and stay."""
+    stay = []
+    for path, state in installed(root):
+        if state == "changed":
+            stay.append(path)
+        elif state == "ok":
+            _under(root, path).unlink()
+    _under(root, RECEIPT).unlink(missing_ok=True)
+    return stay
+
+
+def _under(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(path.name + ".new")
+        new.write_text(text, encoding="utf-8")
+        new.chmod(0o644)
+        new.replace(path)
+    except OSError as error:
+        do = "run it as root: sudo animegamer-rt kiosk install"
+        raise OutputError("the file cannot be written", where=path, found=error.strerror, do=do) from error
+
+
+def _filled(path: Path, values: Mapping[str, str]) -> str:
+    return string.Template(path.read_text(encoding="utf-8")).substitute(values)
+
+
+def _program(*names: str) -> str:
+    """Where the first of these programs is, or will be once it is installed."""
+    return next((found for name in names if (found := shutil.which(name))), f"/usr/bin/{names[0]}")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,53 @@
+"""`doctor --kiosk`: whether this machine has what a kiosk needs, and the command that adds it.
+
+Knows programs, packages and the screen's connectors; starts nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from animegamer_rt.diagnose.check_result import CheckResult, State
+
+from .display import CEC_DEVICE, CONNECTORS, connectors
+
+PROGRAMS: Mapping[str, tuple[State, str]] = {
+    "systemctl": ("broken", "the kit is made of systemd units: take a system that has it, as Debian"),
+    "cage": ("broken", "run: sudo apt install cage"),
+    "chromium": ("broken", "run: sudo apt install chromium"),
+    "pkaction": ("broken", "the watcher restarts the units through polkit; run: sudo apt install polkitd"),
+    "cec-ctl": ("limited", "for televisions, which it turns on and off; run: sudo apt install v4l-utils"),
+}
+"""Program -> state of the check without it, and what to do."""
+PACKAGES: Mapping[str, tuple[State, str]] = {
+    "starlette": ("broken", "run: pip install 'animegamer-rt[web]'"),
+    "websockets": ("broken", "run: pip install 'animegamer-rt[web]'"),
+    "pythonosc": ("limited", "only for OSC; run: pip install 'animegamer-rt[osc]'"),
+}
+
+
+def check_kiosk() -> Iterator[CheckResult]:
+    """All checks of a kiosk."""
+    if sys.platform != "linux":
+        yield CheckResult("kiosk", "broken", f"this is {sys.platform}", "the kit runs on Linux")
+        return
+    for name, (state, do) in PROGRAMS.items():
+        found = shutil.which(name)
+        yield CheckResult(name, "ok", found, "") if found else CheckResult(name, state, "not found", do)
+    for name, (state, do) in PACKAGES.items():
+        there = importlib.util.find_spec(name) is not None
+        yield CheckResult(name, "ok", "installed", "") if there else CheckResult(name, state, "not installed", do)
+    states = connectors(CONNECTORS)
+    plugged = sorted(name for name, connected in states.items() if connected)
+    if plugged:
+        yield CheckResult("monitor", "ok", ", ".join(plugged), "")
+    else:
+        found = f"none of {len(states)} connectors has a monitor" if states else f"no connectors in {CONNECTORS}"
+        yield CheckResult("monitor", "limited", found, "plug it in and turn it on")
+    if not Path(CEC_DEVICE).exists():
+        do = "the monitor is turned off by its signal alone, which most can do"
+        yield CheckResult("HDMI-CEC", "limited", f"no {CEC_DEVICE}", do)

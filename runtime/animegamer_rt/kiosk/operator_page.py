@@ -1,0 +1,242 @@
+"""The watcher's small web server: the picture that moves until the page is there, and the page for staff.
+
+The waiting page and what it needs are open. All else needs the key, if there is one; an address beyond loopback has
+one. What changes something is a POST with a header that a page of another site cannot send.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import ipaddress
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from animegamer_rt import __version__
+from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.errors import ConfigError, PortInUseError
+from animegamer_rt.serving.gateway.app import page_folder
+
+from .browser import Browser
+from .clips import write_zip
+from .config import KioskConfig
+from .kit import templates
+from .ladder import Action, Picture
+from .machine import Machine
+
+HEADER = "X-Animegamer"
+REQUEST_S, READY_S = 10.0, 2.0
+MAX_KEY_BYTES, MIN_KEY = 1024, 12
+CHUNK_BYTES = 1 << 20
+OPEN = {"/waiting": "waiting.html", "/waiting.js": "waiting.js"}
+STAFF = {"/": "operator.html", "/operator.js": "operator.js"}
+KINDS = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".jpg": "image/jpeg"}
+CSP = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src 'self'; connect-src 'self'"
+ACTIONS = {"browser": Action.BROWSER, "gateway": Action.GATEWAY, "server": Action.SERVER}
+
+
+@dataclass(slots=True)
+class Report:
+    """What the watch saw last, for the operator page."""
+
+    picture: Picture = Picture.GONE
+    wanted: bool = True
+    monitor: bool = True
+    action: str = ""
+    acted_at: str = ""
+    resets: int = 0
+
+
+class OperatorPage:
+    """Serves until `close`. ready: whether the visitors' page can be shown. clips: the folder of exported games.
+
+    Raises PortInUseError for a port that another program has, ConfigError for a key that cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: KioskConfig,
+        report: Report,
+        browser: Browser,
+        machine: Machine,
+        ready: Callable[[], bool],
+        clips: Path,
+    ) -> None:
+        self.page_url, self.browser, self.machine, self.clips = config.page_url, browser, machine, clips
+        self._report, self._ready = report, ready
+        self._key = None if config.operator_key is None else _key(config.operator_key)
+        self._ready_at, self._was_ready = 0.0, False
+        page = self
+
+        class Handler(_Handler):
+            operator = page
+
+        try:
+            self._server = ThreadingHTTPServer((config.operator_address, config.operator_port), Handler)
+        except OSError as error:
+            where, do = f"operator_port {config.operator_port}", "choose another port in kiosk.conf"
+            raise PortInUseError("the port cannot be used", where=where, found=error.strerror, do=do) from error
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def admits(self, authorization: str) -> bool:
+        """Whether a request with this header may see the staff's page."""
+        if self._key is None:
+            return True
+        try:
+            given = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")[2]
+        except ValueError:
+            return False
+        return hmac.compare_digest(given.encode(), self._key.encode())
+
+    def is_ready(self) -> bool:
+        """As `ready` said within the last seconds: many waiting pages ask only once."""
+        if time.monotonic() >= self._ready_at:
+            self._was_ready = self._ready()
+            self._ready_at = time.monotonic() + READY_S
+        return self._was_ready
+
+    def state(self) -> dict[str, object]:
+        """What the staff's page shows."""
+        report, machine = self._report, self.machine
+        return {
+            "version": __version__,
+            "time": datetime.now().isoformat(" ", "seconds"),
+            "picture": report.picture.value,
+            "hours": report.wanted,
+            "monitor": report.monitor,
+            "page": self.is_ready(),
+            "action": report.action,
+            "acted_at": report.acted_at,
+            "resets": report.resets,
+            "units": machine.states(),
+            "temperature_c": machine.temperature_c(),
+            "errors": machine.errors(),
+        }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    operator: OperatorPage
+    timeout = REQUEST_S
+    server_version, sys_version = "animegamer-rt", ""
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path in OPEN:
+            self._send_file(templates() / OPEN[path])
+        elif path == "/waiting.jpg":
+            self._send_file(page_folder() / "attract.jpg")
+        elif path == "/waiting.json":
+            self._send_json({"ready": self.operator.is_ready(), "page": self.operator.page_url})
+        elif not self._staff():
+            return
+        elif path in STAFF:
+            self._send_file(templates() / STAFF[path])
+        elif path == "/state.json":
+            self._send_json(self.operator.state())
+        elif path == "/clips.zip":
+            self._send_clips()
+        else:
+            self._send(404, b"not found\n", "text/plain")
+
+    def do_POST(self) -> None:
+        path = urlsplit(self.path).path.removeprefix("/do/")
+        if not self._staff():
+            return
+        if self.headers.get(HEADER) != "1":
+            self._send(403, b"only the page for staff may do this\n", "text/plain")
+            return
+        machine, browser = self.operator.machine, self.operator.browser
+        if path in ACTIONS:
+            machine.act(ACTIONS[path])
+        elif path == "reset":
+            browser.reset()
+        elif path == "attract":
+            browser.attract()
+        elif path == "reboot":
+            machine.reboot()
+        else:
+            self._send(404, b"not found\n", "text/plain")
+            return
+        self._send_json({"done": path})
+
+    def _staff(self) -> bool:
+        """Whether staff asks. A foreign site can give its own name our address, so names are refused."""
+        name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+        if not (name == "localhost" or _is_address(name)):
+            self._send(421, b"open this page by its address\n", "text/plain")
+            return False
+        if self.operator.admits(self.headers.get("Authorization", "")):
+            return True
+        time.sleep(1.0)  # guesses are slow
+        self._send(401, b"the key is needed\n", "text/plain", {"WWW-Authenticate": 'Basic realm="kiosk"'})
+        return False
+
+    def _send_file(self, path: Path) -> None:
+        self._send(200, path.read_bytes(), KINDS[path.suffix], {"Content-Security-Policy": CSP})
+
+    def _send_json(self, value: object) -> None:
+        self._send(200, json.dumps(value).encode(), "application/json")
+
+    def _send_clips(self) -> None:
+        midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
+        with tempfile.TemporaryFile() as packed:
+            write_zip(self.operator.clips, midnight.timestamp(), packed)
+            size = packed.tell()
+            packed.seek(0)
+            self.send_response(200)
+            self.send_header("Content-Type", "application/zip")
+            self.send_header("Content-Disposition", f'attachment; filename="clips-{midnight.date()}.zip"')
+            self.send_header("Content-Length", str(size))
+            self.end_headers()
+            while chunk := packed.read(CHUNK_BYTES):
+                self.wfile.write(chunk)
+
+    def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing: a page that asks every two seconds would fill the journal."""
+
+
+def _key(path: Path) -> str:
+    do = f"write at least {MIN_KEY} characters into its first line, readable by the user of the units"
+    try:
+        lines = read_bounded(path, MAX_KEY_BYTES).decode().splitlines()
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or error
+        raise ConfigError("the key cannot be read", where=path, found=found, do=do) from error
+    key = lines[0].strip() if lines else ""
+    if len(key) < MIN_KEY:
+        raise ConfigError("the key is too short", where=path, found=f"{len(key)} characters", do=do)
+    return key
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,98 @@
+"""`kiosk watch`: looks at the screen every two seconds, restarts what stands still, wipes what visitors left.
+
+Joins the browser, the ladder, the machine, the operator page and OSC; each of them decides or does one thing.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from urllib.request import urlopen
+
+from animegamer_rt.serving.server.service_manager import ServiceManager
+
+from .browser import Browser
+from .clips import delete_oldest
+from .config import KioskConfig
+from .display import monitor_there
+from .ladder import Action, Ladder, Picture, Seen
+from .machine import Machine
+from .operator_page import OperatorPage, Report
+
+LOOK_S, CLIPS_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
+STATE_DIR = Path("/var/lib/animegamer/server")
+
+log = logging.getLogger(__name__)
+
+
+class Watcher:
+    """The watch over one screen. `round` is one look at it."""
+
+    def __init__(self, config: KioskConfig, browser: Browser, machine: Machine) -> None:
+        self.config, self.browser, self.machine = config, browser, machine
+        self.report = Report()
+        self._ladder = Ladder(config.frozen_seconds)
+        self._clips_at = 0.0
+
+    def round(self, now: float, clock: datetime) -> None:
+        """Look once and do what follows. now: seconds, monotonic; clock: local time."""
+        wanted, monitor = self.config.screen_on(clock), monitor_there()
+        picture, page = self.browser.look() if wanted else (Picture.GONE, None)
+        if (picture, wanted, monitor) != (self.report.picture, self.report.wanted, self.report.monitor):
+            hours = "in" if wanted else "out of"
+            log.info("picture: %s, %s hours, monitor %s", picture.value, hours, "there" if monitor else "missing")
+        self.report.picture, self.report.wanted, self.report.monitor = picture, wanted, monitor
+        action = self._ladder.next(Seen(picture, wanted, monitor), now)
+        if action is not Action.NOTHING:
+            self.report.action, self.report.acted_at = action.value, clock.isoformat(" ", "seconds")
+            self.machine.act(action)
+        idle_s, limit_s = page.idle_s if page else None, self.config.idle_seconds
+        if limit_s and idle_s is not None and idle_s >= limit_s and self.browser.reset():
+            self.report.resets += 1
+        if now >= self._clips_at:
+            self._clips_at = now + CLIPS_S
+            limits = self.config.clips_mib, self.config.clips_count, self.config.clips_days
+            delete_oldest(STATE_DIR / "exports", time.time(), *limits)
+
+
+def page_ready(config: KioskConfig) -> bool:
+    """Whether the gateway answers and its server plays turns."""
+    try:
+        with urlopen(f"http://127.0.0.1:{config.page_port}/readyz", timeout=READY_TIMEOUT_S) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def watch(config: KioskConfig) -> int:
+    """Watch until SIGTERM or Ctrl-C; returns the exit code."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    stop = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    browser = Browser(config.devtools_port, config.page_url, config.waiting_url)
+    watcher = Watcher(config, browser, Machine())
+    parts = config, watcher.report, browser, watcher.machine
+    listeners: list[Any] = [OperatorPage(*parts, lambda: page_ready(config), STATE_DIR / "exports")]
+    if config.osc_port:
+        from .osc import OscInput
+
+        listeners.append(OscInput(config.osc_port, browser))
+    systemd = ServiceManager()
+    systemd.ready()
+    while not stop.wait(LOOK_S):
+        watcher.round(time.monotonic(), datetime.now())
+        systemd.alive(time.monotonic())
+    for listener in listeners:
+        listener.close()
+    return 0

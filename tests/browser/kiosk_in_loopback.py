@@ -1,0 +1,242 @@
+"""Plays the whole kiosk kit where only loopback exists: watch, server, gateway, page and Chromium.
+
+`make kiosk` runs it. It makes a network namespace of its own with a loopback interface alone, stands in for systemd,
+and reports whatever asked for an address beyond loopback. It is no part of `make test`, because it needs Chromium.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from animegamer_rt.cli import main as animegamer_rt
+from animegamer_rt.kiosk.browser import Browser
+
+INSIDE = "ANIMEGAMER_LOOPBACK_ONLY"
+PAGE, OPERATOR, DEVTOOLS, OSC = 8080, 8090, 9222, 9000
+SYSTEMCTL = """#!/bin/sh
+echo "$*" >> "$KIOSK_CALLS"
+case "$*" in *MainPID*) cat "$KIOSK_SERVER_PID" ;; *ActiveState*) echo active ;; esac
+"""
+AUDIT = """
+import os, sys
+def hook(event, args):
+    if event == "socket.connect": address = args[1]
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"): address = args
+    else: return
+    host = address[0] if isinstance(address, tuple) else ""
+    if isinstance(host, str) and host and not host.startswith("127.") and host not in ("localhost", "::1"):
+        os.write(int(os.environ["KIOSK_ASKED"]), (event + " " + repr(address) + chr(10)).encode())
+sys.addaudithook(hook)
+"""
+
+
+def enter_namespace() -> None:
+    """Run this program again where no network but loopback exists, and bring loopback up there."""
+    if INSIDE not in os.environ:
+        command = ["unshare", "--map-root-user", "--net", "--mount", sys.executable, *sys.argv]
+        sys.exit(subprocess.run(command, env={**os.environ, INSIDE: "1"}, check=False).returncode)
+    import fcntl
+    import struct
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        up = struct.pack("16sh14x", b"lo", 1 | 64)  # IFF_UP, IFF_RUNNING
+        fcntl.ioctl(any_socket, 0x8914, up)  # SIOCSIFFLAGS
+    assert [name for _, name in socket.if_nameindex() if name != "lo" and _is_up(name)] == []
+
+
+def _is_up(name: str) -> bool:
+    return Path(f"/sys/class/net/{name}/operstate").read_text().strip() == "up"
+
+
+def wait_for(what: str, check: Callable[[], Any], limit_s: float = 150.0) -> Any:
+    """The first true answer; ends the program with what was waited for when there is none."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        try:
+            if answer := check():
+                print(f"ok    {what}", flush=True)
+                return answer
+        except (OSError, ValueError, KeyError):
+            pass
+        time.sleep(0.3)
+    sys.exit(f"failed: {what}, within {limit_s:g} s")
+
+
+class Kit:
+    """The installed kit in a folder, with this program in systemd's place."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root = folder, folder / "root"
+        settings = self.root / "etc/animegamer/kiosk.conf"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(f"idle_seconds = 8\nfrozen_seconds = 20\nosc_port = {OSC}\nkeep_days = 1\n")
+        assert animegamer_rt(["kiosk", "install", "--yes", "--root", str(self.root)]) == 0
+        # The policy is in force in this namespace only.
+        subprocess.run(["mount", "--bind", self.root / "etc/chromium", "/etc/chromium"], check=True)
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "systemctl").write_text(SYSTEMCTL)
+        (programs / "systemctl").chmod(0o755)
+        (folder / "sitecustomize.py").write_text(AUDIT)
+        self.calls, self.server_pid, self.asked = folder / "calls", folder / "pid", folder / "asked"
+        self.calls.touch()
+        self._asked = os.open(self.asked, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.set_inheritable(self._asked, True)
+        self.environment = {
+            **os.environ,
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}",
+            "OMP_NUM_THREADS": "1",
+            "KIOSK_CALLS": str(self.calls),
+            "KIOSK_SERVER_PID": str(self.server_pid),
+            "KIOSK_ASKED": str(self._asked),
+        }
+        self.settings = settings
+        self.net_logs: list[Path] = []
+        self.running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, unit: str) -> None:
+        """Start what a unit's ExecStart says, as far as this machine has it."""
+        text = (self.root / f"etc/systemd/system/animegamer-{unit}.service").read_text()
+        line = next(line.partition("=")[2] for line in text.splitlines() if line.startswith("ExecStart="))
+        words = shlex.split(line)
+        if unit == "browser":
+            words = words[words.index("--") + 1 :]  # without cage: there is no display
+            words = [word for word in words if not word.startswith(("--ozone", "--user-data-dir", "--kiosk"))]
+            words[1:1] = ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"]
+            self.net_logs.append(self.folder / f"net-{len(self.net_logs)}.json")
+            words[1:1] = [f"--user-data-dir={self.folder}/profile", f"--log-net-log={self.net_logs[-1]}"]
+        else:
+            words[:1] = [sys.executable, "-m", "animegamer_rt"]
+            words = [word.replace("/var/lib/animegamer", str(self.folder / "state")) for word in words]
+            words = [word.replace("/etc/animegamer", str(self.settings.parent)) for word in words]
+        log = open(self.folder / f"{unit}.log", "ab")
+        self.running[unit] = subprocess.Popen(
+            words, env=self.environment, stdout=log, stderr=log, close_fds=False, start_new_session=True
+        )
+        if unit == "server":
+            self.server_pid.write_text(str(self.running[unit].pid))
+
+    def signal(self, unit: str, number: int) -> None:
+        """Send a signal to all processes of a unit."""
+        os.killpg(self.running[unit].pid, number)
+
+    def end(self, unit: str) -> None:
+        """End a unit and wait for it."""
+        number = signal.SIGTERM if self.running[unit].poll() is None else 0
+        if number:
+            self.signal(unit, number)
+            self.running[unit].wait(60)
+
+    def called(self, words: str) -> bool:
+        """Whether the watch has asked systemd for this."""
+        return words in self.calls.read_text()
+
+
+def state() -> dict[str, Any]:
+    """What the page for staff is told."""
+    with urlopen(f"http://127.0.0.1:{OPERATOR}/state.json", timeout=10) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def evaluate(script: str) -> Any:
+    """A script's value in the page that is shown."""
+    with Browser(DEVTOOLS, "", "")._connection() as ask:
+        return ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+
+def say(text: str) -> None:
+    """Send an instruction by OSC."""
+    from pythonosc.udp_client import SimpleUDPClient
+
+    SimpleUDPClient("127.0.0.1", OSC).send_message("/animegamer/say", text)
+
+
+def play(kit: Kit) -> None:
+    """From an empty machine to a visitor's game and its end, over a frozen browser and a gateway that hangs."""
+    kit.start("watch")
+    kit.start("browser")
+    wait_for("a clip moves before there is a server", lambda: state()["picture"] == "moves")
+    kit.start("server")
+    wait_for("the page comes by itself", lambda: f":{PAGE}/?kiosk" in evaluate("location.href"))
+    wait_for("its picture moves", lambda: state()["picture"] == "moves" and state()["page"])
+    say("Tofi waves gently in the meadow.")
+    wait_for("a turn is played by OSC", lambda: evaluate("document.querySelectorAll('#turns li').length"))
+    token = evaluate("localStorage.getItem('animegamer.token')")
+    wait_for("the idle page is emptied", lambda: state()["resets"] >= 1)
+    wait_for("nothing of the visitor is left", lambda: evaluate("localStorage.getItem('animegamer.token')") != token)
+    assert not evaluate("document.querySelectorAll('#turns li').length")
+    assert not kit.called("restart"), kit.calls.read_text()
+    kit.signal("browser", signal.SIGSTOP)
+    wait_for("a browser that hangs is restarted", lambda: kit.called("restart animegamer-browser.service"))
+    wait_for("then the gateway", lambda: kit.called("MainPID"))
+    wait_for("then the server", lambda: kit.called("restart animegamer-server.service"))
+    kit.signal("browser", signal.SIGKILL)
+    kit.running["browser"].wait(20)
+    kit.start("browser")
+    wait_for("the picture moves again", lambda: state()["picture"] == "moves")
+    request = Request(f"http://127.0.0.1:{OPERATOR}/do/reset", method="POST", headers={"X-Animegamer": "1"})
+    with urlopen(request, timeout=30) as answer:
+        assert answer.status == 200
+
+
+def net_events(log: Path) -> list[dict[str, Any]]:
+    """The events of a network log, of a Chromium that was killed, too."""
+    lines = log.read_text(errors="replace").splitlines()
+    found = []
+    for line in lines[lines.index('"events": [') + 1 :]:
+        try:
+            found.append(json.loads(line.rstrip().rstrip(",")))
+        except ValueError:  # the last one, or the end of the list
+            continue
+    return found
+
+
+def outside(kit: Kit) -> list[str]:
+    """All that asked for an address beyond loopback: our processes by Python's audit, Chromium by its network log."""
+    asked = kit.asked.read_text().splitlines()
+    for event in [event for log in kit.net_logs for event in net_events(log)]:
+        host = str(event.get("params", {}).get("host", "") or event.get("params", {}).get("url", ""))
+        inside = ("http://127.0.0.1", "ws://127.0.0.1", "127.0.0.1", "data:", "blob:", "about:", "chrome", "devtools:")
+        if host and not host.startswith(inside):
+            asked.append(f"chromium: {host}")
+    return sorted(set(asked))
+
+
+def main() -> int:
+    """Returns the exit code."""
+    enter_namespace()
+    with tempfile.TemporaryDirectory(prefix="kiosk-", ignore_cleanup_errors=True) as folder:
+        kit = Kit(Path(folder))
+        try:
+            play(kit)
+        except BaseException:
+            for log in Path(folder).glob("*.log"):
+                print(f"--- {log.name}", log.read_text(errors="replace")[-2500:], sep="\n")
+            raise
+        finally:
+            for unit in ("browser", "watch", "server"):
+                if unit in kit.running:
+                    kit.signal(unit, signal.SIGCONT)
+                    kit.end(unit)
+        asked = outside(kit)
+        verdict = ["failed: these were asked for:", *asked] if asked else ["ok    nothing asks for anything outside"]
+        print("\n".join(verdict))
+        return 1 if asked else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""What install writes and remove takes away, and which settings are refused."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from animegamer_rt.cli import main
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.kiosk.config import read_config
+
+
+def _files(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_dry_run_prints_every_file_and_command_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["kiosk", "install", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "write /etc/systemd/system/animegamer-server.service" in printed
+    assert "    Type=notify" in printed
+    assert "run   systemctl enable animegamer-server.service" in printed
+    assert main(["kiosk", "install", "--dry-run", "--root", str(tmp_path)]) == 0
+    assert _files(tmp_path) == set()
+
+
+def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--root", str(tmp_path)]
+    other = tmp_path / "etc/systemd/system/other.service"
+    other.parent.mkdir(parents=True)
+    other.write_text("[Unit]\n")
+    assert main(["kiosk", "status", *root]) == 1
+    assert main(["kiosk", "install", "--yes", *root]) == 0
+    assert main(["kiosk", "status", *root]) == 0
+    journal = tmp_path / "etc/systemd/journald.conf.d/animegamer-kiosk.conf"
+    journal.write_text("[Journal]\nSystemMaxUse=1G\n")
+    assert main(["kiosk", "status", *root]) == 1
+    assert "changed   /etc/systemd/journald.conf.d/animegamer-kiosk.conf" in capsys.readouterr().out
+    assert main(["kiosk", "remove", "--yes", *root]) == 0
+    left = {"kiosk.conf", "block-list.txt", "animegamer-kiosk.conf", "other.service"}
+    assert {Path(path).name for path in _files(tmp_path)} == left
+
+
+def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) -> None:
+    root = ["--root", str(tmp_path), "--yes"]
+    assert main(["kiosk", "install", *root]) == 0
+    settings = tmp_path / "etc/animegamer/kiosk.conf"
+    settings.write_text("page_port = 9000\nkeep_days = 0.5\nblock_list =\n")
+    assert main(["kiosk", "install", *root]) == 0
+    unit = (tmp_path / "etc/systemd/system/animegamer-server.service").read_text()
+    assert "--web 127.0.0.1:9000 --keep-days 0.5\n" in unit
+    policy = json.loads((tmp_path / "etc/chromium/policies/managed/animegamer-kiosk.json").read_text())
+    assert policy["URLAllowlist"] == ["127.0.0.1:9000", "127.0.0.1:8090/waiting"]
+
+
+def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = tmp_path / "etc/systemd/system/animegamer-server.service"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("[Unit]\nDescription=mine\n")
+    assert main(["kiosk", "install", "--yes", "--root", str(tmp_path)]) == 2
+    assert "the file is there and is not of this kit" in capsys.readouterr().err
+    assert theirs.read_text() == "[Unit]\nDescription=mine\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("idle_second = 3", "unknown setting; found idle_second; expected idle_seconds"),
+        ("daily = 9-18", r"daily: not a value of this setting; found 9-18; expected hours such as 09:00-18:00"),
+        ("page_port = 0", "expected a whole number from 1 to 65535"),
+        ("bundle = a; rm -rf", "expected a value without blanks"),
+        ("block_list = words.txt", "expected a whole path"),
+        ("[server]\npage_port = 1", "the file has no sections"),
+        ("nonsense", "not `name = value` on each line"),
+        ("operator_address = 0.0.0.0", "needs a key"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_expected(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "kiosk.conf"
+    path.write_text(text + "\n")
+    with pytest.raises(ConfigError, match=said):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    ("now", "on"),
+    [
+        ("2026-11-23 08:59", False),  # a Monday
+        ("2026-11-23 09:00", True),
+        ("2026-11-23 18:00", False),
+        ("2026-11-24 12:00", False),
+        ("2026-11-28 01:59", True),  # Friday's hours go on
+        ("2026-11-28 02:00", False),
+    ],
+)
+def test_the_screen_is_on_in_its_hours(tmp_path: Path, now: str, on: bool) -> None:
+    path = tmp_path / "kiosk.conf"
+    path.write_text("daily = 09:00-18:00\ntuesday = closed\nfriday = 20:00-02:00\n")
+    assert read_config(path).screen_on(datetime.fromisoformat(now)) is on
+
+
+def test_doctor_names_what_a_kiosk_lacks_and_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["doctor", "--kiosk"]) == 1
+    printed = capsys.readouterr().out
+    assert "Playing works" in printed and "A kiosk does not work here yet." in printed
+    assert "-> run: sudo apt install cage" in printed
+    assert main(["doctor", "--kiosk", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["can_play"] and not found["kiosk_works"]

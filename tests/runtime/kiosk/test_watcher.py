@@ -1,0 +1,197 @@
+"""What the watch does with what it sees, the page for staff, OSC, and the limits on exported games."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import random
+import socket
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from fake_browser import FakeBrowser, FakeCommands
+from pythonosc.udp_client import SimpleUDPClient
+
+from animegamer_rt.kiosk.browser import Browser
+from animegamer_rt.kiosk.clips import delete_oldest, games, write_zip
+from animegamer_rt.kiosk.config import Hours, KioskConfig
+from animegamer_rt.kiosk.ladder import Picture
+from animegamer_rt.kiosk.machine import Machine
+from animegamer_rt.kiosk.operator_page import OperatorPage, Report
+from animegamer_rt.kiosk.osc import OscInput
+from animegamer_rt.kiosk.watcher import Watcher
+
+NOON = datetime(2026, 11, 25, 12)
+
+
+def _rounds(watcher: Watcher, seconds: int, begin: datetime = NOON) -> None:
+    for second in range(0, seconds, 2):
+        watcher.round(float(second), begin + timedelta(seconds=second))
+
+
+def test_a_frozen_picture_restarts_the_browser_and_then_more_although_commands_fail() -> None:
+    browser, commands = FakeBrowser(), FakeCommands()
+    browser.picture = Picture.FROZEN
+    _rounds(Watcher(KioskConfig(), cast(Browser, browser), Machine(commands)), 120)
+    restarts = [line.split()[-1] for line in commands.done if "restart" in line]
+    assert restarts == ["animegamer-browser.service", "animegamer-server.service"]  # a gateway of no server is gone
+    failing = FakeCommands(fail=True)
+    _rounds(Watcher(KioskConfig(), cast(Browser, browser), Machine(failing)), 120)
+
+
+def test_the_screen_goes_off_and_on_by_its_hours_and_a_dark_one_is_left_alone() -> None:
+    browser, commands = FakeBrowser(), FakeCommands()
+    hours = KioskConfig(daily=Hours.from_text("09:00-12:01"))
+    watcher = Watcher(hours, cast(Browser, browser), Machine(commands))
+    _rounds(watcher, 3600)
+    assert commands.done == [
+        "systemctl --no-block start animegamer-browser.service",
+        "systemctl --no-block stop animegamer-browser.service",
+    ]
+
+
+def test_a_page_that_nobody_touches_is_emptied_once() -> None:
+    browser = FakeBrowser()
+    watcher = Watcher(KioskConfig(idle_seconds=60), cast(Browser, browser), Machine(FakeCommands()))
+    browser.idle_s = 59.0
+    _rounds(watcher, 4)
+    assert browser.done == []
+    browser.idle_s = 61.0
+    _rounds(watcher, 20)
+    assert browser.done == ["reset"] and watcher.report.resets == 1
+
+
+@contextmanager
+def _page(tmp_path: Path, key: bool = False) -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
+    browser, commands = FakeBrowser(), FakeCommands()
+    path = tmp_path / "key"
+    path.write_text("a-long-enough-key\n")
+    config = KioskConfig(operator_port=0, operator_key=path if key else None)
+    parts = config, Report(), cast(Browser, browser), Machine(commands)
+    page = OperatorPage(*parts, lambda: True, tmp_path / "exports")
+    try:
+        yield f"http://127.0.0.1:{page.port}", browser, commands
+    finally:
+        page.close()
+
+
+def _get(url: str, **headers: str) -> bytes:
+    with urlopen(Request(url, headers=headers), timeout=10) as answer:
+        return cast(bytes, answer.read())
+
+
+def _refused(url: str, method: str = "GET", **headers: str) -> int:
+    with pytest.raises(HTTPError) as error:
+        urlopen(Request(url, method=method, headers=headers), timeout=10)
+    error.value.close()
+    return error.value.code
+
+
+def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
+    with _page(tmp_path) as (url, browser, commands):
+        state = json.loads(_get(url + "/state.json"))
+        assert state["units"]["animegamer-server.service"] == "active"
+        assert state["errors"] == ["2026-11-25T12:00:00 host <b>worker died</b>"]
+        assert b"Restart the game" in _get(url + "/")
+        for what in ("server", "reset", "reboot"):
+            urlopen(Request(f"{url}/do/{what}", method="POST", headers={"X-Animegamer": "1"}), timeout=10).close()
+        assert commands.done == ["systemctl --no-block restart animegamer-server.service", "systemctl reboot"]
+        assert browser.done == ["reset"]
+
+
+def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path: Path) -> None:
+    with _page(tmp_path) as (url, _browser, commands):
+        assert _refused(url + "/do/reboot", "POST") == 403
+        assert _refused(url + "/state.json", Host="evil.example") == 421
+        assert _refused(url + "/../../etc/passwd") == 404
+        assert commands.done == []
+    with _page(tmp_path, key=True) as (url, _browser, commands):
+        assert _refused(url + "/do/reboot", "POST", **{"X-Animegamer": "1"}) == 401
+        assert json.loads(_get(url + "/waiting.json")) == {"ready": True, "page": "http://127.0.0.1:8080/?kiosk"}
+        known = "Basic " + base64.b64encode(b"staff:a-long-enough-key").decode()
+        assert b"units" in _get(url + "/state.json", Authorization=known)
+        assert commands.done == []
+
+
+def _game(folder: Path, name: str, age_days: float, size: int) -> Path:
+    path = folder / name
+    path.mkdir(parents=True)
+    (path / "turn-1.mp4").write_bytes(b"0" * size)
+    at = time.time() - 86400 * age_days
+    os.utime(path, (at, at))
+    return path
+
+
+def test_the_oldest_exported_games_go_first_and_one_that_is_being_written_stays(tmp_path: Path) -> None:
+    for number, age in enumerate((40.0, 3.0, 2.0, 1.0)):
+        _game(tmp_path, f"s{number}-1", age, 600_000)
+    _game(tmp_path, ".s9-1", 50.0, 600_000)
+
+    def left(mib: float, count: int, days: float) -> list[str]:
+        delete_oldest(tmp_path, time.time(), mib, count, days)
+        return [game.folder.name for game in games(tmp_path)]
+
+    assert left(0, 0, 0) == ["s0-1", "s1-1", "s2-1", "s3-1"]
+    assert left(0, 0, 30) == ["s1-1", "s2-1", "s3-1"]
+    assert left(0, 2, 0) == ["s2-1", "s3-1"]
+    assert left(1, 0, 0) == ["s3-1"]
+    assert (tmp_path / ".s9-1").is_dir()
+
+
+def test_the_days_clips_come_as_one_file(tmp_path: Path) -> None:
+    _game(tmp_path / "exports", "old-1", 2.0, 10)
+    packed = io.BytesIO()
+    _game(tmp_path / "exports", "new-1", 0.0, 10)
+    assert write_zip(tmp_path / "exports", time.time() - 3600, packed) == 1
+    assert zipfile.ZipFile(packed).namelist() == ["new-1/turn-1.mp4"]
+    with _page(tmp_path) as (url, _browser, _commands):
+        assert zipfile.ZipFile(io.BytesIO(_get(url + "/clips.zip"))).testzip() is None
+
+
+def _until(check: Any) -> None:
+    for _ in range(500):
+        if check():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def test_show_control_drives_the_screen_by_osc() -> None:
+    browser = FakeBrowser()
+    osc = OscInput(0, browser)
+    try:
+        client = SimpleUDPClient("127.0.0.1", osc.port)
+        client.send_message("/animegamer/say", "Tofi waves.")
+        client.send_message("/animegamer/pick", ["Tofi", "wave"])
+        client.send_message("/animegamer/reset", [])
+        client.send_message("/animegamer/attract", 1)
+        _until(lambda: len(browser.done) == 4)
+        client._sock.close()
+        assert browser.done == ["say Tofi waves.", "pick Tofi wave", "reset", "attract"] and osc.ignored == 0
+    finally:
+        osc.close()
+
+
+def test_osc_garbage_is_counted_and_does_nothing() -> None:
+    browser, chance = FakeBrowser(), random.Random(7)
+    osc = OscInput(0, browser)
+    garbage = [chance.randbytes(chance.randrange(400)) for _ in range(200)]
+    garbage += [b"", b"/animegamer/say\0,s\0\0", b"#bundle\0" + bytes(8) + b"\xff\xff\xff\xff", b"/other\0\0,\0\0\0"]
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for number, packet in enumerate(garbage, 1):
+                sender.sendto(packet, ("127.0.0.1", osc.port))
+                _until(lambda: osc.ignored >= number)  # noqa: B023  used at once
+        assert osc.ignored == len(garbage) and browser.done == []
+    finally:
+        osc.close()
