@@ -24,7 +24,7 @@ Buffer = bytes | memoryview
 
 MAGIC = b"AGRT"
 MAJOR = 1
-VERSION = "1.1"
+VERSION = "1.2"
 """Version of the protocol, `major.minor`; the package has its own version."""
 
 FIRST_FRAME = MAGIC + bytes([MAJOR])

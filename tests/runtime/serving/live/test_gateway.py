@@ -40,7 +40,7 @@ def test_a_browser_gets_the_pictures_that_a_program_gets(page: tuple[LiveServer,
     with server.client() as program:
         plain = frames(program.play(program.open(seed=5)))
     with Browser(url, form) as browser:
-        assert browser.hello(codec="raw").fields["protocol"] == "1.1"
+        assert browser.hello(codec="raw").fields["protocol"] == "1.2"
         opened = browser.ask("open", {"seed": 5})
         assert frames(browser.rest(browser.begin(opened, "one"))) == plain
         browser.hello()
