@@ -221,6 +221,7 @@ SAMPLES = (
             turn=3,
         ),
     ),
+    Sample("offer", "server", Message("offer", {"instructions": [WAVE]}, session=SESSION, turn=3)),
     _event(
         "state",
         "state",

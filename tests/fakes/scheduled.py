@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from animegamer_rt.serving.server.ahead import AheadTurns
+from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.job_queue import JobQueue
 from animegamer_rt.serving.server.jobs import Job, JobKind, Subscriber
 from animegamer_rt.serving.server.metrics import Metrics
@@ -23,6 +25,7 @@ class FakeWorker:
 
     def __init__(self) -> None:
         self.serving, self.degraded, self.warmup_s, self.last_error = True, False, 0.0, "killed"
+        self.ready_info = None
         self.given: list[str] = []
 
     def dispatch(self, job: Message, now: float) -> None:
@@ -71,7 +74,9 @@ class Scheduled:
     def __init__(self, store: Store, metrics: Metrics | None = None, **options: Any) -> None:
         self.store, self.worker, self.options = store, FakeWorker(), ServeOptions(**options)
         self.queue = JobQueue(self.options)
-        self.scheduler = Scheduler(self.options, store, self.queue, self.worker, metrics or Metrics())  # type: ignore[arg-type]
+        metrics = metrics or Metrics()
+        ahead = AheadTurns(self.options, store, self.queue, metrics, InstructionFilter(), None)
+        self.scheduler = Scheduler(self.options, store, self.queue, self.worker, metrics, ahead)  # type: ignore[arg-type]
 
     def job(
         self, kind: JobKind, session: str, client: Connection, turn: int, now: float = 0.0, deadline_s: float = 1e9

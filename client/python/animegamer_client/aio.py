@@ -144,6 +144,9 @@ class Game(BaseGame):
     async def log(self) -> list[LoggedTurn]:
         return await self._client._run(self._log())
 
+    async def offers(self) -> tuple[str, ...]:
+        return await self._client._run(self._offers())
+
     async def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
         return await self._client._run(self._ask(requests.export(self._session, on_progress)))
 

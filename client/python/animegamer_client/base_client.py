@@ -198,6 +198,11 @@ class BaseGame(GameInfo):
             turns, more = earlier + turns, more and bool(earlier)
         return turns
 
+    def _offers(self) -> Steps[tuple[str, ...]]:
+        yield from self._client._ask(requests.ping())  # what the server has sent before its answer has been read then
+        turn, instructions = self._client._turns.state.offers.get(self._session.id, (0, ()))
+        return instructions if turn == self._session.turns + 1 else ()
+
     def _abandon_left(self) -> None:
         """Cancel the turns whose loop was left: the variable that still holds the turn does not keep it running."""
         for call in list(self._turn_calls):

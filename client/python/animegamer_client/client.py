@@ -140,6 +140,10 @@ class Game(BaseGame):
         """All finished turns, the newest last."""
         return self._client._run(self._log())
 
+    def offers(self) -> tuple[str, ...]:
+        """Instructions whose next turn is ready: played now, it starts at once. From a server with `--ahead` only."""
+        return self._client._run(self._offers())
+
     def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
         """Write the game to a folder on the server's machine. on_progress: called with turns written, and turns in all.
 

@@ -17,7 +17,7 @@ from typing import Any
 from .calls import Call, TurnCall
 from .codec import Buffer, Message, decode, encode
 from .errors import ClientError, ProtocolError, ServerRefused, TimedOut
-from .fields import text
+from .fields import text, words
 from .requests import resume
 from .responses import Welcome
 
@@ -73,6 +73,8 @@ class ProtocolState:
         self.phase = Phase.DOWN
         self.answered = False
         """Whether a message of this protocol has ever arrived."""
+        self.offers: dict[str, tuple[int, tuple[str, ...]]] = {}
+        """Session -> the turn that the newest `offer` is for, and its instructions."""
         self._hello, self._clock = hello, clock
         self._clock_at = clock()
         self._now = 0.0
@@ -156,7 +158,7 @@ class ProtocolState:
     def opened(self) -> None:
         """A new socket was opened; it may not be connected yet."""
         self._call_of_request, self._session_of_resume, self._attached = {}, {}, set()
-        self._call_of_check = {}
+        self._call_of_check, self.offers = {}, {}
         self._outgoing.clear()
         self._backoff_s = min(max(MIN_BACKOFF_S, 2 * self._backoff_s), MAX_BACKOFF_S)
         self._connect_at = self._now + self._backoff_s
@@ -251,6 +253,9 @@ class ProtocolState:
                 self.welcome = Welcome.read(message)
                 self._trouble = "it stopped answering"
                 self._ready()
+            return
+        if message.type == "offer" and message.session is not None:
+            self.offers[message.session] = message.turn or 0, words(message.fields, "instructions")
             return
         checked = self._call_of_check.pop(message.parent or "", None)
         if checked is not None:

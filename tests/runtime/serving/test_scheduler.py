@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from animegamer_rt.serving.server.ahead import AheadTurns
+from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.job_queue import JobQueue
 from animegamer_rt.serving.server.jobs import Job, Subscriber
 from animegamer_rt.serving.server.metrics import Metrics
@@ -28,7 +30,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.serving, self.degraded, self.busy = True, False, False
-        self.warmup_s, self.last_error = 0.0, "killed"
+        self.warmup_s, self.last_error, self.ready_info = 0.0, "killed", None
         self.given: list[str] = []
         self.cancelled: list[str] = []
 
@@ -53,6 +55,7 @@ class Player:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.frame_options = FrameOptions()
 
     def send(self, message: Message, delivery: str | None = None) -> None:
         self.heard.append(message.type)
@@ -68,7 +71,8 @@ class Server:
         self.store, self.worker = store, Worker()
         chosen = ServeOptions(state_dir=state, **options)
         self.queue = JobQueue(chosen)
-        self.scheduler = Scheduler(chosen, store, self.queue, self.worker, Metrics())  # type: ignore[arg-type]
+        ahead = AheadTurns(chosen, store, self.queue, Metrics(), InstructionFilter(), None)
+        self.scheduler = Scheduler(chosen, store, self.queue, self.worker, Metrics(), ahead)  # type: ignore[arg-type]
 
     def turn(self, deadline_at: float = 100.0, accepted_at: float = 0.0) -> tuple[Job, Player]:
         session, _ = self.store.open("tiny", "f", 7, 2)
@@ -245,3 +249,41 @@ def test_what_was_understood_is_told_once_though_another_worker_reads_it_again(s
     server.say(job, "state", seq=1)
     server.finish(job)
     assert player.heard == ["accepted", "understood", "state", "restarting", "done"]
+
+
+def test_a_turn_played_ahead_is_told_to_stop_as_soon_as_a_real_one_comes(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        server = Server(store, tmp_path, ahead=1)
+        first, player = server.turn()
+        server.queue.use_session(first.session, 0.0, player)
+        server.finish(first)
+        server.scheduler.dispatch(1.05)
+        assert len(server.worker.given) == 1, "not before a player had time to answer"
+        server.scheduler.dispatch(1.5)
+        ahead = server.worker.given[-1]
+        assert server.worker.given == [first.id, ahead] and server.queue.idle
+
+        second, other = server.turn()
+        assert server.worker.cancelled == [ahead] and server.worker.given[-1] == second.id
+        server.scheduler.on_worker_message(Message("failed", {"code": "cancelled", "text": ""}, parent=ahead), 2.0)
+        assert server.worker.busy, "with the real turn"
+        server.finish(second, 3.0)
+        assert other.heard == ["accepted", "done"] and player.heard == ["accepted", "done"]
+        server.scheduler.dispatch(9.0)
+        assert not server.worker.busy, "what was stopped is not begun again"
+
+
+def test_the_worker_rests_between_turns_ahead_for_the_share_asked_for(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        server = Server(store, tmp_path, ahead=1, ahead_share=0.25)
+        for _ in range(2):
+            job, player = server.turn()
+            server.queue.use_session(job.session, 0.0, player)
+            server.finish(job)
+        server.scheduler.dispatch(2.0)
+        finished = Message("finished", {"seconds": {}}, parent=server.worker.given[2])
+        server.scheduler.on_worker_message(finished, 3.0)
+        server.scheduler.dispatch(5.9)
+        assert len(server.worker.given) == 3 and not server.worker.busy
+        server.scheduler.dispatch(6.1)
+        assert len(server.worker.given) == 4, "played for 1 s, rested for 3 s"

@@ -22,10 +22,11 @@ from animegamer_rt.state.game_fields import character_to_fields, game_state_to_f
 
 from .clients import Client
 from .instruction_filter import InstructionFilter
+from .job_errors import degraded
 from .job_queue import JobQueue
 from .jobs import Job, JobKind, PictureOpening, Subscriber
 from .options import ServeOptions
-from .scheduler import Scheduler, degraded
+from .scheduler import Scheduler
 from .status import ServerStatus
 from .worker_process import WorkerProcess
 
@@ -216,6 +217,7 @@ class RequestHandlers:
         self._check_no_job(session)
         self._queue.count_change(client, time.monotonic())
         self._scheduler.removals.finish(session.id)
+        self._scheduler.forget_ahead(session.id)
         session = self._store.rewind(session.id, message.fields["turn"])
         fields = {"turns": session.turns, "character": character_to_fields(session.character)}
         _reply(client, message, "rewound", fields, session.id)
@@ -247,6 +249,7 @@ class RequestHandlers:
         session = self._session(message)
         self._check_no_job(session)
         self._store.close_session(session.id)
+        self._scheduler.forget_ahead(session.id)
         self._queue.forget_session(session.id)
         _reply(client, message, "closed", {}, session.id)
 

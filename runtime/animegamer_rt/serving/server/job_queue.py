@@ -15,9 +15,11 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, zip_longest
+from typing import cast
 
 from animegamer_rt.errors import ProtocolError
 
+from .clients import Client
 from .jobs import Job
 from .options import ServeOptions
 
@@ -159,6 +161,11 @@ class JobQueue:
         for session in [name for name, use in self._sessions.items() if use.at < now - SESSION_IN_USE_S]:
             self.forget_session(session)
         return set(self._sessions)
+
+    def connected_sessions(self) -> dict[str, Client]:
+        """The sessions in use whose connection is there, with that connection; the last used first."""
+        used = sorted(self._sessions.items(), key=lambda item: -item[1].at)
+        return {session: cast(Client, use.owner) for session, use in used if use.owner is not GONE}
 
     def add(self, job: Job) -> None:
         """Queue a job."""

@@ -45,6 +45,9 @@ class Metrics:
         self._restarts = self._counter("worker_restarts", "Deaths of the worker after which it was started again.")
         self._bytes = self._counter("bytes_sent", "Bytes handed to clients' sockets.")
         self._dropped = self._counter("frames_dropped", "Frames and clips not sent, as their client did not read.")
+        self._ahead_offered = self._counter("ahead_offered", "Turns played before they were asked for.")
+        self._ahead_used = self._counter("ahead_used", "Of those, turns that were asked for.")
+        self._ahead_wasted = self._counter("ahead_wasted_seconds", "Seconds of turns ahead that nobody asked for.")
         self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=self.registry)
         self._up = self._gauge("up", "1 while the server runs.")
         self._ready = self._gauge("ready", "1 while it takes turns.")
@@ -64,6 +67,18 @@ class Metrics:
         self._turns.inc()
         for stage in STAGES:
             self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
+
+    def ahead_offered(self) -> None:
+        """A turn was played before it was asked for."""
+        self._ahead_offered.inc()
+
+    def ahead_used(self) -> None:
+        """A turn that was played ahead was asked for."""
+        self._ahead_used.inc()
+
+    def ahead_wasted(self, seconds: float) -> None:
+        """The worker spent so long on a turn that nobody asked for."""
+        self._ahead_wasted.inc(seconds)
 
     def error(self, code: str) -> None:
         """An error was sent to a client."""

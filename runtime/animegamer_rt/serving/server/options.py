@@ -12,6 +12,7 @@ from pathlib import Path
 
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.serving.wire import MAX_OFFERED
 
 from .log_lines import FORMATS
 
@@ -69,6 +70,12 @@ class ServeOptions:
     """File whose first line everyone who opens the page is asked for."""
     origin: tuple[str, ...] = ()
     """Origins of other pages that may connect to the gateway."""
+    ahead: int = 0
+    """Turns of each waiting session that are played before they are asked for; 0: none."""
+    ahead_mib: float = 128.0
+    """Most that is held of such turns."""
+    ahead_share: float = 1.0
+    """Share of the idle time that may be spent on them."""
     trace: Path | None = None
     """A trace of the engines is written there whenever no turn waits."""
 
@@ -149,6 +156,14 @@ def add_options(command: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="https://HOST whose pages may connect; may be repeated",
     )
+    add(
+        "--ahead",
+        type=int,
+        metavar="N",
+        help="play the N likeliest next turns of waiting sessions in idle time (docs/SERVER.md)",
+    )
+    add("--ahead-mib", type=float, metavar="MIB", help="memory for such turns (default: %(default)g)")
+    add("--ahead-share", type=float, metavar="SHARE", help="of idle time spent on them, up to 1 (default: %(default)g)")
     add("--trace", type=Path, metavar="FILE", help="write a trace of the engines, for ui.perfetto.dev")
     add(
         "--metrics-port",
@@ -185,6 +200,9 @@ def check(options: ServeOptions) -> None:
         "keep_days": (0, 36_500),
         "worker_timeout_s": (0.1, 86_400),
         "backoff_s": (0, 30),
+        "ahead": (0, MAX_OFFERED),
+        "ahead_mib": (0.01, 65_536),
+        "ahead_share": (0.01, 1),
         "parent": (1, 2**31 - 1),
     }
     try:

@@ -9,34 +9,33 @@ Knows the order of a job's life. Requests are in `handlers`, the process in `wor
   when the server was killed is deleted when the store is opened: a session holds only turns that were `done`. Writing
   the shot takes up to ten times as long as confirming, so it is not left until after the last frame.
 - When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
+- While there is no job, the worker plays turns ahead (`ahead`). The first job that comes stops that, unless it is that
+  very turn; a turn that is ready is answered at once, from what the worker said of it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import Store, StoredHistoryRow, StoredSession
+from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
 from animegamer_rt.serving.wire.start_messages import GameStarted
 from animegamer_rt.serving.wire.worker_messages import (
     CANCEL,
-    JOB,
     ExportFinished,
-    ExportJob,
-    HistoryRow,
     JobFailed,
     PredictedShots,
     TurnFinished,
-    TurnJob,
     TurnResult,
 )
-from animegamer_rt.state.game import GameState
 
+from .ahead import AheadTurn, AheadTurns
 from .clients import Client
 from .exports import ExportFolders, delete_export
+from .job_errors import degraded, fault, stopped, worker_error
+from .job_messages import export_message, start_message, turn_message
 from .job_queue import JobQueue
 from .jobs import Job, JobState, PictureOpening, Subscriber
 from .log_lines import about
@@ -55,9 +54,15 @@ class Scheduler:
     """Every job from its admission to its last message."""
 
     def __init__(
-        self, options: ServeOptions, store: Store, queue: JobQueue, worker: WorkerProcess, metrics: Metrics
+        self,
+        options: ServeOptions,
+        store: Store,
+        queue: JobQueue,
+        worker: WorkerProcess,
+        metrics: Metrics,
+        ahead: AheadTurns,
     ) -> None:
-        self._store, self._queue = store, queue
+        self._store, self._queue, self._ahead = store, queue, ahead
         self._worker, self._metrics = worker, metrics
         self._checked_at: float | None = None
         self.removals = TurnRemovals(store)
@@ -65,9 +70,12 @@ class Scheduler:
 
     def admit(self, job: Job, now: float) -> None:
         """Queue a job, whose limits the caller has checked, and tell its client its place."""
+        ready = self._take_ready(job)
         self._queue.add(job)
-        if job.kind in ("turn", "replay"):
-            job.publish(self._accepted(job))
+        if ready is not None:
+            self._play_ready(job, ready, now)
+        elif job.kind in ("turn", "replay"):
+            job.publish(self._accepted(job, self._queue.place(job)))
         self.dispatch(now)
 
     def dispatch(self, now: float) -> None:
@@ -75,7 +83,10 @@ class Scheduler:
         while self._worker.serving:
             job = self._queue.running or self._queue.start_next()
             if job is None:
+                self._play_ahead(now)
                 return
+            self._ahead.postpone(now)
+            self._stop_ahead()
             if job.started_at is None:  # `now` is of the round's begin; the job may have come after it
                 job.started_at = max(now, job.accepted_at)
             following = self._queue.next_waiting
@@ -97,16 +108,24 @@ class Scheduler:
             return False
         except Exception:  # whatever is wrong with one job ends that job alone
             log.exception("job %s could not be given to the worker", job.id)
-            self._fail(job, _fault())
+            self._fail(job, fault())
             return False
         job.enter(JobState.DISPATCHED)
         return True
 
     def on_worker_message(self, message: Message, now: float) -> None:
         """Handle what the worker says of the running job. Messages of a job that was stopped are ignored."""
+        if self._ahead.running is not None and self._ahead.running.job.id == message.parent:
+            if self._ahead.hear(message, now):
+                self._worker.job_ended(has_next=any(job.at_worker for job in self._queue.jobs))
+                self.dispatch(now)
+            return
         job = self._queue.running
         if job is None or not job.at_worker or message.parent != job.id:
             return
+        self._hear(job, message, now)
+
+    def _hear(self, job: Job, message: Message, now: float) -> None:
         if message.type in (PredictedShots.TYPE, "state"):
             job.predicts_again = False
         try:
@@ -114,14 +133,16 @@ class Scheduler:
         except Exception:  # whatever is wrong with one job ends that job alone
             log.exception("what the worker said of job %s could not be handled", job.id)
             if not job.over:
-                self._stop(job, _fault())
+                self._stop(job, fault())
 
     def _process(self, job: Job, message: Message, now: float) -> None:
         if message.type in (TurnFinished.TYPE, JobFailed.TYPE):
-            following = self._queue.next_waiting
-            self._worker.job_ended(has_next=following is not None and following.at_worker)
+            if job is self._queue.running:  # one that was ready is not at the worker
+                following = self._queue.next_waiting
+                self._worker.job_ended(has_next=following is not None and following.at_worker)
+                self._ahead.postpone(now)
             if message.type == JobFailed.TYPE:
-                self._fail(job, _worker_error(job, JobFailed.from_message(message)))
+                self._fail(job, worker_error(job, JobFailed.from_message(message)))
             else:
                 self._finish(job, message, now)
             self.dispatch(now)
@@ -140,7 +161,7 @@ class Scheduler:
     def on_worker_death(self, reason: str, now: float) -> None:
         """All jobs wait for the next worker. The one that ran is over if it was stopped or cost too many workers."""
         self._metrics.worker_restarted()
-        running = self._queue.running
+        running, ahead_died = self._queue.running, self._ahead.worker_died()
         ran = running is not None and running.at_worker
         for job in self._queue.jobs:
             if job.state is JobState.STORED:
@@ -148,7 +169,7 @@ class Scheduler:
             if job.at_worker:
                 job.enter(JobState.WAITING)
         if running is not None and ran:
-            running.worker_deaths += 1
+            running.worker_deaths += not ahead_died
             if running.stop_error is not None:
                 self._fail(running, running.stop_error)
             elif running.worker_deaths >= MAX_FAILURES:
@@ -156,7 +177,7 @@ class Scheduler:
                 do = "send another instruction; the operator finds the reason in worker.log"
                 self._fail(running, ProtocolError(what, code="worker_failed", found=reason, do=do))
             elif running.kind != "start":  # its client knows no session yet that `restarting` could name
-                fields = {"attempt": running.worker_deaths, "retry_in_s": self._worker.retry_in_s(now)}
+                fields = {"attempt": max(1, running.worker_deaths), "retry_in_s": self._worker.retry_in_s(now)}
                 running.notify(Message("restarting", fields))
         elif self._worker.degraded:
             # The worker cannot even start, so no job is kept waiting.
@@ -170,14 +191,14 @@ class Scheduler:
                 job.postpone_deadline(max(0.0, now - max(self._checked_at, job.accepted_at)))
         self._checked_at = now
         for job in self._queue.overdue(now):
-            self._stop(job, _stopped(job, "deadline"))
+            self._stop(job, stopped(job, "deadline"))
 
     def cancel(self, session: str) -> bool:
         """Stop the session's job, and return whether there was one. Its error follows once it has stopped."""
         job = self._queue.of_session(session)
         if job is None:
             return False
-        self._stop(job, _stopped(job, "cancelled"))
+        self._stop(job, stopped(job, "cancelled"))
         return True
 
     def subscribe(self, job: Job, subscriber: Subscriber) -> None:
@@ -194,7 +215,7 @@ class Scheduler:
     def end_all(self) -> None:
         """End every job: the server stops now."""
         for job in list(self._queue.jobs):
-            self._fail(job, _stopped(job, "draining"))
+            self._fail(job, stopped(job, "draining"))
         self.removals.finish_all()
 
     def as_done(self, session: StoredSession) -> StoredSession:
@@ -212,8 +233,53 @@ class Scheduler:
         else:
             self._fail(job, error)
 
-    def _accepted(self, job: Job) -> Message:
-        place = self._queue.place(job)
+    def forget_ahead(self, session: str) -> None:
+        """The session was changed or closed: no turn of it is ready."""
+        self._ahead.forget(session)
+        if self._ahead.running is not None and self._ahead.running.job.session == session:
+            self._stop_ahead()
+
+    def _play_ahead(self, now: float) -> None:
+        job = self._ahead.next_job(now, self._engines)
+        if job is None:
+            return
+        try:
+            message = self._job_message(job)
+            self._worker.dispatch(message, now)
+        except AnimeGamerError:  # nobody waits for it; a real turn that cannot be played is answered with the error
+            return
+        self._ahead.begun(job, message, self._engines, now)
+
+    def _stop_ahead(self) -> None:
+        running = self._ahead.running
+        if running is not None and not running.stopped:
+            running.stopped = True
+            self._worker.send(Message(CANCEL, id=running.job.id))
+
+    def _take_ready(self, job: Job) -> AheadTurn | None:
+        if job.kind != "turn" or not self._ahead.has(job):
+            return None
+        try:
+            return self._ahead.take(job, self._job_message(job), self._engines)
+        except AnimeGamerError:  # it will be told in its turn
+            return None
+
+    def _play_ready(self, job: Job, ready: AheadTurn, now: float) -> None:
+        """Answer a job with what the worker said of the same turn before. If the turn is under way, the job has it."""
+        job.id, job.started_at = ready.job.id, max(now, job.accepted_at)
+        if not ready.complete:
+            self._queue.start_next()
+        job.enter(JobState.DISPATCHED)
+        job.publish(self._accepted(job, 0))
+        for message in ready.messages:
+            if not job.over:
+                self._hear(job, message, now)
+
+    @property
+    def _engines(self) -> str | None:
+        return None if self._worker.ready_info is None else self._worker.ready_info.engines
+
+    def _accepted(self, job: Job, place: int) -> Message:
         seconds = self._metrics.medians().get("total", self._worker.warmup_s)
         fields = {
             "turn_id": job.turn_id,
@@ -227,47 +293,12 @@ class Scheduler:
     def _job_message(self, job: Job) -> Message:
         """The job as the worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
         if job.opening is not None:
-            return Message(
-                JOB, job.opening.job.to_fields(), id=job.id, session=job.session, buffers=(job.opening.picture,)
-            )
+            return start_message(job, job.opening)
         self.removals.finish(job.session)
-        session = self._store.get(job.session)
         if job.kind == "export":
             job.export_folder = job.export_folder or self.exports.next(job.session)
-            turns = self._store.turns(job.session, 1, session.turns)
-            history = tuple(_row(turn.instruction, turn.game_state) for turn in turns)
-            seeds = tuple(turn.seed for turn in turns)
-            export = ExportJob(str(job.export_folder), session.seed, session.history_turns, history, seeds)
-            start = self._store.start_of(job.session)
-            if start is None:
-                return Message(JOB, export.to_fields(), id=job.id, session=job.session)
-            scene = None if start.scene is None else start.scene.to_json()
-            export = replace(export, start_text=start.text, start_scene=scene)
-            return Message(JOB, export.to_fields(), id=job.id, session=job.session, buffers=(start.shot,))
-        assert job.turn is not None
-        if job.kind == "turn" and job.turn != session.turns + 1:
-            raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
-        context = self._store.turn_context(job.session, job.turn)
-        shot_turns = tuple(sorted(context.shots))
-        if session.history_turns and len(shot_turns) < len(context.log):
-            job.extend_deadline(len(context.log) * self._predict_again_s())
-            job.predicts_again = True
-        buffers, start = tuple(context.shots[number] for number in shot_turns), context.start
-        if start is not None:
-            shot_turns, buffers = (0, *shot_turns), (start.shot, *buffers)
-        turn = TurnJob(
-            job.instruction,
-            job.seed,
-            session.history_turns,
-            context.character,
-            omitted_turns=context.first,
-            history=tuple(_row(row.text, row) for row in context.log),
-            shot_turns=shot_turns,
-            frames=job.frame_options,
-            scene=context.scene,
-            start_text=None if start is None else start.text,
-        )
-        return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
+            return export_message(job, self._store)
+        return turn_message(job, self._store, self._predict_again_s())
 
     def _predict_again_s(self) -> float:
         """The longest that a turn's shot may take to be predicted again."""
@@ -327,12 +358,15 @@ class Scheduler:
             job.notify(Message("exported", {"folder": str(job.export_folder), "turns": turns, "files": files}))
             self.exports.delete_oldest(job.session)
         else:
-            seconds = _by_stage(TurnFinished.from_message(message).seconds, job.queued_s)
+            spent = TurnFinished.from_message(message).seconds
+            seconds = {**{stage: spent[stage] for stage in STAGES if stage in spent}, "queue": job.queued_s}
             self._metrics.turn_done(seconds)
             log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total")))
             done = {"seconds": seconds, "turns": turns}
             job.publish(Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
         self._queue.remove(job)
+        if job.kind == "turn":
+            self._ahead.turn_done(job.session)
         if job.late_subscriber is not None and job.kind != "export":
             self.admit(_replay_of(job, job.late_subscriber, now), now)
 
@@ -363,38 +397,6 @@ class Scheduler:
         self.removals.remove(job.session, job.turn)
 
 
-def degraded(worker: WorkerProcess) -> ProtocolError:
-    """The error of a turn while no worker can be started."""
-    return ProtocolError(
-        "the worker cannot be started",
-        code="degraded",
-        found=worker.last_error,
-        do="try again later; the server goes on trying, and the operator finds the reason in worker.log",
-    )
-
-
-def _stopped(job: Job, code: str) -> ProtocolError:
-    longer = ", with a longer deadline_s if you gave one" if job.kind in ("turn", "replay") else ""
-    noun = {"export": "export", "start": "start from a picture"}.get(job.kind, "turn")
-    what, do = {
-        "cancelled": (f"the {noun} was cancelled", None),
-        "deadline": (f"the {noun} did not finish in time", f"send it again{longer}"),
-        "draining": ("the server is stopping", "connect again later; the session is kept"),
-    }[code]
-    return ProtocolError(what, code=code, do=do)
-
-
-def _fault() -> ProtocolError:
-    return ProtocolError("a fault of the server", code="internal", do="the operator finds it in the log")
-
-
-def _worker_error(job: Job, failure: JobFailed) -> AnimeGamerError:
-    if failure.code == "cancelled":
-        return job.stop_error or _stopped(job, "cancelled")
-    log.error("the worker failed a job: %s: %s", failure.code, failure.text)
-    return ProtocolError(failure.text, code=failure.code, do=failure.do)
-
-
 def _replay_of(job: Job, subscriber: Subscriber, now: float) -> Job:
     """A replay of a job's turn for a client that came back too late for its events; it gets as long as the turn had."""
     return Job(
@@ -410,11 +412,3 @@ def _replay_of(job: Job, subscriber: Subscriber, now: float) -> Job:
         seed=job.seed,
         requested_s=job.requested_s,
     )
-
-
-def _row(instruction: str, state: GameState | StoredHistoryRow) -> HistoryRow:
-    return instruction, state.motion_level, state.social, state.entertainment, state.stamina
-
-
-def _by_stage(seconds: Mapping[str, float], queued_s: float) -> dict[str, float]:
-    return {**{stage: seconds[stage] for stage in STAGES if stage in seconds}, "queue": queued_s}

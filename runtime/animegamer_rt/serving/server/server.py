@@ -23,6 +23,7 @@ from animegamer_rt.errors import INTERRUPTED, StoreError
 from animegamer_rt.profiling.trace import check_trace
 from animegamer_rt.serving.store import Quota, Store, read_keep_shots
 
+from .ahead import AheadTurns
 from .clients import Clients
 from .descriptors import raise_limit
 from .gateway_process import GatewayProcess
@@ -78,7 +79,8 @@ def serve(options: ServeOptions) -> int:
             gateway = GatewayProcess(options, sockets)
             stack.callback(gateway.stop)
         status = ServerStatus(options, bundle, sockets, store, queue, worker, metrics)
-        scheduler = Scheduler(options, store, queue, worker, metrics)
+        ahead = AheadTurns(options, store, queue, metrics, instruction_filter, bundle.manifest.reader)
+        scheduler = Scheduler(options, store, queue, worker, metrics, ahead)
         handlers = RequestHandlers(options, status, store, queue, worker, scheduler, instruction_filter)
         clients = Clients(options.connections, int(options.send_queue_mib * 2**20), metrics)
         server = Server(

@@ -24,7 +24,7 @@ from .codec import (
     minor_version,
 )
 from .error_codes import CODES
-from .fields import CODECS, HEADER, MAX_FILES, MAX_LISTED, STAGES
+from .fields import CODECS, HEADER, MAX_FILES, MAX_LISTED, MAX_OFFERED, STAGES
 from .schema import Field, MessageType, Sender, allowed
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "MESSAGES",
     "MAX_FILES",
     "MAX_LISTED",
+    "MAX_OFFERED",
     "STAGES",
     "VERSION",
     "WORKER_SECRET",

@@ -15,6 +15,8 @@ MAX_NAME_CHARACTERS = 64
 MAX_LISTED = 100
 """Turns in one `listed`. If every character takes four bytes, they fill 240 KiB of the 256 KiB of a header."""
 
+MAX_OFFERED = 16
+"""Turns of a session that may be offered as ready."""
 MAX_FILES = 1000
 """File names in one `exported`."""
 

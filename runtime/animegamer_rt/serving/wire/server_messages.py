@@ -13,6 +13,7 @@ from .fields import (
     MAX_FILES,
     MAX_LISTED,
     MAX_NAME_CHARACTERS,
+    MAX_OFFERED,
     PIXEL_FORMATS,
     SEED,
     STAGES,
@@ -266,6 +267,19 @@ _TURN_EVENTS = (
 )
 
 _OTHERS = (
+    _answer(
+        "offer",
+        "Instructions that are answered at once. It answers no request, and only a server that plays ahead sends it.",
+        Field(
+            "instructions",
+            "list",
+            "What to send as `instruction`; replaces the session's earlier offer, also when it is empty.",
+            most=MAX_OFFERED,
+            of=(text("", ""),),
+        ),
+        header=("session", "turn"),
+        since="1.2",
+    ),
     _answer("pong", "Answers `ping`.", sockets="TC"),
     _answer(
         "status",

@@ -1,0 +1,70 @@
+"""Guesses what a player will ask for next: the game's own habits, and sentences of the bundle's words.
+
+Knows texts; nothing of jobs. The same game gets the same guesses.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from animegamer_rt.bundle.manifest import ReaderWords
+from animegamer_rt.serving.store import StoredTurn
+from animegamer_rt.state.scene import HOURS
+
+REMEMBERED_TURNS = 100
+"""Turns of a game that its habits are read from."""
+
+
+def guesses(words: ReaderWords | None, played: Sequence[StoredTurn], seed: int) -> Iterator[str]:
+    """Instructions, the likeliest first, each once: habits and sentences in turn.
+
+    played: the game's last turns, oldest first. words: None for a bundle that lists no words; then habits only.
+    """
+    habits = _habits([turn.instruction for turn in played])
+    sentences = [] if words is None else _sentences(words, played, seed)
+    seen: set[str] = set()
+    for text in (text for pair in zip_longest(habits, sentences) for text in pair if text is not None):
+        if text not in seen:
+            seen.add(text)
+            yield text
+
+
+def _habits(texts: list[str]) -> list[str]:
+    """What followed the last instruction before, then what was asked for most often; the newest of equals first."""
+    if not texts:
+        return []
+    newest_first = texts[::-1]
+    followed = Counter(
+        after for after, before in zip(newest_first, newest_first[1:], strict=False) if before == texts[-1]
+    )
+    return [text for counted in (followed, Counter(newest_first)) for text, _ in counted.most_common()]
+
+
+def _sentences(words: ReaderWords, played: Sequence[StoredTurn], seed: int) -> list[str]:
+    """A sentence for each motion but the last one, mostly of the person and the place that are shown."""
+    draw = random.Random(f"{seed} {len(played)}")
+    scene = played[-1].scene if played else None
+    motions = [motion for motion in words.motions if scene is None or motion != scene.motion]
+    draw.shuffle(motions)
+    sentences = []
+    for number, motion in enumerate(motions):
+        stays = scene is not None and number % 3 < 2
+        person = scene.people[0] if scene is not None and stays else draw.choice(words.people)
+        place = scene.place if scene is not None and stays else draw.choice(words.places)
+        hour = scene.hour if scene is not None else HOURS[0]
+        when = " at night" if hour == "night" else ""
+        sentences.append(f"{person} {_third_person(motion)} {'at' if place == 'beach' else 'in'} the {place}{when}.")
+    return sentences
+
+
+def _third_person(motion: str) -> str:
+    """`fly a kite` -> `flies a kite`, as the page writes it."""
+    verb, *rest = motion.split(" ")
+    if verb.endswith("y") and verb[-2:-1] not in tuple("aeiou"):
+        verb = verb[:-1] + "ies"
+    else:
+        verb += "es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
+    return " ".join([verb, *rest])

@@ -1,0 +1,177 @@
+"""Turns that are played before they are asked for: the same bytes, at once, and at nobody's cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_server import Game, LiveServer, RawClient, frames, until_timeout
+from tiny_reader import add_reader
+
+import fakes
+from animegamer_client import Client
+from animegamer_rt.serving.wire import Message
+
+TIMES = ("seconds", "seconds_left", "estimate_s", "turn_id")
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
+
+
+@pytest.fixture(scope="module")
+def eager(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """Plays two turns ahead of each session, and holds three in all: a tiny one takes 36 KiB."""
+    options = ("--ahead", "2", "--ahead-mib", "0.125")
+    with LiveServer(reading, tmp_path_factory.mktemp("eager"), *options, device="cpu") as server:
+        yield server.ready()
+
+
+@pytest.fixture(scope="module")
+def plain(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(reading, tmp_path_factory.mktemp("plain"), device="cpu") as server:
+        yield server.ready()
+
+
+@pytest.fixture(scope="module")
+def slow(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    options = ("--ahead", "1", "--backoff-s", "0.05")
+    with LiveServer(reading, tmp_path_factory.mktemp("slow"), *options, device="simulated:1") as server:
+        yield server.ready()
+
+
+def counted(server: LiveServer, name: str) -> float:
+    address = next(line.rpartition(" ")[2] for line in server.said if "metrics on http://" in line)
+    with urllib.request.urlopen(address, timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith(f"animegamer_ahead_{name}_total ")))
+
+
+def offer(player: RawClient, game: Game, most: int = 2) -> tuple[int, list[str]]:
+    """The turn and the instructions of the first offer of so many of a game."""
+    for _ in until_timeout():
+        message = player.receive()
+        if message.type == "offer" and message.session == game.session and len(message.fields["instructions"]) == most:
+            assert message.turn is not None and message.parent is None
+            return message.turn, list(message.fields["instructions"])
+    raise AssertionError("nothing was offered")
+
+
+def said(events: list[Message]) -> list[Any]:
+    """All that a turn's messages say but its times."""
+    return [
+        (
+            event.type,
+            event.turn,
+            event.seq,
+            {name: value for name, value in event.fields.items() if name not in TIMES},
+            [bytes(buffer) for buffer in event.buffers],
+        )
+        for event in events
+    ]
+
+
+def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(eager: LiveServer, plain: LiveServer) -> None:
+    with eager.client(minor=2) as player, plain.client(minor=2) as other:
+        game, same = player.open(seed=5), other.open(seed=5)
+        for turn in (1, 2):
+            number, texts = offer(player, game)
+            assert number == turn and len(set(texts)) == 2
+            used, text = counted(eager, "used"), texts[turn % 2]
+            events = player.play(game, text)
+            assert frames(events) and counted(eager, "used") == used + 1
+            assert said(events) == said(other.play(same, text))
+        offer(player, game)
+        events = player.play(game, "Tobo runs.")
+        assert said(events) == said(other.play(same, "Tobo runs.")), "a wrong guess has changed nothing"
+        logs = [
+            one.ask("list", {"token": its.token}, session=its.session).fields["turns"]
+            for one, its in ((player, game), (other, same))
+        ]
+        assert [turn.pop("turn_id") for log in logs for turn in log] and logs[0] == logs[1] and len(logs[0]) == 3
+    assert counted(plain, "offered") == 0, "a server without --ahead offers nothing"
+
+
+def test_a_rewound_game_is_never_answered_with_its_old_future(eager: LiveServer, plain: LiveServer) -> None:
+    with eager.client(minor=2) as player, plain.client(minor=2) as other:
+        game, same = player.open(seed=8), other.open(seed=8)
+        text = offer(player, game)[1][0]
+        first = player.play(game, "Mia waves.")
+        offer(player, game)
+        player.ask("rewind", {"token": game.token, "turn": 0}, session=game.session, answer="rewound")
+        assert said(player.play(game, text)) == said(other.play(same, text))
+        second = player.play(game, "Mia waves.")
+        assert said(second) == said(other.play(same, "Mia waves.")) != said(first)
+
+
+def test_all_sessions_together_hold_no_more_than_the_memory_allows(eager: LiveServer) -> None:
+    with eager.client(minor=2) as player:
+        before = counted(eager, "offered") - counted(eager, "used")
+        wasted = counted(eager, "wasted_seconds")
+        games = [player.open(seed=seed) for seed in range(3)]
+        held: dict[str | None, int] = {}
+        for _ in until_timeout():
+            if counted(eager, "offered") - counted(eager, "used") >= before + 6 and player.silent(100):
+                break
+            while not player.silent(0):
+                message = player.receive()
+                held[message.session] = len(message.fields["instructions"])
+        assert sum(held.values()) == 3 and held.keys() == {game.session for game in games}
+        assert counted(eager, "wasted_seconds") > wasted
+
+
+def test_python_client_says_what_is_ready(eager: LiveServer) -> None:
+    with Client(f"tcp://127.0.0.1:{eager.port}") as client:
+        game = client.open(seed=4)
+        ready = next(ready for _ in until_timeout() if (ready := game.offers()))
+        used = counted(eager, "used")
+        assert [type(event).__name__ for event in game.turn(ready[0])][-1] == "Done"
+        assert counted(eager, "used") == used + 1 and game.turns == 1
+        assert next(ready for _ in until_timeout() if (ready := game.offers()))
+
+
+def test_old_clients_hear_nothing_of_it(eager: LiveServer) -> None:
+    with eager.client(minor=1) as player:
+        game = player.open(seed=9)
+        offered = counted(eager, "offered")
+        player.play(game)
+        for _ in until_timeout():
+            if counted(eager, "offered") >= offered + 2:
+                break
+        assert player.silent(0)
+        assert frames(player.play(game))
+
+
+def under_way(server: LiveServer) -> int:
+    """Wait until the worker plays a turn that nobody asked for; its process."""
+    status = server.await_status(lambda status: status["worker"]["state"] == "busy" and not status["running"])
+    return int(status["worker"]["pid"])
+
+
+def test_a_turn_stops_what_is_played_ahead_or_goes_on_with_it(slow: LiveServer) -> None:
+    with slow.client(minor=2) as player:
+        game = player.open()
+        under_way(slow)
+        assert frames(player.play(game, "Mia dances."))
+        assert counted(slow, "wasted_seconds") > 0 and counted(slow, "used") == 0
+        # The habit of this game: the same again. It is asked for while it is played.
+        under_way(slow)
+        again = player.play(game, "Mia dances.")
+        assert frames(again) and again[-1].fields["turns"] == 2
+        assert counted(slow, "used") == 1
+
+
+def test_a_worker_that_dies_ahead_of_a_turn_costs_nobody_anything(slow: LiveServer) -> None:
+    with slow.client(minor=2) as player:
+        game = player.open()
+        os.kill(under_way(slow), getattr(signal, "SIGKILL", signal.SIGTERM))
+        slow.await_status(lambda status: status["worker"]["restarts"] == 1 and status["worker"]["state"] == "ready")
+        events = player.play(game, "Mia waves.")
+        assert frames(events) and "restarting" not in {event.type for event in events}
+        under_way(slow)
