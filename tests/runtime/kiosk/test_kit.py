@@ -55,7 +55,7 @@ def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) ->
     settings.write_text("page_port = 9000\nkeep_days = 0.5\nblock_list =\n")
     assert main(["kiosk", "install", *root]) == 0
     unit = (tmp_path / "etc/systemd/system/animegamer-server.service").read_text()
-    assert "--web 127.0.0.1:9000 --keep-days 0.5\n" in unit
+    assert "--web 127.0.0.1:9000 --keep-days 0.5 --ahead 3\n" in unit
     policy = json.loads((tmp_path / "etc/chromium/policies/managed/animegamer-kiosk.json").read_text())
     assert policy["URLAllowlist"] == ["127.0.0.1:9000", "127.0.0.1:8090/waiting"]
 
