@@ -83,6 +83,33 @@ def test_the_predictor_gets_captions_in_the_form_that_it_learned(reader: Instruc
         assert reader.read(Instruction(learned), None).scene.caption == learned
 
 
+@pytest.mark.parametrize(
+    ("turns", "people"),
+    [
+        (("Mirel and Dovan wave", "Mirel leaves", "she comes back"), {"Mirel", "Dovan"}),
+        (("Mirel and Dovan wave", "he goes home", "he is back"), {"Mirel", "Dovan"}),
+        (("Tofi and Zelki sit", "without Zelki, please", "bring the other one back"), {"Tofi", "Zelki"}),
+        (("Bixo walks", "Tofi instead of Bixo", "swap back"), {"Bixo"}),
+    ],
+)
+def test_who_left_last_comes_back_without_a_name(
+    reader: InstructionReader, turns: tuple[str, ...], people: set[str]
+) -> None:
+    scene: Scene | None = None
+    for text in turns:
+        scene = reader.read(Instruction(text), scene).scene
+    assert scene is not None and set(scene.people) == people
+
+
+@pytest.mark.parametrize(
+    "text", ["Tofi explodes", "the fox teleports", "now he multiplies", "Tofi tanzt im Wald", "je voudrais un café"]
+)
+def test_what_it_cannot_draw_is_said(reader: InstructionReader, text: str) -> None:
+    before = reader.read(Instruction("Tofi walks on the beach"), None).scene
+    reading = reader.read(Instruction(text), before)
+    assert reading.scene.people == ("Tofi",) and "pocket reads English and knows" in (reading.notice or "")
+
+
 @pytest.mark.parametrize("text", ["привет", "你好世界", "שלום", "!!!", "١٢٣"])
 def test_what_it_cannot_read_changes_nothing_and_is_said(reader: InstructionReader, text: str) -> None:
     before = reader.read(Instruction("Tofi dances at the beach"), None).scene
