@@ -15,7 +15,7 @@ import torch
 from tiny_release import ENCODER_SIZE, PICTURE, write_release
 from torch import Tensor
 from torch_engines import torch_engines
-from tower_files import write_open_clip, write_t5
+from tower_files import clip_features, write_open_clip, write_t5
 from transformers import T5EncoderModel
 from watching import Watching
 
@@ -101,7 +101,8 @@ def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
     ids = motion_ids(bundle, "gently wave", 30)
     assert ids[0].tolist().index(1) > 0 and ids[0, -1] == 0  # the text is closed as T5 closes it, then padded
     text = T5EncoderModel.from_pretrained(release / "t5-v1_1-xxl").eval()(input_ids=torch.from_numpy(ids))
-    image = write_open_clip(tmp_path / "clip", ENCODER_SIZE.image_width)(torch.from_numpy(prepare(source, 56, 56, 1.5)))
+    library = write_open_clip(tmp_path / "clip", ENCODER_SIZE.image_width)
+    image = clip_features(library, torch.from_numpy(prepare(source, 56, 56, 1.5)))
     made_of = from_checkpoints(release, "Qiqi", *PICTURE)
     reference = whole_encoder(made_of.sizes.encoder, made_of.weights["encoder"])
     expected = reference(text.last_hidden_state, image)[0].numpy()

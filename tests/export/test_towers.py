@@ -12,14 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from tower_files import t5_config, write_open_clip, write_t5
+from tower_files import clip_features, t5_config, write_open_clip, write_t5
 from transformers import T5ForConditionalGeneration
 
 from animegamer_export.parts.streamed.parts import StreamedPart
 from animegamer_export.parts.streamed.write import write_streamed
 from animegamer_export.towers import open_towers
 from animegamer_export.towers.files import open_image_tower, open_text_tower
-from animegamer_export.towers.image import MEAN, STD, ImageTower
+from animegamer_export.towers.image import ImageTower
 from animegamer_export.towers.parts import image_tower_part, text_tower_part
 from animegamer_export.towers.text import TextTower
 from animegamer_rt.errors import CheckpointError
@@ -76,9 +76,7 @@ def test_whole_t5_as_a_bin_file_is_read_for_its_encoder(tmp_path: Path) -> None:
 def test_image_tower_is_the_librarys_last_block_but_one(tmp_path: Path) -> None:
     library = write_open_clip(tmp_path / "clip")
     picture = torch.rand(1, 3, 56, 56) * 2 - 1
-    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
-    shown = library(((picture + 1) / 2 - mean) / deviation, output_hidden_states=True)
-    expected = shown.hidden_states[-2][:, 1:]
+    expected = clip_features(library, picture)
     size, weights = open_image_tower(tmp_path / "clip")
     assert (size.side, size.heads, size.layers, size.mlp) == (56, 2, 3, 64)
     torch.testing.assert_close(whole(ImageTower(size), weights.merged)(picture), expected, atol=1e-5, rtol=1e-5)

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import CLIPVisionConfig, CLIPVisionModel, T5Config, T5EncoderModel
 
 import fakes
+from animegamer_export.towers.image import MEAN, STD
 
 
 def t5_config(width: int = 32, heads: int = 4) -> T5Config:
@@ -78,3 +79,10 @@ def write_open_clip(
     written = {"model_cfg": {"embed_dim": 6, "vision_cfg": vision_cfg, "text_cfg": {}}, "preprocess_cfg": {}}
     (folder / "open_clip_config.json").write_text(json.dumps(written))
     return model
+
+
+def clip_features(model: CLIPVisionModel, picture: torch.Tensor) -> torch.Tensor:
+    """What the encoder gets of a picture, float [B, 3, S, S] in -1..1: the last block but one, without the class."""
+    mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+    shown = model(((picture + 1) / 2 - mean) / deviation, output_hidden_states=True)
+    return torch.as_tensor(shown.hidden_states[-2][:, 1:])
