@@ -13,8 +13,8 @@ import pytest
 from fake_nvml import FakeNvml
 
 import animegamer_rt.bench.command
+import animegamer_rt.bench.dispatch
 import animegamer_rt.bundle.loader
-import animegamer_rt.cli
 import fakes
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.bench.measure import measure_turns
@@ -63,7 +63,9 @@ def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
 def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(animegamer_rt.cli, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)})
+    monkeypatch.setattr(
+        animegamer_rt.bench.dispatch, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)}
+    )
     assert main(["bench", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
     records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
     assert {(record["plan"], record["n"], record["preset"]) for record in records} == {

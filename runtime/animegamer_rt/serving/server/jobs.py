@@ -154,6 +154,22 @@ class Job:
         """Seconds that it waited before it ran."""
         return 0.0 if self.started_at is None else self.started_at - self.accepted_at
 
+    def replay_for(self, subscriber: Subscriber, now: float) -> Job:
+        """A replay of its turn for a client that came back too late for its events; it gets as long as the turn had."""
+        return Job(
+            "replay",
+            self.session,
+            subscriber,
+            subscriber.client.frame_options or self.frame_options,
+            accepted_at=now,
+            deadline_at=now + self.deadline_at - self.accepted_at,
+            turn=self.turn,
+            turn_id=self.turn_id,
+            instruction=self.instruction,
+            seed=self.seed,
+            requested_s=self.requested_s,
+        )
+
     def extend_deadline(self, seconds: float) -> None:
         """Give it more time, once, but not more than its client asked for."""
         if not self.deadline_extended:

@@ -368,7 +368,7 @@ class Scheduler:
         if job.kind == "turn":
             self._ahead.turn_done(job.session)
         if job.late_subscriber is not None and job.kind != "export":
-            self.admit(_replay_of(job, job.late_subscriber, now), now)
+            self.admit(job.replay_for(job.late_subscriber, now), now)
 
     def _open_session(self, job: Job, opening: PictureOpening, started: GameStarted) -> None:
         """Open the session that starts from a picture, unless its client is gone: nobody has its token."""
@@ -395,20 +395,3 @@ class Scheduler:
         """Remove a stored turn whose frames will not come (from this worker)."""
         assert job.turn is not None
         self.removals.remove(job.session, job.turn)
-
-
-def _replay_of(job: Job, subscriber: Subscriber, now: float) -> Job:
-    """A replay of a job's turn for a client that came back too late for its events; it gets as long as the turn had."""
-    return Job(
-        "replay",
-        job.session,
-        subscriber,
-        subscriber.client.frame_options or job.frame_options,
-        accepted_at=now,
-        deadline_at=now + job.deadline_at - job.accepted_at,
-        turn=job.turn,
-        turn_id=job.turn_id,
-        instruction=job.instruction,
-        seed=job.seed,
-        requested_s=job.requested_s,
-    )
