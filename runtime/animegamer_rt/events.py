@@ -75,15 +75,19 @@ class FrameReady(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSeconds:
-    """Seconds inside each stage's engine; `total`: wall-clock time of the turn, without a prediction made ahead."""
+    """Seconds inside each stage's engine; `total`: wall-clock time of the turn, without a prediction made ahead.
 
+    reader: 0 of a bundle without one.
+    """
+
+    reader: float = 0.0
     predictor: float
     denoiser: float
     vae: float
     total: float
 
     def to_fields(self) -> dict[str, float]:
-        """The seconds by name, as they are sent to clients and written to game.json."""
+        """The seconds by name, without the reader's, as they are written to game.json."""
         return {"predictor": self.predictor, "denoiser": self.denoiser, "vae": self.vae, "total": self.total}
 
 

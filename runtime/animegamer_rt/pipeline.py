@@ -105,10 +105,11 @@ class Pipeline:
         game, turn, sequence, before = session.id, session.turns + 1, itertools.count(), session.log
 
         # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
-        scene, prompt = None, instruction
+        scene, prompt, reader_seconds = None, instruction, 0.0
         if self.reader is not None:
             reading = self.reader.read(instruction, session.scene)
             scene, prompt = reading.scene, Instruction(reading.scene.caption)
+            reader_seconds = reading.seconds
             unseen = session.initial_turn is not None and session.scene is None
             yield Understood(
                 session=game,
@@ -158,6 +159,7 @@ class Pipeline:
         # 4. Commit the turn to the session.
         session.commit(instruction, prediction, scene, after=before)
         seconds = StageSeconds(
+            reader=reader_seconds,
             predictor=prediction.seconds,
             denoiser=denoiser_seconds,
             vae=decoding.seconds,

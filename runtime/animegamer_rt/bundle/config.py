@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -24,17 +25,24 @@ def read_record(kind: type[T], data: object, where: str) -> T:
     """
     if not isinstance(data, Mapping):
         raise ConfigError("not a table of settings", where=where, found=type(data).__name__, expected="a JSON object")
-    hints = typing.get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints, required = _fields(typing.cast(typing.Any, kind))
     for key in data:
-        if key not in fields:
-            raise ConfigError(f"unknown key {key!r}", where=where, do=suggest(str(key), fields))
+        if key not in hints:
+            raise ConfigError(f"unknown key {key!r}", where=where, do=suggest(str(key), hints))
     values = {key: _read_value(hints[key], value, f"{where}: {key}") for key, value in data.items()}
-    for name, field in fields.items():
-        optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        if name not in values and not optional:
+    for name in required:
+        if name not in values:
             raise ConfigError(f"the key {name!r} is missing", where=where)
     return kind(**values)
+
+
+@functools.cache
+def _fields(kind: type[Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """The types of a dataclass's fields by name, and the names of those without a default."""
+    hints, fields = typing.get_type_hints(kind), dataclasses.fields(kind)
+    missing = dataclasses.MISSING
+    required = (field.name for field in fields if field.default is missing and field.default_factory is missing)
+    return {field.name: hints[field.name] for field in fields}, tuple(required)
 
 
 def write_record(record: object) -> Any:

@@ -7,6 +7,7 @@ stays as it was, and clothes stay with the people who are away.
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,13 +34,14 @@ class Reading:
     """How an instruction was understood.
 
     unknown: the words that ask for what the bundle cannot draw, in lower case. text: the scene in one line for people.
-    notice: a line about what was not understood; None if all was.
+    notice: a line about what was not understood; None if all was. seconds: inside the engine.
     """
 
     scene: Scene
     unknown: tuple[str, ...]
     text: str
     notice: str | None
+    seconds: float = 0.0
 
 
 class InstructionReader:
@@ -64,11 +66,13 @@ class InstructionReader:
         if not readable and before is not None:
             return Reading(before, (), self.describe(before), self._notice((), readable, len(words)))
         features = word_features(words)[None] if readable else np.zeros((1, 1, GRAMS), np.int64)
-        logits = self._engine.read(features, self._encode(before))
-        scene = self._decode(logits, before)
+        encoded, started = self._encode(before), time.perf_counter()
+        logits = self._engine.read(features, encoded)
+        seconds, scene = time.perf_counter() - started, self._decode(logits, before)
         asked = [word for word, logit in zip(words, logits.unknown, strict=False) if readable and logit > 0]
         unknown = tuple(dict.fromkeys(asked))
-        return Reading(scene, unknown, self.describe(scene), self._notice(unknown, readable, len(words)))
+        notice = self._notice(unknown, readable, len(words))
+        return Reading(scene, unknown, self.describe(scene), notice, seconds)
 
     def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
         """The scene of a picture in which `instruction` happens; None if nobody is seen, or without a picture reader.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
 from animegamer_rt.errors import SessionError
 
@@ -38,18 +38,18 @@ class Scene:
 
     def to_json(self) -> str:
         """The scene as it is stored: compact JSON, without `left` where nobody left."""
-        fields = asdict(self)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.left:
-            del fields["left"]
-        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+            del values["left"]
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Scene:
         """The inverse of `to_json`. Raises SessionError for text that is no scene."""
         try:
-            fields = json.loads(text)
-            people, left = tuple(fields["people"]), tuple(fields.get("left", ()))
-            return cls(**{**fields, "people": people, "left": left})
+            values = json.loads(text)
+            people, left = tuple(values["people"]), tuple(values.get("left", ()))
+            return cls(**{**values, "people": people, "left": left})
         except (ValueError, TypeError, KeyError) as error:
             raise SessionError("a turn's scene cannot be read", found=repr(text[:80]), expected="a scene") from error
 

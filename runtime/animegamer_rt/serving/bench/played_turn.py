@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from animegamer_rt.serving.wire import Message
 
+ENGINES = ("reader", "predictor", "denoiser", "vae")
+"""Stages that run a network. Older servers do not tell the reader's seconds."""
+
 
 @dataclass(slots=True)
 class TurnTiming:
@@ -44,8 +47,8 @@ class TurnTiming:
 
     @property
     def engines_s(self) -> float:
-        """Seconds of predictor, denoiser and vae."""
-        return sum(self.seconds[stage] for stage in ("predictor", "denoiser", "vae"))
+        """Seconds of reader, predictor, denoiser and vae."""
+        return sum(self.seconds.get(stage, 0.0) for stage in ENGINES)
 
     @property
     def overhead_s(self) -> float:
@@ -64,8 +67,8 @@ class TurnTiming:
 
     @property
     def state_overhead_s(self) -> float:
-        """The same without the predictor."""
-        return self.state_s - self.seconds["predictor"]
+        """The same without the reader and the predictor."""
+        return self.state_s - self.seconds.get("reader", 0.0) - self.seconds["predictor"]
 
     @property
     def first_frame_s(self) -> float:

@@ -52,7 +52,7 @@ def _overhead_rows(record: Record) -> Iterator[Row]:
             "turn time outside the engines, raw frames", where, beyond, f"<= {_ms(goal)}", beyond["p50"] <= goal
         )
         yield _timed("- of it, outside the worker", where, entry["outside_s"])
-        yield _timed("game state, without the predictor's time", where, entry["state_overhead_s"])
+        yield _timed("game state, without the engines' time", where, entry["state_overhead_s"])
         yield _timed("game state, from the request", where, entry["state_s"])
         yield _timed("first frame, from the request", where, entry["first_frame_s"])
         yield _timed("whole turn, from the request", where, entry["turn_s"])

@@ -6,9 +6,9 @@ counters and never waits for the server's loop.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import errno
-import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping
 
@@ -33,7 +33,7 @@ class Metrics:
         # The server process's own memory, processor time and files, where the system gives them (Linux).
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
         self.turns_done = 0
-        self._seconds: deque[Mapping[str, float]] = deque(maxlen=REMEMBERED_TURNS)
+        self._medians = {stage: _RunningMedian() for stage in STAGES}
         self._turns = self._counter("turns", "Turns finished, replays of finished ones included.")
         self._turn_seconds = Histogram(
             PREFIX + "turn_seconds",
@@ -63,10 +63,10 @@ class Metrics:
     def turn_done(self, seconds: Mapping[str, float]) -> None:
         """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`."""
         self.turns_done += 1
-        self._seconds.append(dict(seconds))
         self._turns.inc()
         for stage in STAGES:
             self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
+            self._medians[stage].add(seconds.get(stage, 0.0))
 
     def ahead_offered(self) -> None:
         """A turn was played before it was asked for."""
@@ -110,15 +110,34 @@ class Metrics:
 
     def medians(self) -> dict[str, float]:
         """Median seconds by stage; empty before the first turn."""
-        if not self._seconds:
+        if not self.turns_done:
             return {}
-        return {stage: statistics.median(turn.get(stage, 0.0) for turn in self._seconds) for stage in STAGES}
+        return {stage: median.value for stage, median in self._medians.items()}
 
     def _counter(self, name: str, about: str) -> Counter:
         return Counter(PREFIX + name, about, registry=self.registry)
 
     def _gauge(self, name: str, about: str) -> Gauge:
         return Gauge(PREFIX + name, about, registry=self.registry)
+
+
+class _RunningMedian:
+    """The median of the last REMEMBERED_TURNS numbers, kept sorted: every turn's estimate asks for it."""
+
+    def __init__(self) -> None:
+        self._arrived: deque[float] = deque()
+        self._sorted: list[float] = []
+
+    def add(self, number: float) -> None:
+        if len(self._arrived) == REMEMBERED_TURNS:
+            del self._sorted[bisect.bisect_left(self._sorted, self._arrived.popleft())]
+        self._arrived.append(number)
+        bisect.insort(self._sorted, number)
+
+    @property
+    def value(self) -> float:
+        count = len(self._sorted)
+        return (self._sorted[(count - 1) // 2] + self._sorted[count // 2]) / 2
 
 
 @contextlib.contextmanager

@@ -361,9 +361,9 @@ class Scheduler:
             spent = TurnFinished.from_message(message).seconds
             seconds = {**{stage: spent[stage] for stage in STAGES if stage in spent}, "queue": job.queued_s}
             self._metrics.turn_done(seconds)
-            log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total")))
             done = {"seconds": seconds, "turns": turns}
             job.publish(Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
+            log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total")))
         self._queue.remove(job)
         if job.kind == "turn":
             self._ahead.turn_done(job.session)

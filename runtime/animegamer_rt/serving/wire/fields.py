@@ -108,8 +108,8 @@ BUNDLE = Field(
         ),
     ),
 )
-STAGES = ("queue", "predictor", "denoiser", "vae", "total")
-"""Where a turn's seconds go; `total` is the whole turn without the queue."""
+STAGES = {"queue": "1.0", "reader": "1.2", "predictor": "1.0", "denoiser": "1.0", "vae": "1.0", "total": "1.0"}
+"""Where a turn's seconds go -> since which version they are told; `total` is the whole turn without the queue."""
 
 
 def optional(field: Field, doc: str | None = None) -> Field:

@@ -248,6 +248,7 @@ _TURN_EVENTS = (
             "The turn's time by stage.",
             of=(
                 seconds("queue", "Waiting."),
+                replace(seconds("reader", "In the instruction reader.", required=False), since="1.2"),
                 seconds("predictor", "In the predictor."),
                 seconds("denoiser", "In the denoiser."),
                 seconds("vae", "In the vae."),
@@ -317,7 +318,10 @@ _OTHERS = (
             "seconds",
             "map",
             "Medians of the last 100 turns; a stage without a turn is absent.",
-            of=tuple(seconds(stage, "The same as in `done`.", required=False) for stage in STAGES),
+            of=tuple(
+                replace(seconds(stage, "The same as in `done`.", required=False), since=since)
+                for stage, since in STAGES.items()
+            ),
         ),
         sockets="C",
     ),

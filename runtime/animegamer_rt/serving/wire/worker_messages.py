@@ -315,7 +315,7 @@ class TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """All frames of the turn have been sent. seconds: by stage (predictor, denoiser, vae, total)."""
+    """All frames of the turn have been sent. seconds: by stage (reader, predictor, denoiser, vae, total)."""
 
     TYPE: ClassVar[str] = "finished"
     seconds: Mapping[str, float]

@@ -40,6 +40,8 @@ from .turn import PreparedTurn, play_turn, prepare_turn
 
 HEARTBEAT_S = 1.0
 """How often a job without anything to send lets the server know that it still runs."""
+LOOK_S = 0.001
+"""How often the socket is read between two messages. The frames of a chunk follow each other faster than that."""
 IDLE_MS = 50
 """Silence after which a history is read ahead. A program that plays without a pause sends its next turn sooner; it
 would wait for that reading."""
@@ -96,7 +98,7 @@ class Worker:
         self._likely_next_session: Session | None = None
         """The session of the last two turns, if both were of the same player: the next is likely to be, too."""
         self._stopping = False
-        self._sent_at = 0.0
+        self._sent_at = self._looked_at = 0.0
 
     def run(self) -> None:
         """Return after `stop`. Raises DeviceLostError: then the running job is not answered, and no other is run."""
@@ -125,7 +127,8 @@ class Worker:
             self._raise_if_cancelled(job)
             with contextlib.closing(self._messages(job)) as messages:
                 for message in messages:
-                    self._raise_if_cancelled(job)
+                    if time.monotonic() - self._looked_at >= LOOK_S:
+                        self._raise_if_cancelled(job)
                     self._send(message)
                     self._state_sent = self._state_sent or message.type == "state"
                     self._predict_next()
@@ -188,6 +191,7 @@ class Worker:
 
     def _read_socket(self) -> None:
         """Handle the messages that have arrived, without waiting for more."""
+        self._looked_at = time.monotonic()
         while self._socket.poll(0):
             self._handle(self._socket.recv_multipart())
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import psutil
 
 
 def resident_mib() -> float:
     """Physical memory held now, in MiB."""
-    resident: int = psutil.Process().memory_info().rss
+    resident: int = _this_process().memory_info().rss
     return round(resident / 2**20, 1)
+
+
+@functools.cache
+def _this_process() -> psutil.Process:
+    return psutil.Process()

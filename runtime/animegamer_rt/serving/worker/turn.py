@@ -121,10 +121,13 @@ def play_turn(
             elif isinstance(event, FrameReady):
                 yield from frames.messages(event)
                 yield from clip.messages(event)
+                if event.index == 0:  # while the rest is decoded, so that nobody waits for it
+                    memory_mib = resident_mib()
             elif isinstance(event, Done):
                 done = event
         yield from clip.rest()
-    yield replies.to_server(TurnFinished(done.seconds.to_fields(), resident_mib()))
+    reader = {} if pipeline.reader is None else {"reader": done.seconds.reader}
+    yield replies.to_server(TurnFinished({**reader, **done.seconds.to_fields()}, memory_mib))
 
 
 class _FrameStream:
