@@ -14,7 +14,8 @@ from typing import Any
 
 from animegamer_rt.serving.wire import FIRST_FRAME, VERSION, Message, encode
 from asyncapi import asyncapi
-from samples import BROKEN, SAMPLES
+from broken import BROKEN
+from samples import SAMPLES
 from schema import schema
 from tables import parts
 
