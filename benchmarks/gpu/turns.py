@@ -122,7 +122,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     parts = open_parts(job_args, variant)
     for name in job_args["plans"]:
         plan = parts.plans[name]
-        for _ in range(WARM_UP if on_gpu else 1):
+        for _ in range(WARM_UP if on_gpu else 0):
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
