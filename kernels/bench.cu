@@ -226,7 +226,9 @@ Case attention_case(agk_products products) {
     };
     const double operations = 2.0 * BATCH * TOKENS * TOKENS * WIDTH;
     const bool half_sums = products == AGK_HALF_SUMS;
-    const char* name = half_sums ? "attention_int8 half sums" : products == AGK_WARPS ? "attention_int8" : "attention_int8 wgmma";
+    constexpr const char* NAMES[] = {"attention_int8", "attention_int8 half sums", "attention_int8 wgmma",
+                                     "attention_int8 wgmma ones"};
+    const char* name = NAMES[products];
     return {name, "2 x 6976 x 30 x 64 bf16",
             static_cast<double>(ROWS) * WIDTH * (2 + 2 * 2), prepare, operations, half_sums ? 0.0 : operations,
             half_sums ? operations : 0.0};
@@ -262,8 +264,8 @@ Case spatial_case(int64_t frames, int64_t scale, int64_t channels) {
     const auto prepare = [=](Arena& arena) -> Call {
         agk_spatial_norm_args args{sizeof args, AGK_BF16, frames, height, width, channels, 32, 3, 60, 90,
                                    arena.take<Half>(count), arena.take<Half>(cells), arena.take<Half>(cells),
-                                   arena.take<float>(channels), arena.take<float>(channels), arena.take<Half>(count),
-                                   nullptr, 0, 1e-6f};
+                                   arena.take<float>(channels), arena.take<float>(channels), arena.take<float>(channels),
+                                   arena.take<Half>(count), nullptr, 0, 1e-6f};
         args.workspace_bytes = agk_spatial_norm_workspace(&args);
         args.workspace = arena.take<int8_t>(args.workspace_bytes);
         return [args](cudaStream_t stream) { check_status(agk_spatial_norm(&args, stream)); };
@@ -364,7 +366,10 @@ int main(int argc, char** argv) {
         spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
     };
     // Its floor is computed from the rate of mma.sync, so it may be faster than its floor.
-    if (gpu.major == 9 && gpu.minor == 0) cases.push_back(attention_case(AGK_WARPGROUPS));
+    if (gpu.major == 9 && gpu.minor == 0) {
+        cases.push_back(attention_case(AGK_WARPGROUPS));
+        cases.push_back(attention_case(AGK_WARPGROUPS_ONES));
+    }
     std::string json;
     for (const Case& bench : cases) {
         const double seconds = median_seconds(bench, repeats, stream);

@@ -76,8 +76,8 @@ MISTAKES = (
     Mistake(
         "strengths: each is read after the first one instead of the one before it, so the state is wrong",
         f"{RT}/stages/predictor.py",
-        "self._strength_ids[choices[-1]]",
-        "self._strength_ids[choices[0]]",
+        "            choice = self._choose(logits)\n            yield choice",
+        "            yield self._choose(logits)",
         ("tests/runtime/stages/test_predictor.py",),
     ),
     # the wire

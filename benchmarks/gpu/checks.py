@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.interface import Engines, StateSlots
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.custom_ops import Kernels
@@ -44,6 +44,7 @@ SCORES_ALLOWED = {**ALLOWED, "fp16": 1.4e-2}
 EXACT = 0.0
 SKIPPED = "denoiser.latent, blocks skipped,"
 """onnxruntime cannot skip blocks: the reference is this backend on the CPU."""
+CHOICES = "predictor.choices"
 SKIPPED_MORE = 1.5
 """Factor on the allowed error: a step also has the rounding of the step whose blocks it reuses. With pocket on a CPU,
 errors are up to 1.7 times as large; blocks that are wrongly not skipped give 0.32."""
@@ -100,8 +101,6 @@ def groups(bundle: Bundle, variant: BackendVariant) -> dict[str, Group]:
     if variant.device == "cuda" and (variant.kernels or variant.precision == "bf16") and variant.attention != "fastest":
         graphs = {"graphs": partial(same_under_graphs, bundle), "no waiting": partial(no_waiting, bundle)}
     parts: dict[str, Group] = {"parts": partial(compare_parts, bundle)}
-    if variant.attention == "fastest":
-        return {"fastest attention": partial(open_fastest, bundle), **parts}
     if variant.attention != "torch":
         return parts | graphs
     recorded: dict[str, Group] = {"recorded step": recorded_step}
@@ -162,26 +161,28 @@ def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
 
 
 def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
-    """Every output of every part of the bundle against the reference's."""
-    steps = None if variant.device == "cuda" else DRY_STEPS
-    expected, source = reference_answers(bundle.folder, steps)
+    """Every output of every part of the bundle against the reference's; and which attention is the fastest, if asked.
+
+    A dry run leaves out most steps and the second chunk of the vae, which turns at tiny size have.
+    """
+    dry = variant.device != "cuda"
     engines = variant.open(bundle)
-    if variant.device == "cuda":
+    if variant.attention == "fastest":
+        yield {**entry("an attention was taken", variant, EXACT, EXACT), "runs_on": engines.device}
+    expected, source = reference_answers(bundle.folder, dry)
+    if not dry:
         list(answers(bundle, engines))  # the second run uses the graphs
-    for name, values in answers(bundle, engines, steps):
+    for name, values in answers(bundle, engines, dry):
+        if name == CHOICES:  # two strengths may be as good as equal, and rounding choose
+            continue
         by = "torch on the CPU" if name == SKIPPED else source
         allowed = SKIPPED_MORE * allowed_error(variant) if name == SKIPPED else None
         yield entry(f"{name} against {by}", variant, relative_error(values, expected[name]), allowed)
 
 
-def answers(bundle: Bundle, engines: Engines, steps: int | None = None) -> Iterator[tuple[str, Array]]:
-    """(part.output, values) of every part, on inputs that depend on the bundle's sizes alone.
-
-    steps: the first steps of a plan that are denoised, None for all.
-    """
-    geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
-    shape = geometry.latent_shape
-    shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
+def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tuple[str, Array]]:
+    """(part.output, values) of every part, on inputs that depend on the bundle's sizes alone. dry: not all of it."""
+    shot, start = inputs(bundle)
     prompt_builder, text = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples[0]
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     prefill = prefill_prompt(engines.predictor, prompt)
@@ -192,38 +193,49 @@ def answers(bundle: Bundle, engines: Engines, steps: int | None = None) -> Itera
         tokens = np.array([prompt_builder.strength_ids[number], *prompt_builder.between_slots[number]], np.int64)
         logits, cache = engines.predictor.extend(tokens, cache)
         yield f"predictor.logits {number + 2}", logits
-    start = random.standard_normal(shape, np.float32)
-    latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("balanced")), shot, start, steps)
+    if prefill.choose_next is not None:
+        slots = StateSlots(prompt_builder.strength_ids, prompt_builder.between_slots)
+        yield CHOICES, prefill.choose_next(slots, 0)()
+    latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("balanced")), shot, start, dry)
     yield "denoiser.latent", latent
     if engines.denoiser.skippable_blocks:
-        yield SKIPPED, denoised(engines, gpu_turns.skipping_plan(bundle), shot, start, steps)
+        yield SKIPPED, denoised(engines, gpu_turns.skipping_plan(bundle), shot, start, dry)
     first, caches = engines.vae.first(np.ascontiguousarray(latent[:, :3]), (2, 1, 0, 3), True)
     yield "vae.first", first
-    yield "vae.next", engines.vae.next(np.ascontiguousarray(latent[:, 3:]), caches, (2, 1, 0, 3), True)
+    if not dry:
+        yield "vae.next", engines.vae.next(np.ascontiguousarray(latent[:, 3:]), caches, (2, 1, 0, 3), True)
 
 
-def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array, steps: int | None = None) -> Array:
-    """The latent after all steps of a plan, or after the first ones."""
+def inputs(bundle: Bundle) -> tuple[Array, Array]:
+    """A shot and the latent that a turn starts from."""
+    geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
+    shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
+    return shot, random.standard_normal(geometry.latent_shape, np.float32)
+
+
+def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array, dry: bool = False) -> Array:
+    """The latent after all steps of a plan; dry: after the first ones."""
     random = np.random.default_rng(SEED)
     denoising = engines.denoiser.start(start, shot, 10.0)
-    for step, coefficients in islice(zip(plan, plan.coefficients(), strict=True), steps):
+    for step, coefficients in islice(zip(plan, plan.coefficients(), strict=True), DRY_STEPS if dry else None):
         noise = random.standard_normal(start.shape, dtype=np.float32)
         denoising.step(coefficients, float(step.timestep), step.rows, noise, step.blocks)
     return denoising.latent()
 
 
 @cache
-def reference_answers(folder: Path, steps: int | None) -> tuple[Mapping[str, Array], str]:
+def reference_answers(folder: Path, dry: bool) -> tuple[Mapping[str, Array], str]:
     """Reference outputs: onnxruntime's on the CPU; this backend's in float32 where onnxruntime is missing or cannot."""
     bundle = open_bundle(folder)
-    ours = dict(answers(bundle, backend.load(bundle, EngineConfig("torch-cpu", "fp32")), steps))
+    ours = backend.load(bundle, EngineConfig("torch-cpu", "fp32"))
     try:
         from animegamer_rt.backends import onnxruntime
     except ModuleNotFoundError:
-        return ours, "torch on the CPU"
-    return ours | dict(
-        answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")), steps)
-    ), "onnxruntime on the CPU"
+        return dict(answers(bundle, ours, dry)), "torch on the CPU"
+    theirs = dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")), dry))
+    return theirs | {
+        SKIPPED: denoised(ours, gpu_turns.skipping_plan(bundle), *inputs(bundle), dry)
+    }, "onnxruntime on the CPU"
 
 
 def same_under_graphs(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
@@ -236,12 +248,6 @@ def same_under_graphs(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry
             found = dict(answers(bundle, engines))
         worst = max(relative_error(values, eager[name]) for name, values in found.items())
         yield entry(f"graphs of a {mode} against running eagerly", variant, worst, EXACT)
-
-
-def open_fastest(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
-    """The engines open; `runs_on` says which attention was chosen and its measured times."""
-    runs_on = variant.open(bundle).device
-    yield {**entry("an attention was taken", variant, EXACT, EXACT), "runs_on": runs_on}
 
 
 def no_waiting(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:

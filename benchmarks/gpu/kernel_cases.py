@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from animegamer_kernels import MmaKind
 from animegamer_rt.backends.torch.custom_ops import Kernels, Modulation, Normed, RowNorm, has_warpgroups
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, quantize_rows
@@ -209,9 +210,9 @@ def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Cas
     vectors = normal(4, width, dtype=torch.float32)
     vectors[::2] = 1 + 0.3 * vectors[::2]  # weights of a norm: larger ones make every answer a single value
 
-    def ours(qkv: Tensor, vectors: Tensor, warpgroups: bool = False) -> Results:
+    def ours(qkv: Tensor, vectors: Tensor, mma: MmaKind | None = None) -> Results:
         norms = RowNorm(vectors[0], vectors[1], EPSILON), RowNorm(vectors[2], vectors[3], EPSILON)
-        return (kernels.attention_int8(qkv, *norms, warpgroups),)
+        return (kernels.attention_int8(qkv, *norms, mma),)
 
     def plain(qkv: Tensor, vectors: Tensor) -> Results:
         affine = vectors.to(qkv.dtype)
@@ -225,7 +226,8 @@ def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Cas
     yield Case("attention_int8", "int8 scores", given, ours, plain)
     if has_warpgroups(vectors.device):
         # Its reference, on the CPU, is the same.
-        yield Case("attention_int8 wgmma", "int8 scores", given, partial(ours, warpgroups=True), plain)
+        for name, mma in (("wgmma", MmaKind.WARPGROUPS), ("wgmma ones", MmaKind.WARPGROUPS_ONES)):
+            yield Case(f"attention_int8 {name}", "int8 scores", given, partial(ours, mma=mma), plain)
 
 
 def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
@@ -237,17 +239,17 @@ def vae_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Case]:
     latent = normal(3, size.latent_height, size.latent_width, decoder.latent_channels)
     layer = LatentNorm(channels, decoder).to(latent.device, latent.dtype).requires_grad_(False)
 
-    def spatial_norm(x: Tensor, latent: Tensor) -> Results:
+    def spatial_norm(x: Tensor, latent: Tensor, bias: Tensor) -> Results:
         layer.to(x.device)
         given = pointwise(layer.scale, latent), pointwise(layer.shift, latent)
-        return (kernels.spatial_norm(x, *given, layer.norm),)
+        return (kernels.spatial_norm(x, *given, layer.norm, bias=bias),)
 
     yield Case(
         "spatial_norm",
         label,
-        (normal(*picture, channels), latent),
+        (normal(*picture, channels), latent, normal(channels, dtype=torch.float32)),
         spatial_norm,
-        lambda x, latent: (norm_silu(layer, x, latent),),
+        lambda x, latent, bias: (norm_silu(layer, x + bias.to(x.dtype), latent),),
     )
     yield Case(
         "pixels",

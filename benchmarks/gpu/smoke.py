@@ -119,7 +119,7 @@ def convolution(one: Convolution, device: str) -> gpu_rates.Prepared:
 
 
 def predictor_calls(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """A prompt's history, its turn, and an extend by the tokens between two strengths: random weights, plain operators.
+    """A prompt's history, its turn, and the strengths after the first one: random weights, plain operators.
 
     Each call ends with its results on the host, so the clock of the host times it.
     """
@@ -128,13 +128,14 @@ def predictor_calls(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     predictor, given = parts.engines.predictor, gpu_turns.prompt(parts.geometry)
     past = given.history
     assert past is not None
-    tokens = np.array([3, 4, 5], np.int64)
     history = predictor.prefill(past)
     turn = predictor.prefill(given.turn, history.cache)
+    choose = turn.choose_next
+    assert choose is not None
     for _ in range(2):  # the second captures the graph
-        logits, _ = predictor.extend(tokens, turn.cache)
+        choices = choose(gpu_turns.SLOTS, 0)()
     calls: Mapping[str, tuple[gpu_rates.Run, tuple[FloatArray, ...]]] = {
-        "one extend": (lambda: predictor.extend(tokens, turn.cache), (logits,)),
+        "three choices": (lambda: choose(gpu_turns.SLOTS, 0)(), (choices,)),
         "prefill of a turn": (lambda: predictor.prefill(given.turn, history.cache), (turn.shot, turn.logits)),
         "prefill of a history": (lambda: predictor.prefill(past), (history.logits,)),
     }

@@ -8,7 +8,7 @@ ahead and the second chunk decodes while the first is handed out, as in play.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from animegamer_export.plan_search.block_skips import block_skip_variants
-from animegamer_rt.backends.interface import Engines, FloatArray
+from animegamer_rt.backends.interface import Engines, FloatArray, StateSlots
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.custom_ops import open_kernels
 from animegamer_rt.backends.torch.device import TorchDevice
@@ -71,7 +71,9 @@ SIZES: Mapping[str, Size] = {
     ),
 }
 """Full size: MODEL.md sections 2, 4 and 6."""
-BEFORE_SHOT, STRENGTHS = CAPTION_TOKENS + 2, 4
+BEFORE_SHOT = CAPTION_TOKENS + 2
+SLOTS = StateSlots(tuple(range(5, 16)), between=((3, 4),) * 3)
+"""Eleven strengths to choose from, four times, with two tokens in between."""
 MOTION_SCOPE = 10.0
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 LATER_BYTES = 0.4e9
@@ -120,7 +122,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     parts = open_parts(job_args, variant)
     for name in job_args["plans"]:
         plan = parts.plans[name]
-        for _ in range(WARM_UP if on_gpu else 1):
+        for _ in range(WARM_UP if on_gpu else 0):
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
@@ -258,9 +260,13 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
     noise = denoiser.draw_noise(7, 1)
-    shot = predict(parts, given)
+    shot, choices = begin(parts, given)
+    denoising = denoiser.denoise(shot, MOTION_SCOPE, noise)
+    # As Pipeline.run_turn: the first step is queued before the state is read, where the device runs both at once.
+    early = [next(denoising)] if parts.engines.concurrent_prediction else []
+    choices()
     state = time.perf_counter()
-    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, noise)
+    *_, denoised = (*early, *denoising)
     latent = time.perf_counter()
     decoding = parts.vae.decode(denoised.latent)
     frames = iter(decoding)
@@ -275,12 +281,16 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
 
 def predict(parts: Parts, given: Prompt) -> FloatArray:
     """The shot of a prompt, once the four strengths of its state are chosen."""
+    shot, choices = begin(parts, given)
+    choices()
+    return shot
+
+
+def begin(parts: Parts, given: Prompt) -> tuple[FloatArray, Callable[[], FloatArray]]:
+    """The shot of a prompt, and what waits for its state."""
     prefill = prefill_prompt(parts.engines.predictor, given)
-    cache, choice = prefill.cache, int(prefill.logits.argmax())
-    for _ in range(STRENGTHS - 1):
-        logits, cache = parts.engines.predictor.extend(np.array([choice, 3, 4], np.int64), cache)
-        choice = int(logits.argmax())
-    return prefill.shot
+    assert prefill.choose_next is not None
+    return prefill.shot, prefill.choose_next(SLOTS, 0)
 
 
 def prompt(geometry: Geometry) -> Prompt:

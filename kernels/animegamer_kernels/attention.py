@@ -21,12 +21,13 @@ class MmaKind(IntEnum):
     """The tensor core instructions to use, enum agk_products.
 
     WARPS: mma.sync with float32 accumulators, on any GPU. HALF_SUMS: mma.sync with float16 accumulators for P V, on any
-    GPU. WARPGROUPS: wgmma, on sm_90 only.
+    GPU. WARPGROUPS: wgmma, on sm_90 only. WARPGROUPS_ONES: the same with sums of weights by columns of ones.
     """
 
     WARPS = 0
     HALF_SUMS = 1
     WARPGROUPS = 2
+    WARPGROUPS_ONES = 3
 
 
 class AttentionInt8Arguments(Arguments):

@@ -38,7 +38,8 @@ class SpatialNormArguments(Arguments):
         ("dtype", ctypes.c_int32),
         *((name, ctypes.c_int64) for name in ("frames", "height", "width", "channels", "groups")),
         *((name, ctypes.c_int64) for name in ("latent_frames", "latent_height", "latent_width")),
-        *((name, ctypes.c_void_p) for name in ("x", "scale", "shift", "weight", "bias", "out", "workspace")),
+        *((name, ctypes.c_void_p) for name in ("x", "scale", "shift", "weight", "bias", "x_bias")),
+        *((name, ctypes.c_void_p) for name in ("out", "workspace")),
         ("workspace_bytes", ctypes.c_int64),
         ("epsilon", ctypes.c_float),
     ]
@@ -79,7 +80,8 @@ class SpatialNorm:
     """Arguments of `spatial_norm`.
 
     x, out: [T, H, W, C]. scale, shift: [t, h, w, C], the projections of the latent. All four have one dtype.
-    weight, bias: float32 [C] of the GroupNorm. workspace: uint8 [`spatial_norm_workspace(..)`], scratch memory.
+    weight, bias: float32 [C] of the GroupNorm. x_bias: float32 [C] that is added to x first, or None.
+    workspace: uint8 [`spatial_norm_workspace(..)`], scratch memory.
     """
 
     x: Array
@@ -90,6 +92,7 @@ class SpatialNorm:
     out: Array
     groups: int
     epsilon: float
+    x_bias: Array | None = None
     workspace: Array | None = None
 
     def arguments(self, device: SameDevice) -> SpatialNormArguments:
@@ -100,7 +103,7 @@ class SpatialNorm:
                 "arrays of other shapes", where="x, scale", found=(sizes, latent), expected="[T, H, W, C]"
             )
         dtype, vector = dtype_of(self.x), (sizes[3],)
-        workspace = self.workspace
+        x_bias, workspace = self.x_bias, self.workspace
         return SpatialNormArguments(
             0,
             dtype,
@@ -112,6 +115,7 @@ class SpatialNorm:
             device.address("shift", self.shift, latent, dtype),
             device.address("weight", self.weight, vector, Dtype.F32),
             device.address("bias", self.bias, vector, Dtype.F32),
+            None if x_bias is None else device.address("x_bias", x_bias, vector, Dtype.F32),
             device.address("out", self.out, sizes, dtype),
             None if workspace is None else device.address("workspace", workspace, tuple(workspace.shape), Dtype.U8),
             0 if workspace is None else workspace.shape[0],
@@ -125,6 +129,9 @@ def spatial_norm_workspace(library: Library, norm: SpatialNorm) -> int:
 
 
 def spatial_norm(library: Library, norm: SpatialNorm, stream: int = 0) -> None:
-    """out = silu(GroupNorm(x) * scale + shift), with statistics over all frames. out may be x. Raises KernelError."""
+    """out = silu(GroupNorm(x + x_bias) * scale + shift), statistics over all frames. out may be x.
+
+    Raises KernelError.
+    """
     device = SameDevice(norm.x)
     library.run("spatial_norm", norm.arguments(device), device.stream(stream))

@@ -209,8 +209,9 @@ AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
 
 /* The MMA instruction of attention_int8. AGK_WARPS: mma.sync, on every GPU. AGK_HALF_SUMS: mma.sync with weights, values (scaled
  * by 1/64) and the sums of each 64 keys in float16, twice the rate on GeForce; values below 0.004 lose precision, down to
- * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with an error of the CUDA runtime. */
-typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2 } agk_products;
+ * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with an error of the CUDA runtime.
+ * AGK_WARPGROUPS_ONES: the same, but the sums of the weights come from columns of ones beside the values. */
+typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2, AGK_WARPGROUPS_ONES = 3 } agk_products;
 
 /* Attention over all tokens, softmax(query key^T / 8) value. Queries and keys are as agk_head_norm_int8 writes them, with a
  * key_group that is a multiple of 64. Element (entry, token, head, i) of value is at entry * batch_stride +
@@ -249,7 +250,8 @@ typedef struct agk_pixels_args {
 AGK_API int agk_pixels(const agk_pixels_args* args, void* stream);
 AGK_API int agk_pixels_host(const agk_pixels_args* args);
 
-/* The VAE's spatial norm with its activation, channels last: silu(GroupNorm(x) * scale + shift), statistics over all frames.
+/* The VAE's spatial norm with its activation, channels last: silu(GroupNorm(x + x_bias) * scale + shift), statistics over all
+ * frames. x_bias may be NULL; it is the bias of the convolution that made x, which then needs no pass of its own.
  * scale and shift are projections of the latent, read at the nearest latent position; the latent's sizes divide x's. If x has
  * an odd number of frames above 1, its first frame belongs to the latent's first, and the other frames to the others.
  * channels / groups: a multiple of 4. out may be x. workspace: agk_spatial_norm_workspace() bytes. */
@@ -261,6 +263,7 @@ typedef struct agk_spatial_norm_args {
     const void* x;              /* [frames, height, width, channels] */
     const void *scale, *shift;  /* [latent_frames, latent_height, latent_width, channels] */
     const float *weight, *bias; /* [channels] of the GroupNorm */
+    const float* x_bias;        /* [channels] or NULL */
     void* out;                  /* as x */
     void* workspace;
     int64_t workspace_bytes;

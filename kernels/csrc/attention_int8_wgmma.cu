@@ -1,9 +1,12 @@
 // attention_int8 for Hopper, with wgmma, which reads keys and values from shared memory and has twice the rate of mma.sync.
 //
 // Each of three warpgroups has 64 queries. The product of weights and values of a tile runs while the next tile's scores become
-// weights; while one warpgroup waits, the others run. The sum of a row's weights comes from the same product: the 64 columns
-// of the values are followed by 8 columns of ones. (Scores before the previous tile's results: FlashAttention-3,
+// weights; while one warpgroup waits, the others run. (Scores before the previous tile's results: FlashAttention-3,
 // arXiv:2407.08608.)
+//
+// There are two of it, of which a GPU has to say which one is faster. Plain: each thread adds its own weights in float32, and
+// the product has the 64 columns of the values, one whole swizzle pattern. With ONES: 8 columns of ones follow those of the
+// values, so that the product sums the rounded weights too; they lie in a second pattern, of which an eighth exists.
 #include "warpgroup.cuh"
 
 namespace agk {
@@ -15,31 +18,42 @@ constexpr int SLOTS = 3;
 // A row of keys has 64 bytes and a row of values 128, each the width of its swizzle.
 constexpr unsigned BYTES_OF_8_KEYS = 8 * WIDTH, BYTES_OF_8_VALUES = 8 * WIDTH * 2;
 
-// The ones come last, because offsets in a descriptor cannot be negative.
+// The values of DEPTH keys, and as many ones.
 template <typename T>
+constexpr unsigned STEP_BYTES = DEPTH * WIDTH * sizeof(T);
+
+// The ones come last, because offsets in a descriptor cannot be negative.
+template <typename T, bool ONES>
 struct Shared {
     Tile<T> tiles[SLOTS];
-    T ones[DEPTH * WIDTH];
+    T ones[ONES ? DEPTH * WIDTH : 1];
 };
 
-// Descriptors of the first tile's keys, and of its values with the ones as columns 64 to 71. Other tiles: advance_descriptor.
-template <typename T>
+// Descriptors of the first tile's keys, and of its values, with ONES those as columns 64 to 71. Other tiles: advance them.
+template <typename T, bool ONES>
 struct Descriptors {
     uint64_t keys, values;
 
-    __device__ __forceinline__ explicit Descriptors(const Shared<T>& shared)
+    __device__ __forceinline__ explicit Descriptors(const Shared<T, ONES>& shared)
         : keys(make_descriptor(shared.tiles[0].keys, 0, BYTES_OF_8_KEYS, Swizzle::Bytes64)),
-          values(make_descriptor(shared.tiles[0].values, shared_address(shared.ones) - shared_address(shared.tiles[0].values),
-                          BYTES_OF_8_VALUES, Swizzle::Bytes128)) {}
+          values(make_descriptor(shared.tiles[0].values,
+                                 ONES ? shared_address(shared.ones) - shared_address(shared.tiles[0].values) : 0,
+                                 BYTES_OF_8_VALUES, Swizzle::Bytes128)) {}
+
+    // The descriptor of values `bytes` further on; the ones stay where they are.
+    static __device__ __forceinline__ uint64_t values_at(uint64_t values, unsigned bytes) {
+        return ONES ? advance_descriptor_before(values, bytes) : advance_descriptor(values, bytes);
+    }
 };
 
-// Accumulators of a warp's 16 queries: results so far, and in the last tile the sums of the weights.
-using Results = float[WIDTH_TILES + 1][4];
+// Accumulators of a warp's 16 queries: results so far, with ONES in the last tile the sums of the weights.
+template <bool ONES>
+using Results = float[WIDTH_TILES + ONES][4];
 
 // Starts the scores of a tile: a depth of 64 in two MMAs.
-template <typename T>
+template <typename T, bool ONES>
 __device__ __forceinline__ void begin_scores(int (&scores)[KEY_TILES][4], const uint32_t (&query)[2][4],
-                                             const Descriptors<T>& of, int slot) {
+                                             const Descriptors<T, ONES>& of, int slot) {
     const uint64_t keys = advance_descriptor(of.keys, slot * sizeof(Tile<T>));
     wgmma_fence();
     mma<false>(scores, query[0], keys);
@@ -48,20 +62,21 @@ __device__ __forceinline__ void begin_scores(int (&scores)[KEY_TILES][4], const 
 }
 
 // Starts to add the product of weights and values of a tile.
-template <typename T>
-__device__ __forceinline__ void begin_results(Results& results, const uint32_t (&weights)[STEPS][4], const Descriptors<T>& of,
-                                              int slot) {
-    const uint64_t values = advance_descriptor_before(of.values, slot * sizeof(Tile<T>));
+template <typename T, bool ONES>
+__device__ __forceinline__ void begin_results(Results<ONES>& results, const uint32_t (&weights)[STEPS][4],
+                                              const Descriptors<T, ONES>& of, int slot) {
+    const uint64_t values = of.values_at(of.values, slot * sizeof(Tile<T>));
     wgmma_fence();
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
-        mma<T>(results, weights[step], advance_descriptor_before(values, step * sizeof(Shared<T>::ones)));
+        mma<T>(results, weights[step], of.values_at(values, step * STEP_BYTES<T>));
     }
     wgmma_commit();
 }
 
 // Waits for the last results and rescales them to the maximum of the next weights.
-__device__ __forceinline__ void settle(Results& results, uint32_t (&weights)[STEPS][4], const float (&shrink)[1][2]) {
+template <int TILES>
+__device__ __forceinline__ void settle(float (&results)[TILES][4], uint32_t (&weights)[STEPS][4], const float (&shrink)[1][2]) {
     wait<0>(results, weights);
     if (any_maximum_changed(shrink)) rescale(results, shrink[0]);
 }
@@ -72,10 +87,16 @@ __device__ __forceinline__ int row_max(int x) {
     return max(x, __shfl_xor_sync(~0u, x, 2));
 }
 
+// Sum over the four threads that hold a row.
+__device__ __forceinline__ float row_sum(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
 // Grid: (tiles of QUERIES queries, heads, batch). At most 168 registers per thread: one block per multiprocessor.
-template <typename T>
+template <typename T, bool ONES>
 __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int8_args a) {
-    __shared__ Shared<T> shared;
+    __shared__ Shared<T, ONES> shared;
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + threadIdx.x / WARP * ROWS + threadIdx.x % WARP / 4;
     const auto all_arrived = [] {
@@ -83,14 +104,17 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
         __syncthreads();
     };
     const HeadPointers<T> head(a);
-    const Descriptors<T> descriptors(shared);
+    const Descriptors<T, ONES> descriptors(shared);
     TileLoader<THREADS, T> loader(head, a.token_stride);
     KeyScales key_scales(head.key_scales, a.key_group);
     loader.next(shared.tiles[0], tokens);
-    for (unsigned i = threadIdx.x; i < DEPTH * WIDTH; i += THREADS) shared.ones[i] = from_float<T>(1.0f);
+    if constexpr (ONES) {
+        for (unsigned i = threadIdx.x; i < DEPTH * WIDTH; i += THREADS) shared.ones[i] = from_float<T>(1.0f);
+    }
 
     Softmax softmax;
-    Results results{};
+    Results<ONES> results{};
+    float sum[2] = {};
     uint32_t query[2][4], pairs[STEPS][4];
     int scores[KEY_TILES][4];
     float weights[KEY_TILES][4], shrink[1][2];
@@ -112,6 +136,16 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
             largest[half] = static_cast<float>(row_max(of_row));
         }
         online_softmax(softmax, weights, largest, key_scales.next(), shrink[0]);
+        if constexpr (!ONES) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                sum[half] *= shrink[0][half];
+#pragma unroll
+                for (int tile = 0; tile < KEY_TILES; ++tile) {
+                    sum[half] += weights[tile][2 * half] + weights[tile][2 * half + 1];
+                }
+            }
+        }
     };
     load_queries(softmax, query, a, head, first_row);
     all_arrived();
@@ -139,7 +173,11 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
     pack<T>(weights, pairs);
     begin_results(results, pairs, descriptors, last);
     wait<0>(results);
-    store_results<T>(a, results, {results[WIDTH_TILES][0], results[WIDTH_TILES][2]}, first_row);
+    if constexpr (ONES) {
+        store_results<T>(a, results, {results[WIDTH_TILES][0], results[WIDTH_TILES][2]}, first_row);
+    } else {
+        store_results<T>(a, results, {row_sum(sum[0]), row_sum(sum[1])}, first_row);
+    }
 }
 
 }  // namespace
@@ -148,7 +186,8 @@ int attention_int8_by_warpgroups(const agk_attention_int8_args& args, cudaStream
     const dim3 grid(static_cast<unsigned>(divide_up(args.tokens, QUERIES)), static_cast<unsigned>(args.heads),
                     static_cast<unsigned>(args.batch));
     return with_halves(args.dtype, [&](auto element) {
-        const auto kernel = warpgroup_kernel<decltype(element)>;
+        using T = decltype(element);
+        const auto kernel = args.products == AGK_WARPGROUPS_ONES ? warpgroup_kernel<T, true> : warpgroup_kernel<T, false>;
         kernel<<<grid, THREADS, 0, stream>>>(args);
         return launch_result("attention_int8");
     });

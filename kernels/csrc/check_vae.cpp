@@ -70,6 +70,9 @@ int check(const agk_spatial_norm_args* args) {
     for (const auto& each : arrays) {
         if (const int code = check_array(name, each.what, each.array)) return code;
     }
+    if (args->x_bias != nullptr) {
+        if (const int code = check_array(name, "x_bias", args->x_bias)) return code;
+    }
     if (!(args->epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: epsilon %g: expected above 0", name, args->epsilon);
     const int64_t needed = agk_spatial_norm_workspace(args);
     if (args->workspace_bytes >= needed) return AGK_OK;

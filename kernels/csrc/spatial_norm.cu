@@ -1,5 +1,6 @@
 // The VAE's spatial norm: GroupNorm over a chunk, scale and shift from the nearest position of the latent, SiLU.
 //
+// The bias of x is part of the shifts that both kernels make anyway, so it costs them no operation per element.
 // Three launches: statistics per block, their merging, and the norm. The chunk is read twice and written once. Statistics are
 // means and sums of squared differences, merged pairwise (Chan, Golub, LeVeque 1983), so a large mean costs no precision. The
 // order of merging is fixed.
@@ -54,19 +55,22 @@ __global__ void __launch_bounds__(MAX_THREADS)
     const int first = blockIdx.x * chunk, last = min(first + chunk, places);
     const T* x = static_cast<const T*>(a.x) + vector * N;
     // Sums of differences from the first value, which is near the mean even where the mean is large.
-    float origin[FOURS] = {}, sum[FOURS] = {}, squares[FOURS] = {};
+    float origin[FOURS] = {}, sum[FOURS] = {}, squares[FOURS] = {}, bias[N] = {};
+    if (a.x_bias != nullptr) load_floats(a.x_bias + vector * N, bias);
     if (first + slot < last) {
         const Pack<T, N> pack = load<N>(x + static_cast<int64_t>(first + slot) * a.channels);
 #pragma unroll
-        for (int four = 0; four < FOURS; ++four) origin[four] = to_float(pack.v[four * FOUR]);
+        for (int four = 0; four < FOURS; ++four) origin[four] = to_float(pack.v[four * FOUR]) + bias[four * FOUR];
     }
+#pragma unroll
+    for (int i = 0; i < N; ++i) bias[i] -= origin[i / FOUR];
     const auto at = [&](int place) { return x + static_cast<int64_t>(place) * a.channels; };
     const auto add = [&](const Words<T, N>& words) {
         float value[N];
         to_floats(words, value);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            const float apart = value[i] - origin[i / FOUR];
+            const float apart = value[i] + bias[i];
             sum[i / FOUR] += apart;
             squares[i / FOUR] += apart * apart;
         }
@@ -148,6 +152,11 @@ __global__ void __launch_bounds__(TARGET_THREADS) norm_kernel(agk_spatial_norm_a
         const float2 group = statistics[(vector * N + i / FOUR * FOUR) / group_width];
         offset[i] += (bias[i] - group.x * group.y * weight[i]) * gain[i];
         gain[i] *= group.y * weight[i];
+    }
+    if (a.x_bias != nullptr) {
+        load_floats(a.x_bias + vector * N, bias);
+#pragma unroll
+        for (int i = 0; i < N; ++i) offset[i] += bias[i] * gain[i];
     }
     const int height = static_cast<int>(a.height), width = static_cast<int>(a.width);
     const int rows = height / latent_height, run = width / latent_width;

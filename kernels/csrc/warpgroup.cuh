@@ -98,6 +98,30 @@ __device__ __forceinline__ void mma(float (&d)[WIDTH_TILES + 1][4], const uint32
 }
 #undef AGK_MULTIPLY_HALVES
 
+// The same with a b of 64 columns.
+#define AGK_MULTIPLY_HALVES(TYPE)                                                                                          \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                           \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
+                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                                                     \
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                                                  \
+                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),               \
+                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),               \
+                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),               \
+                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),               \
+                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),               \
+                   "+f"(d[7][2]), "+f"(d[7][3])                                                                            \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+template <typename T>
+__device__ __forceinline__ void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+    if constexpr (std::is_same_v<T, __half>) {
+        AGK_MULTIPLY_HALVES("f16");
+    } else {
+        AGK_MULTIPLY_HALVES("bf16");
+    }
+}
+#undef AGK_MULTIPLY_HALVES
+
 }  // namespace agk
 #endif
 

@@ -45,9 +45,11 @@ CASES = (
     Case(2, 129, 2, torch.float16, products=MmaKind.HALF_SUMS),
     Case(2, 226 + 17, 2, products=MmaKind.HALF_SUMS),
     Case(1, 1, 1, torch.float16, products=MmaKind.WARPGROUPS),
-    Case(1, 64, 2, products=MmaKind.WARPGROUPS),
+    Case(1, 64, 2, products=MmaKind.WARPGROUPS_ONES),
     Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS),
+    Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS_ONES),
     Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS),
+    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS_ONES),
 )
 FULL = Case(2, 6976, 30)
 
@@ -167,7 +169,7 @@ def extreme(operators: Operators, products: MmaKind, queries: Tensor, keys: Tens
     return run(case, operators, heads, value), value.cpu()
 
 
-@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS], ids=case_id)
+@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_ONES], ids=case_id)
 def test_one_key_far_above_all_others_has_all_the_weight(operators: Operators, products: MmaKind) -> None:
     # A thread holds one row of the upper eight and one of the lower eight of sixteen: test each with the other at 0.
     upper = torch.arange(70) // 8 % 2 == 0
@@ -179,7 +181,7 @@ def test_one_key_far_above_all_others_has_all_the_weight(operators: Operators, p
         assert torch.equal(found, value[:, largest : largest + 1].expand_as(found)), largest
 
 
-@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS], ids=case_id)
+@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_ONES], ids=case_id)
 def test_keys_far_below_the_masked_ones_have_equal_weights(operators: Operators, products: MmaKind) -> None:
     codes = torch.full((70,), 127, dtype=torch.int8)
     found, value = extreme(operators, products, codes, -codes)

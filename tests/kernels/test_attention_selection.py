@@ -112,7 +112,7 @@ def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pyt
     assert way == "int8" and words.startswith("int8 attention as the fastest of int8 1.000 ms, flash 2.000 ms, torch")
     assert "cudnn not usable" in words
 
-    def wrong(self: Kernels, qkv: Tensor, query: object, key: object, warpgroups: bool) -> Tensor:
+    def wrong(self: Kernels, qkv: Tensor, query: object, key: object, mma: object) -> Tensor:
         return qkv[:, :, 2] * 1.03
 
     monkeypatch.setattr(Kernels, "attention_int8", wrong)

@@ -73,7 +73,7 @@ REFUSED = (
     ("attention_int8", "dtype", Dtype.F32, Status.BAD_DTYPE, "AGK_F16 or AGK_BF16"),
     ("attention_int8", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
     ("attention_int8", "key_group", 32, Status.BAD_SHAPE, "32 keys: expected a positive multiple of 64"),
-    ("attention_int8", "products", 3, Status.BAD_OPTION, "products 3"),
+    ("attention_int8", "products", 4, Status.BAD_OPTION, "products 4"),
     ("attention_int8", "token_stride", 388, Status.BAD_SHAPE, "stride of 388"),
     ("attention_int8", "value", ADDRESS + 8, Status.UNALIGNED_POINTER, "value"),
     ("pixels", "width", 12, Status.UNALIGNED_WIDTH, "multiple of 8"),

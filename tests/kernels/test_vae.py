@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import pytest
@@ -52,38 +52,41 @@ class Case:
     dtype: torch.dtype = torch.float32
     groups: int = 32
     mean: float = 0.0
+    biased: bool = False
+    """Whether x lacks the bias of the convolution that made it, and the norm adds it."""
 
 
 CASES = (
-    Case(1, 1, 1, 8, (1, 1, 1), torch.bfloat16, groups=2),
+    Case(1, 1, 1, 8, (1, 1, 1), torch.bfloat16, groups=2, biased=True),
     Case(1, 2, 3, 4, (1, 2, 3), groups=1),
     Case(3, 2, 6, 512, (3, 2, 3), torch.float16),
-    Case(9, 6, 8, 128, (3, 3, 1), torch.bfloat16),
-    Case(8, 16, 24, 24, (2, 2, 3), groups=3, mean=100.0),
+    Case(9, 6, 8, 128, (3, 3, 1), torch.bfloat16, biased=True),
+    Case(8, 16, 24, 24, (2, 2, 3), groups=3, mean=100.0, biased=True),
     Case(2, 3, 3, 2048, (2, 3, 3), torch.float32),
     Case(9, 24, 36, 128, (3, 3, 18), torch.float16, mean=30.0),
 )
 
 
 def inputs(case: Case) -> tuple[Tensor, ...]:
-    """x, scale and shift at the latent's places, weight and bias."""
+    """x, scale and shift at the latent's places, weight and bias, and the bias of x: zeros if it has one already."""
     random = torch.Generator().manual_seed(case.channels)
     x = torch.randn((case.frames, case.height, case.width, case.channels), generator=random)
     # Every channel has a mean of its own beside the common one.
     x += torch.randn(case.channels, generator=random) + case.mean
     maps = torch.randn((2, *case.latent, case.channels), generator=random)
-    vectors = torch.randn((2, case.channels), generator=random)
+    vectors = torch.randn((3, case.channels), generator=random)
+    vectors[2] *= case.biased
     return x.to(case.dtype), *maps.to(case.dtype), *vectors
 
 
 def run(case: Case, operators: Operators) -> Tensor:
     library, device = operators.library, operators.device
-    x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
+    x, scale, shift, weight, bias, x_bias = (array.to(device) for array in inputs(case))
     outputs = Outputs(device)
     out = outputs.new("out", x.shape, case.dtype)
-    given = SpatialNorm(x, scale, shift, weight, bias, out, case.groups, NORM_EPSILON)
+    given = SpatialNorm(x, scale, shift, weight, bias, out, case.groups, NORM_EPSILON, x_bias if case.biased else None)
     workspace = torch.empty(spatial_norm_workspace(library, given), dtype=torch.uint8, device=device)
-    spatial_norm(library, SpatialNorm(x, scale, shift, weight, bias, out, case.groups, NORM_EPSILON, workspace))
+    spatial_norm(library, replace(given, workspace=workspace))
     return outputs.read()["out"]
 
 
@@ -100,7 +103,7 @@ class Constant(torch.nn.Module):
 
 def truth(case: Case) -> Tensor:
     """By the decoder's own LatentNorm in float64, [frames, height, width, channels]."""
-    x, scale, shift, weight, bias = (array.double() for array in inputs(case))
+    x, scale, shift, weight, bias, x_bias = (array.double() for array in inputs(case))
 
     def channels_first(array: Tensor) -> Tensor:
         return array.permute(3, 0, 1, 2)[None]
@@ -109,7 +112,7 @@ def truth(case: Case) -> Tensor:
     module.norm.weight, module.norm.bias = torch.nn.Parameter(weight), torch.nn.Parameter(bias)
     module.scale, module.shift = Constant(channels_first(scale)), Constant(channels_first(shift))
     with torch.no_grad():
-        out = functional.silu(module(channels_first(x), torch.zeros(1)))
+        out = functional.silu(module(channels_first(x + x_bias), torch.zeros(1)))
     return out[0].permute(1, 2, 3, 0)
 
 
@@ -122,8 +125,8 @@ def test_norm_is_the_decoders(operators: Operators, case: Case) -> None:
 def test_norm_may_overwrite_its_input(operators: Operators) -> None:
     library, device = operators.library, operators.device
     case = CASES[3]
-    x, scale, shift, weight, bias = (array.to(device) for array in inputs(case))
+    x, scale, shift, weight, bias, x_bias = (array.to(device) for array in inputs(case))
     expected = run(case, operators)
     workspace = torch.empty(1 << 20, dtype=torch.uint8, device=device)
-    spatial_norm(library, SpatialNorm(x, scale, shift, weight, bias, x, case.groups, NORM_EPSILON, workspace))
+    spatial_norm(library, SpatialNorm(x, scale, shift, weight, bias, x, case.groups, NORM_EPSILON, x_bias, workspace))
     assert torch.equal(x.cpu(), expected)

@@ -33,11 +33,13 @@ extern "C" int agk_spatial_norm_host(const agk_spatial_norm_args* args) {
     const int64_t group_width = channels / args->groups;
     std::vector<double> mean(static_cast<size_t>(args->groups), 0.0), variance = mean;
     const double count = static_cast<double>(places * group_width);
+    const auto biased = [&](int64_t at) {
+        const double bias = args->x_bias == nullptr ? 0.0 : args->x_bias[at % channels];
+        return get(args->x, args->dtype, at) + bias;
+    };
+    for (int64_t at = 0; at < places * channels; ++at) mean[at % channels / group_width] += biased(at) / count;
     for (int64_t at = 0; at < places * channels; ++at) {
-        mean[at % channels / group_width] += get(args->x, args->dtype, at) / count;
-    }
-    for (int64_t at = 0; at < places * channels; ++at) {
-        const double apart = get(args->x, args->dtype, at) - mean[at % channels / group_width];
+        const double apart = biased(at) - mean[at % channels / group_width];
         variance[at % channels / group_width] += apart * apart / count;
     }
     const int64_t first_apart = args->frames > 1 && args->frames % 2 == 1;
@@ -52,7 +54,7 @@ extern "C" int agk_spatial_norm_host(const agk_spatial_norm_args* args) {
         for (int64_t channel = 0; channel < channels; ++channel) {
             const int64_t at = place * channels + channel, group = channel / group_width;
             const double deviation = 1.0 / std::sqrt(variance[group] + args->epsilon);
-            double value = (get(args->x, args->dtype, at) - mean[group]) * deviation;
+            double value = (biased(at) - mean[group]) * deviation;
             value = value * args->weight[channel] + args->bias[channel];
             value = value * get(args->scale, args->dtype, cell * channels + channel) +
                     get(args->shift, args->dtype, cell * channels + channel);

@@ -64,16 +64,34 @@ class TokenBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class StateSlots:
+    """The slots of a game state: where one of the `options` (ids) is chosen, by the largest of their logits.
+
+    between: the fixed ids behind each choice but the last, which lead to the next slot.
+    """
+
+    options: tuple[int, ...]
+    between: tuple[tuple[int, ...], ...]
+
+
+ChooseNext = Callable[[StateSlots, int], Callable[[], FloatArray]]
+"""(slots, number of the option in the first of them) -> a function that waits for the choices in the others, f32
+[slots - 1]: numbers of options, NaN where logits of options were not finite. The device works in the meantime.
+To be called, and waited for, before any other call of the predictor."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prefill:
     """Result of a predictor run.
 
     shot f32 [r, D]. logits f32 [V]: for the token that follows the last row. cache: keys and values of that row and of
-    the past.
+    the past. choose_next: chooses after this run on the device; None where only `extend` does.
     """
 
     shot: FloatArray
     logits: FloatArray
     cache: object
+    choose_next: ChooseNext | None = None
 
 
 class PredictorEngine(Protocol):

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, TokenBatch
+from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, StateSlots, TokenBatch
 from animegamer_rt.state.game import STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
@@ -32,6 +33,20 @@ class Prediction:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class BegunPrediction:
+    """What is known of a prediction once its prompt is read: the shot f32 [226, D] and the state's motion level.
+
+    on_device: the other strengths are being chosen on the device, so that nothing is gained by waiting for them now.
+    finish: chooses them, or waits for them, and returns the whole prediction.
+    """
+
+    shot: FloatArray
+    motion_level: int
+    on_device: bool
+    finish: Callable[[], Prediction]
+
+
 class Predictor:
     """One bundle's predictor: engine and tokenizer. Calls from several threads run one at a time.
 
@@ -42,7 +57,7 @@ class Predictor:
         self._engine = engine
         self._check = OutputCheck("predictor", precision)
         self._prompt_builder = prompt_builder
-        self._strength_ids = np.array(prompt_builder.strength_ids, np.int64)
+        self._slots = StateSlots(prompt_builder.strength_ids, prompt_builder.between_slots)
         self._prepared: tuple[TokenBatch, object] | None = None
         # A prompt's cache stays in the engine's memory until its state is decoded.
         self._lock = threading.Lock()
@@ -65,23 +80,39 @@ class Predictor:
         Raises InstructionError when the instruction does not fit the window, UnusableOutputError for a shot or logits
         that are not finite.
         """
-        with self._lock:
-            return self._predict(history, instruction)
+        with self.begin(history, instruction) as begun:
+            return begun.finish()
 
-    def _predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
-        started = time.perf_counter()
-        prompt = self._prompt_builder.build(instruction.text, history)
-        prefill = prefill_prompt(self._engine, prompt, self._take(prompt.history))
-        choices = [self._choose(prefill.logits)]
-        cache = prefill.cache
-        for fixed in self._prompt_builder.between_slots:
-            tokens = np.array([self._strength_ids[choices[-1]], *fixed], np.int64)
+    @contextmanager
+    def begin(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Iterator[BegunPrediction]:
+        """As `predict`, with its shot before its state; no other prediction runs inside the `with`."""
+        with self._lock:
+            started = time.perf_counter()
+            prompt = self._prompt_builder.build(instruction.text, history)
+            prefill = prefill_prompt(self._engine, prompt, self._take(prompt.history))
+            first = self._choose(prefill.logits)
+            wait = None if prefill.choose_next is None else prefill.choose_next(self._slots, first)
+            shot = self._check.numbers("shot", prefill.shot)
+
+            def finish() -> Prediction:
+                others = self._extend(prefill.cache, first) if wait is None else self._read(wait())
+                choices = zip(STATE_TAGS, (first, *others), strict=True)
+                strengths = {name: STRENGTHS[choice] for (name, _), choice in choices}
+                seconds = time.perf_counter() - started
+                return Prediction(shot, GameState(**strengths), prompt.history_turns, seconds)
+
+            yield BegunPrediction(shot, STRENGTHS[first], wait is not None, finish)
+
+    def _extend(self, cache: object, choice: int) -> Iterator[int]:
+        """The choices after the first one, each from the logits behind the one before."""
+        for fixed in self._slots.between:
+            tokens = np.array([self._slots.options[choice], *fixed], np.int64)
             logits, cache = self._engine.extend(tokens, cache)
-            choices.append(self._choose(logits))
-        strengths = {name: STRENGTHS[choice] for (name, _), choice in zip(STATE_TAGS, choices, strict=True)}
-        seconds = time.perf_counter() - started
-        shot = self._check.numbers("shot", prefill.shot)
-        return Prediction(shot, GameState(**strengths), prompt.history_turns, seconds)
+            choice = self._choose(logits)
+            yield choice
+
+    def _read(self, choices: FloatArray) -> Iterator[int]:
+        return map(int, self._check.numbers("state's choices", choices))
 
     def _take(self, history: TokenBatch | None) -> object | None:
         """The prepared cache, if it is of this history. It serves once: the next prefill may take its memory."""
@@ -91,7 +122,7 @@ class Predictor:
         return prepared[1]
 
     def _choose(self, logits: FloatArray) -> int:
-        return int(np.argmax(self._check.numbers("state's logits", logits[self._strength_ids])))
+        return int(np.argmax(self._check.numbers("state's logits", logits[list(self._slots.options)])))
 
 
 def prefill_prompt(engine: PredictorEngine, prompt: Prompt, past: object | None = None) -> Prefill:

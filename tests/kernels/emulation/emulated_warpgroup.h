@@ -134,8 +134,8 @@ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
 }
 
-template <typename T>
-void mma(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
+template <typename T, std::size_t TILES>
+void mma(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<T, DEPTH, true, true>(d, a, b, emulation::of_left_halves);
 }
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from animegamer_export.evaluate.metrics import psnr
 from animegamer_kernels.library import OFF, PATH_VARIABLE
 from animegamer_rt import cli
 from animegamer_rt.backends import registry
-from animegamer_rt.backends.interface import Engines, Frames
+from animegamer_rt.backends.interface import Engines, Frames, Prefill
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.bench import command as bench
@@ -42,6 +42,9 @@ PSNR_DB = 45.0
 TOLERANCES = {"predictor": 1e-5, "denoiser": 1e-4}
 """Largest errors, MODEL.md section 7 (four steps of the sampler), as shares of values above 1, such as logits. Frames
 may differ by one of 255."""
+
+Played = tuple[Frames, list[object]]
+"""Frames and states of all turns."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,11 +99,42 @@ def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines
     assert len(shots) == 2 and np.abs(shots[0] - shots[1]).max() <= 1e-5
 
 
-def test_game_of_two_turns_looks_as_onnxruntime_paints_it(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
-    (ours, our_states), (theirs, their_states) = (played(short_pipeline(bundle, engines)) for engines in both)
+@pytest.fixture(scope="module")
+def game(bundle: Bundle, both: tuple[Engines, Engines]) -> Played:
+    """Two turns by PyTorch's engines."""
+    return played(short_pipeline(bundle, both[0]))
+
+
+def test_game_of_two_turns_looks_as_onnxruntime_paints_it(
+    bundle: Bundle, both: tuple[Engines, Engines], game: Played
+) -> None:
+    (ours, our_states), (theirs, their_states) = game, played(short_pipeline(bundle, both[1]))
     assert our_states == their_states
     assert ours.shape == theirs.shape == (34, 96, 144, 3)
     assert psnr(ours, theirs) > PSNR_DB
+
+
+def test_turn_that_is_denoised_before_its_state_is_known_is_the_same_turn(
+    bundle: Bundle, both: tuple[Engines, Engines], game: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, calls = both[0], list[str]()
+    start, prefill = ours.denoiser.start, ours.predictor.prefill
+
+    def noted(name: str, call: Callable[..., object]) -> Callable[..., object]:
+        return lambda *given: (calls.append(name), call(*given))[1]
+
+    def prefilled(*given: Any) -> Prefill:
+        found = prefill(*given)
+        choose = found.choose_next
+        assert choose is not None
+        return replace(found, choose_next=lambda slots, first: noted("state", choose(slots, first)))  # type: ignore[arg-type,return-value]
+
+    monkeypatch.setattr(ours.denoiser, "start", noted("denoise", start))
+    monkeypatch.setattr(ours.predictor, "prefill", prefilled)
+    # As on a GPU, where the choices run beside the first step.
+    frames, states = played(short_pipeline(bundle, replace(ours, concurrent_prediction=True)), turns=1)
+    assert calls == ["denoise", "state"] and states == game[1][:1]
+    np.testing.assert_array_equal(frames, game[0][: len(frames)])
 
 
 def short_pipeline(bundle: Bundle, engines: Engines) -> Pipeline:
@@ -110,9 +144,9 @@ def short_pipeline(bundle: Bundle, engines: Engines) -> Pipeline:
     return pipeline
 
 
-def played(pipeline: Pipeline) -> tuple[Frames, list[object]]:
+def played(pipeline: Pipeline, turns: int = 2) -> Played:
     session, events = Session.start(pipeline.bundle, seed=7), list[Event]()
-    for text in pipeline.bundle.manifest.world.examples[:2]:
+    for text in pipeline.bundle.manifest.world.examples[:turns]:
         events += pipeline.run_turn(session, Instruction.parse(text))
     states: list[object] = [event.game_state for event in events if isinstance(event, StatePredicted)]
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)]), states

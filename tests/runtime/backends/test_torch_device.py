@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from animegamer_export.parts.predictor import example_prompt
+from animegamer_rt.backends.interface import StateSlots
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import Attention
 from animegamer_rt.backends.torch.custom_ops import Kernels
@@ -152,6 +153,8 @@ def play(engines: backend.Engines, predictor: Predictor) -> None:
     """A turn: plainly, captured, and as a graph."""
     prefill = prefill_prompt(engines.predictor, example_prompt(predictor, 1, 8))
     engines.predictor.extend(np.array([5, 3, 4]), prefill.cache)
+    assert prefill.choose_next is not None
+    prefill.choose_next(StateSlots((7, 8, 9), ((3, 4), (5, 6))), 1)()
     noise = np.zeros(GEOMETRY.latent_shape, np.float32)
     denoising = engines.denoiser.start(noise, np.zeros((226, DENOISER.hidden), np.float32), 10.0)
     for step, coefficients in zip(PLAN, PLAN.coefficients(), strict=True):

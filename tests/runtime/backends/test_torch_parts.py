@@ -90,6 +90,7 @@ def engines(
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
     compiled: bool = False,
+    window: int = WINDOW,
 ) -> Engines:
     torch_device = torch_device or TorchDevice()
     with torch_device.use():
@@ -107,7 +108,7 @@ def engines(
         if compiled:
             transformer.compile(backend="aot_eager")
         return Engines(
-            PredictorPart(torch_device.on_side_stream(), predictor, WINDOW),
+            PredictorPart(torch_device.on_side_stream(), predictor, window),
             DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], whole_turns),
             Vae(torch_device, decoder, 4, 6, kernels),
             EncoderPart(torch_device, encoder),

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from animegamer_kernels.attention import HEAD_WIDTH
+from animegamer_kernels.attention import HEAD_WIDTH, MmaKind
 
 from ...errors import BackendError
 from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
@@ -76,7 +76,8 @@ def run_attention(attention: Attention, kernels: Kernels, qkv: Tensor, query: Ro
     not support the device, dtype or head width.
     """
     if attention in INT8_ATTENTIONS:
-        return kernels.attention_int8(qkv, query, key, warpgroups=attention == "int8-wgmma")
+        # The plain one of the two: its products have a shape that other libraries use (CUTLASS, FlashAttention-3).
+        return kernels.attention_int8(qkv, query, key, MmaKind.WARPGROUPS if attention == "int8-wgmma" else None)
     kernels.head_norm(qkv, query, key)
     queries, keys, values = (part.transpose(1, 2) for part in qkv.unbind(2))
     if attention == "torch":

@@ -137,15 +137,15 @@ class Kernels:
         """LayerNorm of each head of queries and keys in place, qkv [B, S, 3, heads, d]."""
         _OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
 
-    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, warpgroups: bool = False) -> Tensor:
+    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, mma: operators.MmaKind | None = None) -> Tensor:
         """Head norms, then attention over all tokens with INT8 scores.
 
-        qkv f16 or bf16 [B, S, 3, heads, 64], not yet normalised -> [B, S, heads, 64]. warpgroups: use the instructions
-        of `has_warpgroups` devices.
+        qkv f16 or bf16 [B, S, 3, heads, 64], not yet normalised -> [B, S, heads, 64]. mma: None chooses instructions
+        that every GPU has; those of warpgroups are for `has_warpgroups` devices.
         """
         out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
         norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
-        _OPERATORS.attention_int8(self.library, qkv, *norms, warpgroups, out)
+        _OPERATORS.attention_int8(self.library, qkv, *norms, int(_mma_kind(qkv.device) if mma is None else mma), out)
         return out
 
     def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
@@ -153,13 +153,19 @@ class Kernels:
         _OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
 
     def spatial_norm(
-        self, x: Tensor, scale: Tensor, shift: Tensor, norm: nn.GroupNorm, out: Tensor | None = None
+        self,
+        x: Tensor,
+        scale: Tensor,
+        shift: Tensor,
+        norm: nn.GroupNorm,
+        out: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
-        """silu(group norm(x) * scale + shift) into `out`; x [T, H, W, C], scale and shift [t, h, w, C] in its dtype."""
+        """silu(group norm(x + bias) * scale + shift) into `out`; x [T, H, W, C], scale and shift [t, h, w, C]."""
         assert norm.weight is not None and norm.bias is not None
         out = torch.empty_like(x) if out is None else out
         weights = _float32(norm.weight), _float32(norm.bias)
-        _OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, out, norm.num_groups, norm.eps)
+        _OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, out, norm.num_groups, norm.eps, bias)
         return out
 
     def pixels(self, rgb: Tensor, order: Sequence[int], flip: bool) -> Tensor:
@@ -336,10 +342,10 @@ def _head_norm(library: str, qkv: Tensor, *norms: Any) -> None:
 
 @_operator(
     "attention_int8(str library, Tensor qkv, Tensor query_weight, Tensor query_bias, Tensor key_weight, "
-    "Tensor key_bias, float epsilon, bool warpgroups, Tensor(a!) out) -> ()"
+    "Tensor key_bias, float epsilon, int mma, Tensor(a!) out) -> ()"
 )
 def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
-    opened, (*norms, warpgroups, out) = _library(library), given
+    opened, (*norms, mma, out) = _library(library), given
     heads, groups, stream = operators.Heads(qkv, *norms), (QUERY_GROUP, KEY_GROUP), _stream(qkv)
     batch, tokens, _, count, width = qkv.shape
     codes = qkv.new_empty((2, batch, count, tokens, width), dtype=torch.int8)
@@ -350,7 +356,7 @@ def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
     workspace = qkv.new_empty(operators.int8_workspace(opened, heads), dtype=torch.uint8)
     rounded = operators.Int8Outputs(codes[0], codes[1], query_scales, key_scales, mean, workspace)
     operators.head_norm_int8(opened, heads, rounded, *groups, stream)
-    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, _mma_kind(qkv.device, warpgroups), stream)
+    operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, operators.MmaKind(mma), stream)
 
 
 def has_warpgroups(device: torch.device) -> bool:
@@ -358,10 +364,8 @@ def has_warpgroups(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
 
 
-def _mma_kind(device: torch.device, warpgroups: bool) -> operators.MmaKind:
+def _mma_kind(device: torch.device) -> operators.MmaKind:
     """Which instructions attention uses: float16 sums of values where those run at twice the rate."""
-    if warpgroups:
-        return operators.MmaKind.WARPGROUPS
     halves = device.type == "cuda" and torch.cuda.get_device_capability(device) in GEFORCE
     return operators.MmaKind.HALF_SUMS if halves else operators.MmaKind.WARPS
 
@@ -380,7 +384,7 @@ def _guided_step(
 
 @_operator(
     "spatial_norm(str library, Tensor x, Tensor scale, Tensor shift, Tensor weight, Tensor bias, Tensor(a!) out, "
-    "int groups, float epsilon) -> ()"
+    "int groups, float epsilon, Tensor? x_bias) -> ()"
 )
 def _spatial_norm(library: str, x: Tensor, *given: Any) -> None:
     opened, norm = _library(library), operators.SpatialNorm(x, *given)

@@ -36,6 +36,8 @@ REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
     }
 )
 """CUDA's errors after which the process can go on: what happened, and what to do. After any other the GPU is lost."""
+FIRST = -1
+"""The priority of a stream whose blocks the GPU starts before those of other streams (CUDA's are 0 to -5)."""
 TIMED_RUNS = 6
 """Runs of the work to be timed. The first does not count: libraries initialise in it."""
 
@@ -70,7 +72,7 @@ class TorchDevice:
         yield
 
     def on_side_stream(self) -> TorchDevice:
-        """A TorchDevice on the same GPU with a stream of its own, so that its work runs beside this one's.
+        """A TorchDevice on the same GPU with a stream of its own, so that its work runs beside this one's, and first.
 
         Waits for all work that is queued here. The two may share tensors that neither writes. On the CPU it is this
         device itself, because both would compete for the same cores.
@@ -127,7 +129,7 @@ class TorchDevice:
 class CudaTorchDevice(TorchDevice):
     """One NVIDIA GPU: one stream for all work of this device, and one memory pool for its graphs."""
 
-    def __init__(self, dtype: torch.dtype, captures: bool = True, half_sums: bool = False) -> None:
+    def __init__(self, dtype: torch.dtype, captures: bool = True, half_sums: bool = False, priority: int = 0) -> None:
         if not torch.cuda.is_available():
             cuda = torch.version.cuda
             raise BackendError(
@@ -137,7 +139,7 @@ class CudaTorchDevice(TorchDevice):
             )
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
         self.captures, self.half_sums = captures, half_sums
-        self.stream = torch.cuda.Stream(self.device)
+        self.stream = torch.cuda.Stream(self.device, priority)
         self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
         # A capture begins with a wait for the whole device, which would fail inside another capture.
         self._capturing = threading.Lock()
@@ -183,7 +185,8 @@ class CudaTorchDevice(TorchDevice):
     def on_side_stream(self) -> CudaTorchDevice:
         # It has its own memory pool too: graphs that share memory must not run at once.
         self.stream.synchronize()
-        other = CudaTorchDevice(self.dtype, self.captures)
+        # First, because a player waits for the state while the denoiser has begun.
+        other = CudaTorchDevice(self.dtype, self.captures, priority=FIRST)
         other._capturing = self._capturing
         return other
 

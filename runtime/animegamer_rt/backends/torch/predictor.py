@@ -1,32 +1,38 @@
 """The predictor engine: reads a prompt eagerly, then extends it by a few tokens over an attention cache of fixed size.
 
 It knows the network's layers and the engine interface; it does not know prompts or strengths. The cache holds the keys
-and values of the last row of each run and stays on the device. Shape letters: n new tokens, B rows, D hidden.
-Source: MODEL.md section 2.
+and values of the last row of each run and stays on the device. The choices of a state are made there too, so all of a
+state is one graph. Shape letters: n new tokens, B rows, D hidden. Source: MODEL.md section 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill, TokenBatch
+from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill, StateSlots, TokenBatch
 
 from ...errors import BackendError
 from ...models.predictor import Block, Rotation, rotate, rotation
 from ...models.predictor import Predictor as Network
 from .attention import MASKED_BACKENDS, SDPA_LOCK
 from .device import GraphCache, TorchDevice
+from .merged_linear import Products, apart, merge
 
 ANSWER_TOKENS = 64
 """Positions of the cache beyond the longest prompt; a state's answer takes 9 of them."""
+
+CACHE_BUCKETS = (1536, 2560)
+"""An extend attends to so many positions of the cache if they hold all tokens, else to the whole cache (4160 in a
+window of 4096 tokens). A prompt of four earlier turns has some 1320 tokens."""
 
 MASK_ALIGNMENT = 16
 """Elements; of PyTorch's attention with a mask (aten/native/transformers/attention.cpp, pad_bias)."""
@@ -42,23 +48,43 @@ class Cache:
         self.length = length
 
 
+@dataclass(frozen=True, slots=True)
+class MergedBlock:
+    """A block, with queries, keys and values as one product, and gate and up as one if they are not quantised."""
+
+    block: Block
+    queries_keys_values: Products
+    gate_up: Products
+
+    @classmethod
+    def of(cls, block: Block) -> MergedBlock:
+        """Merges a block's layers, in place."""
+        attention, wide = block.attention, [block.gate, block.up]
+        # A prompt dequantises a whole weight: at full size both of these take 0.2 GiB more, which a small card lacks.
+        gate_up = merge(wide) if isinstance(block.gate, nn.Linear) else apart(wide)
+        return cls(block, merge([attention.query, attention.key, attention.value]), gate_up)
+
+
 class Predictor:
     """Implements interface.PredictorEngine.
 
-    Prompts differ in length, so they run eagerly; extending by n tokens is one CUDA graph for each n.
+    Prompts differ in length, so they run eagerly. Extending by n tokens is one CUDA graph for each n, and all further
+    choices of a state are one; each for every bucket of the cache.
     """
 
     def __init__(self, torch_device: TorchDevice, network: Network, window_tokens: int) -> None:
         self.torch_device, self.network = torch_device, network
-        self._blocks = [cast(Block, block) for block in network.blocks]
         size = network.size
         self.capacity = window_tokens + ANSWER_TOKENS
         with torch_device.use():
+            self._blocks = [MergedBlock.of(cast(Block, block)) for block in network.blocks]
             cache = (size.layers, size.kv_heads, self.capacity, size.head_width)
             self._keys, self._values = torch_device.zeros(cache), torch_device.zeros(cache)
             self._start = torch_device.zeros((1,), torch.int64)
             self._tokens = torch_device.zeros((1, ANSWER_TOKENS), torch.int64)
             self._logits = torch_device.zeros((size.vocabulary,), torch.float32)
+            self._choices = torch_device.zeros((ANSWER_TOKENS,), torch.float32)
+        self._slot_ids: dict[StateSlots, list[Tensor]] = {}
         self._graphs = GraphCache(torch_device)
         # The valid handles, shortest first. Extending an older one invalidates those after it.
         self._chain: list[Cache] = []
@@ -91,36 +117,75 @@ class Predictor:
             shot = network.output_resampler(x[0].index_select(0, send(tokens.readout)))
             self._chain = [*before, Cache(start + count)]
             arrays = [self.torch_device.to_host(out.float()).numpy() for out in (shot, network.head(x[-1, -1]))]
-        return Prefill(arrays[0], arrays[1], self._chain[-1])
+        cache = self._chain[-1]
+        return Prefill(arrays[0], arrays[1], cache, partial(self._choose_next, cache))
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
         """See interface.PredictorEngine. Raises BackendError for an invalid handle or over ANSWER_TOKENS tokens."""
-        before, count = self._chain_to(cache), len(tokens)
-        start = before[-1].length
-        self._check_length(start + count)
-        if count > ANSWER_TOKENS:
-            raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
-        self._chain = [*before, Cache(start + count)]
+        count = len(tokens)
+        places = self._make_room(cache, count)
         with self.torch_device.use():
             self._tokens[0, :count] = self.torch_device.to_device(np.ascontiguousarray(tokens, np.int64))
-            self._start.fill_(start)
-            self._graphs.run(count, lambda: self._extend(count))
+            self._graphs.run((count, places), lambda: self._extend(count, places))
             logits: FloatArray = self.torch_device.to_host(self._logits).numpy()
         return logits, self._chain[-1]
 
-    def _extend(self, count: int) -> None:
-        """The captured work: reads the token and start buffers, writes the cache and the logits.
+    def _choose_next(self, cache: Cache, slots: StateSlots, first: int) -> Callable[[], FloatArray]:
+        """See interface.ChooseNext: queues the work. Raises BackendError as `extend`."""
+        places = self._make_room(cache, sum(1 + len(fixed) for fixed in slots.between))
+        with self.torch_device.use():
+            if slots not in self._slot_ids:
+                ids = [np.array(part, np.int64) for part in (slots.options, *slots.between)]
+                self._slot_ids[slots] = [self.torch_device.to_device(part) for part in ids]
+            self._tokens[0, :1].fill_(slots.options[first])
+            self._graphs.run((slots, places), lambda: self._fill(*self._slot_ids[slots], places=places))
 
-        Every shape depends on `count` alone, so attention runs over the whole cache with a mask.
+        def wait() -> FloatArray:
+            with self.torch_device.use():
+                choices: FloatArray = self.torch_device.to_host(self._choices[: len(slots.between)]).numpy()
+            return choices
+
+        return wait
+
+    def _make_room(self, cache: object, count: int) -> int:
+        """Sets the position behind a handle for `count` more tokens; returns how many positions they may attend to."""
+        before = self._chain_to(cache)
+        start = before[-1].length
+        length = start + count
+        self._check_length(length)
+        if count > ANSWER_TOKENS:
+            raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
+        self._chain = [*before, Cache(length)]
+        with self.torch_device.use():
+            self._start.fill_(start)
+        return min(places for places in (*CACHE_BUCKETS, self.capacity) if length <= places)
+
+    def _fill(self, options: Tensor, *between: Tensor, places: int) -> None:
+        """The captured work of a state: from the first slot's token on, extends by it and chooses the next one's."""
+        for slot, fixed in enumerate(between):
+            count = 1 + len(fixed)
+            self._tokens[0, 1:count].copy_(fixed)
+            self._extend(count, places)
+            self._start.add_(count)
+            logits = self._logits.index_select(0, options)
+            best = logits.argmax(0, keepdim=True)
+            self._tokens[0, :1].copy_(options.index_select(0, best))
+            lost = ~torch.isfinite(logits).all()
+            self._choices[slot : slot + 1].copy_(best.float().masked_fill(lost, torch.nan))
+
+    def _extend(self, count: int, places: int) -> None:
+        """The captured work of an extend: reads the token and start buffers, writes the cache and the logits.
+
+        Every shape depends on `count` and `places` alone, so attention runs over all places with a mask.
         """
         positions = self._start + torch.arange(count, device=self._start.device)
-        cached = torch.arange(self.capacity, device=positions.device)
+        cached = torch.arange(places, device=positions.device)
         mask = (positions[:, None] >= cached[None]) & self.network.in_window(positions, cached)
 
         def store(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             self._keys[layer].index_copy_(1, positions, keys[0])
             self._values[layer].index_copy_(1, positions, values[0])
-            return self._keys[layer][None], self._values[layer][None]
+            return self._keys[layer][None, :, :places], self._values[layer][None, :, :places]
 
         x = self._run(self.network.embedding(self._tokens[:, :count]), positions, mask[None], store)
         self._logits.copy_(self.network.head(x[0, -1]))
@@ -133,10 +198,10 @@ class Predictor:
         # Grouped-query attention: query heads of a group are stacked along the query axis, so keys are not repeated.
         mask = _float_mask(mask.repeat(1, group, 1)[:, None], x.dtype)
         with SDPA_LOCK, sdpa_kernel([*MASKED_BACKENDS]):
-            for number, block in enumerate(self._blocks):
-                x = x + _attend(block, block.attention_norm(x), rotary, mask, partial(store, number))
-                h = block.mlp_norm(x)
-                x = x + block.down(functional.silu(block.gate(h)) * block.up(h))
+            for number, merged in enumerate(self._blocks):
+                block = merged.block
+                x = x + _attend(merged, block.attention_norm(x), rotary, mask, partial(store, number))
+                x = x + block.down(_gated(merged, block.mlp_norm(x)))
         out: Tensor = self.network.norm(x)
         return out
 
@@ -166,18 +231,25 @@ def _float_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return whole[..., :keys].masked_fill_(~mask, -torch.inf)
 
 
+def _gated(merged: MergedBlock, x: Tensor) -> Tensor:
+    """What the MLP's last layer reads. Gate and up are freed here, before that layer's weight is dequantised."""
+    gate, up = merged.gate_up(x)
+    return functional.silu(gate) * up
+
+
 def _attend(
-    block: Block,
+    merged: MergedBlock,
     x: Tensor,
     rotary: Rotation,
     mask: Tensor,
     store: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
 ) -> Tensor:
-    attention = block.attention
+    attention = merged.block.attention
     rows, count, _ = x.shape
-    query = rotate(attention.split(attention.query(x), attention.heads), rotary)
-    key = rotate(attention.split(attention.key(x), attention.kv_heads), rotary)
-    keys, values = store(key, attention.split(attention.value(x), attention.kv_heads))
+    query, key, value = merged.queries_keys_values(x)
+    query = rotate(attention.split(query, attention.heads), rotary)
+    key = rotate(attention.split(key, attention.kv_heads), rotary)
+    keys, values = store(key, attention.split(value, attention.kv_heads))
     grouped_query = query.reshape(rows, attention.kv_heads, -1, attention.width)
     mixed = functional.scaled_dot_product_attention(grouped_query, keys, values, attn_mask=mask)
     mixed = mixed.reshape(rows, attention.heads, count, attention.width)

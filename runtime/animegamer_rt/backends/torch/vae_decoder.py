@@ -1,7 +1,10 @@
 """The vae decoder for inference: channels last throughout, and norm factors stay as small as the latent.
 
 Weights and results are those of `models.vae.VaeDecoder`, up to the order of floating-point operations. It does not know
-pixels. Shape letters: T video frames of H x W with C channels; t latent frames of h x w. Source: MODEL.md section 6.
+pixels. With our kernels, biases of convolutions are deferred: PyTorch would add each in a pass of its own, and the next
+norm adds them to what it reads anyway.
+
+Shape letters: T video frames of H x W with C channels; t latent frames of h x w. Source: MODEL.md section 6.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from .custom_ops import Kernels
 Past = Iterator[Tensor | None]
 StoreCache = Callable[[Tensor], None]
 """Takes a cache [2, H, W, C] as soon as it is known. It must copy: the cache is a view of a whole activation."""
+Bias = Tensor | None
+"""A deferred bias f32 [C], to be added by who reads the activation; None: none is deferred."""
 Slices = list[Tensor]
 """An activation as consecutive slices of frames, [T_i, H, W, C] each; usually a single one."""
 Write = Callable[[Tensor, int, Tensor], object]
@@ -38,15 +43,20 @@ def decode(
     """Decodes one chunk: latent [t, h, w, 16], divided by the scale -> frames [T, H, W, 3] in about -1..1.
 
     caches: those of the chunk before, [2, H, W, C] each, or None for the first chunk. store: is given this chunk's.
-    kernels: a norm with its activation is one kernel. frames_at_once: 2 or more; a stage's input lies in slices of so
-    many frames, for less memory, with the same results up to the order of sums.
+    kernels: a norm with its activation is one kernel, which adds biases too. frames_at_once: 2 or more; a stage's input
+    lies in slices of so many frames, for less memory, with the same results up to the order of sums.
     """
     past: Past = iter(caches if caches is not None else [None] * network.cache_count)
+    deferred = kernels is not None and frames_at_once is None
 
-    def normed(norm: LatentNorm, x: Slices) -> Write:
+    def bias_of(layer: nn.Conv3d) -> Bias:
+        """A convolution's bias, f32 [C], if it is deferred."""
+        return layer.bias.float() if deferred and layer.bias is not None else None
+
+    def normed(norm: LatentNorm, x: Slices, bias: Bias) -> Write:
         """Computes the statistics of all slices now; the result normalises one slice at a time."""
         if kernels is not None and len(x) == 1:
-            return lambda part, first, out: _by_kernel(kernels, norm, part, latent, out)
+            return lambda part, first, out: _by_kernel(kernels, norm, part, latent, out, bias)
         # Several slices use plain operators: our kernel takes its statistics from the tensor that it normalises.
         frames, (large, added) = sum(map(len, x)), _factors(norm, x, latent)
 
@@ -57,13 +67,18 @@ def decode(
         return write
 
     def convolved(
-        layer: CausalConv, x: Slices, norm: LatentNorm | None = None, seen: Callable[[Tensor], None] | None = None
+        layer: CausalConv,
+        x: Slices,
+        norm: LatentNorm | None = None,
+        bias: Bias = None,
+        seen: Callable[[Tensor], None] | None = None,
     ) -> Iterator[Tensor]:
         """Convolves slice by slice. The norm is written behind its two past frames, where the convolution reads.
 
-        Each slice is taken out of x, passed to `seen`, and freed before the convolution allocates its output.
+        bias: of x, not added yet; the layer's own is left out if it is deferred. Each slice is taken out of x, passed
+        to `seen`, and freed before the convolution allocates its output.
         """
-        write = copied if norm is None else normed(norm, x)
+        write = copied if norm is None else normed(norm, x, bias)
         before, first = next(past), 0
         padded = x[0].new_empty((CACHE_FRAMES + len(x[0]), *x[0].shape[1:]))
         while x:
@@ -80,31 +95,38 @@ def decode(
                 seen(part)
             before, first = read[-CACHE_FRAMES:], first + len(part)
             del part
-            yield convolve(read, layer)
+            yield convolve(read, layer, with_bias=not deferred or layer is network.conv_out)
         assert before is not None
         store(before)
 
-    def residual(block: ResidualBlock, x: Slices) -> Slices:
+    def residual(block: ResidualBlock, x: Slices, bias: Bias) -> tuple[Slices, Bias]:
+        """The block's output and its deferred bias, from those of its input."""
         beside: Slices = []
         shortcut = block.shortcut
 
         def keep_shortcut(part: Tensor) -> None:
-            beside.append(part if isinstance(shortcut, nn.Identity) else pointwise(shortcut, part))
+            beside.append(part if isinstance(shortcut, nn.Identity) else pointwise(shortcut, part, not deferred))
 
-        h = list(convolved(block.conv_in, x, block.norm_in, keep_shortcut))
-        h = [out.add_(part) for out, part in zip(convolved(block.conv_out, h, block.norm_out), beside, strict=True)]
-        return [torch.cat(h)] if len(h) > 1 else h
+        h = list(convolved(block.conv_in, x, block.norm_in, bias, keep_shortcut))
+        outputs = convolved(block.conv_out, h, block.norm_out, bias_of(block.conv_in))
+        h = [out.add_(part) for out, part in zip(outputs, beside, strict=True)]
+        if bias is not None:
+            own = bias_of(block.conv_out)
+            assert own is not None
+            bias = own + (bias if isinstance(shortcut, nn.Identity) else _through(shortcut, bias))
+        return [torch.cat(h)] if len(h) > 1 else h, bias
 
-    x = list(convolved(network.conv_in, [latent]))
+    x, bias = list(convolved(network.conv_in, [latent])), bias_of(network.conv_in)
     for block in network.middle:
-        x = residual(cast(ResidualBlock, block), x)
+        x, bias = residual(cast(ResidualBlock, block), x, bias)
     for stage in (cast(Stage, stage) for stage in network.stages):
         for block in stage.blocks:
-            x = residual(cast(ResidualBlock, block), x)
+            x, bias = residual(cast(ResidualBlock, block), x, bias)
         if stage.upsample is not None:
             # Taken out of the list, so that its memory is freed after use.
-            x = _upsample(stage.upsample, x.pop(), frames_at_once)
-    (frames,) = convolved(network.conv_out, x, network.norm_out)
+            x = _upsample(stage.upsample, x.pop(), frames_at_once, bias)
+            bias = bias_of(stage.upsample.conv)
+    (frames,) = convolved(network.conv_out, x, network.norm_out, bias)
     return frames
 
 
@@ -178,9 +200,18 @@ def _scaled_silu(x: Tensor, large: Tensor, added: Tensor, out: Tensor) -> None:
     functional.silu(out, inplace=True)
 
 
-def _by_kernel(kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor) -> Tensor:
-    """As norm_silu, into `out`, in one kernel."""
-    return kernels.spatial_norm(x, pointwise(layer.scale, latent), pointwise(layer.shift, latent), layer.norm, out)
+def _by_kernel(
+    kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor, bias: Bias = None
+) -> Tensor:
+    """As norm_silu of x + bias, into `out`, in one kernel."""
+    scale, shift = pointwise(layer.scale, latent), pointwise(layer.shift, latent)
+    return kernels.spatial_norm(x, scale, shift, layer.norm, out, bias)
+
+
+def _through(shortcut: nn.Conv3d, bias: Tensor) -> Tensor:
+    """What a deferred bias f32 [C] becomes behind a pointwise convolution, its own bias included: f32 [C']."""
+    assert shortcut.bias is not None
+    return functional.linear(bias, shortcut.weight.flatten(1).float(), shortcut.bias.float())
 
 
 def repeated(x: Tensor, frames: int) -> Tensor:
@@ -193,27 +224,35 @@ def repeated(x: Tensor, frames: int) -> Tensor:
     return torch.cat([x[:1], rest]) if alone else rest
 
 
-def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None) -> Slices:
+def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None, bias: Bias) -> Slices:
+    """x + bias, enlarged and convolved. With a bias to add, the convolution's own one is left out."""
     frames, height, width, channels = x.shape
     if layer.doubles_time:
         x = repeated(x, 2 * frames - frames % 2)
 
     def upsampled(part: Tensor) -> Tensor:
-        large = part[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1)
-        large = large.reshape(len(part), 2 * height, 2 * width, channels)
-        out = functional.conv2d(large.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], layer.conv.bias, padding=1)
+        squares = part[:, :, None, :, None].expand(-1, -1, 2, -1, 2, -1)
+        large, own = part.new_empty((len(part), 2 * height, 2 * width, channels)), layer.conv.bias
+        if bias is None:
+            large.view(squares.shape).copy_(squares)
+        else:
+            # In the same pass: at the picture's edge the convolution reads zeros, to which no bias belongs.
+            torch.add(squares, bias, out=large.view(squares.shape))
+            own = None
+        out = functional.conv2d(large.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], own, padding=1)
         return out.permute(0, 2, 3, 1).contiguous()  # as in `convolve`
 
     return [upsampled(part) for part in x.split(frames_at_once or len(x))]
 
 
-def convolve(padded: Tensor, layer: CausalConv) -> Tensor:
+def convolve(padded: Tensor, layer: CausalConv, with_bias: bool = True) -> Tensor:
     """[T + 2, H, W, C] -> [T, H, W, C']; the permuted view is what PyTorch calls channels_last_3d."""
-    out = functional.conv3d(padded.permute(3, 0, 1, 2)[None], layer.weight, layer.bias, padding=(0, 1, 1))
+    bias = layer.bias if with_bias else None
+    out = functional.conv3d(padded.permute(3, 0, 1, 2)[None], layer.weight, bias, padding=(0, 1, 1))
     # Libraries keep the memory layout of their input; where one does not, this copies.
     return out[0].permute(1, 2, 3, 0).contiguous()
 
 
-def pointwise(layer: nn.Conv3d, x: Tensor) -> Tensor:
+def pointwise(layer: nn.Conv3d, x: Tensor, with_bias: bool = True) -> Tensor:
     """A 1 x 1 x 1 convolution as a matrix product over the channels: [..., C] -> [..., C']."""
-    return functional.linear(x, layer.weight.flatten(1), layer.bias)
+    return functional.linear(x, layer.weight.flatten(1), layer.bias if with_bias else None)
