@@ -1,6 +1,6 @@
-"""Measures what one server holds: turns/s with 1 to 200 players, and what a turn adds to the store.
+"""Measures what one server holds: turns/s with 1 to 200 players and 1 or 2 workers, and what a turn adds to the store.
 
-`python benchmarks/capacity.py` (about two minutes) writes a record of kind `capacity`, which docs/SCALE.md cites. Its
+`python benchmarks/capacity.py` (about four minutes) writes a record of kind `capacity`, which docs/SCALE.md cites. Most
 engines only wait, so the rest is the server's; the record says how busy the machine was.
 """
 
@@ -30,10 +30,14 @@ from animegamer_rt.serving.store.database import Database
 from benchmarks.plots import RESULTS
 
 CROWDS = (
-    ("simulated:0.05", "balanced", (1, 16, 200), 400),
-    ("simulated:0.5", "balanced", (1, 16), 32),
+    ("simulated:0.05", 1, (1, 16, 200), 400),
+    ("simulated:0.5", 1, (1, 16), 64),
+    ("simulated:0.5", 2, (16,), 128),
+    ("cpu", 1, (4,), 64),
+    ("cpu", 2, (4,), 64),
 )
-"""Engines, plan, numbers of players, and turns of all players of a number together."""
+"""Engines, workers, numbers of players, and turns of all players of a number together."""
+PLAN = "balanced"
 STORED_TURNS = (100, 300)
 
 
@@ -50,14 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     load_before = round(psutil.getloadavg()[0], 1)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
         context.set(zmq.MAX_SOCKETS, 4096)
-        for device, plan, counts, turns in CROWDS:
-            with ServerProcess(bundle, device, Path(folder) / device.replace(":", "-"), plan) as served:
+        for device, workers, counts, turns in CROWDS:
+            state = Path(folder) / f"{device.replace(':', '-')}-{workers}"
+            with ServerProcess(bundle, device, state, PLAN, workers) as served:
                 for count in counts:
                     before = served.processor_s()
                     each = max(2, turns // count)
                     figures = measures.concurrent_players(context, served, count, each, size.frames / size.fps)
                     used = (served.processor_s() - before) / (count * each)
-                    crowds.append({"device": device, "plan": plan, **figures, "server_s_per_turn": round(used, 5)})
+                    about = {"device": device, "plan": PLAN, "workers": workers}
+                    crowds.append({**about, **figures, "server_s_per_turn": round(used, 5)})
                     print(crowds[-1], flush=True)
         stored = {}
         for turns in STORED_TURNS:

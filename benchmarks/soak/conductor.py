@@ -5,12 +5,15 @@ Knows how each kind is brought about and taken back; nothing of when.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import psutil
 import zmq
 
 from animegamer_rt.errors import ServerError
@@ -36,9 +39,9 @@ class Conductor:
 
     def __init__(self, served: Served, players: Sequence[Player], seed: int) -> None:
         self._served, self._players = served, players
-        self._chance = random.Random(f"garbage {seed}")
+        self._chance, self._which = random.Random(f"garbage {seed}"), random.Random(f"workers {seed}")
         self._kinds: Mapping[str, Callable[[Fault], None]] = {
-            "worker killed": lambda fault: served.signal_worker(signal.SIGKILL),
+            "worker killed": lambda fault: self._signal_worker(signal.SIGKILL),
             "worker stopped": lambda fault: self._stop_worker(min(fault.seconds, WORKER_TIMEOUT_S / 3)),
             "worker stopped for long": lambda fault: self._stop_worker(WORKER_TIMEOUT_S + fault.seconds),
             "server killed": self._kill_server,
@@ -55,13 +58,19 @@ class Conductor:
         """Do it and wait for its end. Raises ServerError if the server does not come back."""
         self._kinds[fault.kind](fault)
 
+    def _signal_worker(self, number: int) -> Any:
+        """Send a signal to one of the workers; returns its process, or None while there is none."""
+        workers = self._served.workers()
+        worker = self._which.choice(workers) if workers else None
+        if worker is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.send_signal(number)
+        return worker
+
     def _stop_worker(self, seconds: float) -> None:
-        worker = self._served.worker()
-        if worker is None:
-            return
-        self._served.signal_worker(signal.SIGSTOP)
+        worker = self._signal_worker(signal.SIGSTOP)
         time.sleep(seconds)
-        if worker.is_running():
+        if worker is not None and worker.is_running():
             worker.send_signal(signal.SIGCONT)
 
     def _stop_server(self, fault: Fault) -> None:

@@ -35,7 +35,7 @@ from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
 from benchmarks.soak.player import Player, games  # noqa: E402
-from benchmarks.soak.schedule import faults, game_seed, instruction  # noqa: E402
+from benchmarks.soak.schedule import KINDS, faults, game_seed, instruction  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 
 SAMPLE_S, LOOK_S, LEAST_SAMPLES = 1.0, 0.02, 10
@@ -62,12 +62,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str, Any]:
     """Play, with all faults, then compare; returns the record."""
-    schedule = faults(options.seed, options.faults, options.turns, options.sessions)
+    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.kind)
     copy = Path(shutil.copytree(bundle.folder, folder / "bundle"))
     plan = options.plan or bundle.default_plan
     serve = ["--device", options.device, "--plan", plan, "--quota-gib", str(options.quota_mib / 1024)]
     serve += ["--turns-per-minute", "0", "--sessions", "0", "--queue", "1000", "--backoff-s", "0.1"]
-    serve += ["--worker-timeout-s", str(WORKER_TIMEOUT_S)]
+    serve += ["--worker-timeout-s", str(WORKER_TIMEOUT_S), "--workers", str(options.workers)]
     samples: list[dict[str, Any]] = []
     started, over = time.monotonic(), threading.Event()
     with Served(copy, folder, serve) as served:
@@ -123,6 +123,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "fingerprint": bundle.fingerprint,
         "plan": plan,
         "device": options.device,
+        "workers": options.workers,
         "seed": options.seed,
         "sessions": options.sessions,
         "turns": len(played),
@@ -190,6 +191,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=2000, help="of all sessions (default: %(default)s)")
     parser.add_argument("--sessions", type=int, default=8, help="played at once (default: %(default)s)")
     parser.add_argument("--faults", type=int, default=100, help="default: %(default)s")
+    parser.add_argument("--kind", choices=KINDS, help="the only kind of fault (default: all)")
+    parser.add_argument("--workers", type=int, default=1, help="of the server (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of games and faults (default: %(default)s)")
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: %(default)s)")
     parser.add_argument("--plan", help="default: the bundle's")

@@ -28,6 +28,7 @@ LASTING = (
     "clock jumps",
 )
 """Kinds of faults that every process outlives."""
+KINDS = ENDING + LASTING
 JUMPS_S = (-30 * 86400.0, -3600.0, 3600.0, 86400.0, 400 * 86400.0)
 """How far the server's clock may be from the true time."""
 
@@ -45,10 +46,13 @@ class Fault:
     player: int
 
 
-def faults(seed: int, count: int, turns: int, players: int) -> list[Fault]:
-    """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first."""
+def faults(seed: int, count: int, turns: int, players: int, kind: str | None = None) -> list[Fault]:
+    """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first.
+
+    kind: the only one; None: all.
+    """
     chance = random.Random(f"faults {seed}")
-    every = ENDING + LASTING
+    every = (kind,) if kind else KINDS
     kinds = [every[number % len(every)] for number in range(count)]
     settled = round(turns * SETTLED)
     schedule = []

@@ -1,6 +1,6 @@
 """The server under test: started, killed, stopped, started again on the same port, and looked at while it runs.
 
-Knows its two processes and its state folder; nothing of turns.
+Knows its processes and its state folder; nothing of turns.
 """
 
 from __future__ import annotations
@@ -68,16 +68,12 @@ class Served:
         raise ServerError("the server did not start", found=outputs[1].read_text(encoding="utf-8")[-1000:])
 
     def kill(self) -> None:
-        """SIGKILL the server. Its worker must end by itself; one that does not is counted in `left_behind`."""
+        """SIGKILL the server. Its workers must end by themselves; one that does not is counted in `left_behind`."""
         assert self._process is not None
-        worker = self.worker()
+        workers = self.workers()
         self._process.kill()
         self._process.wait()
-        if worker is None:
-            return
-        try:
-            worker.wait(END_S)
-        except psutil.TimeoutExpired:
+        for worker in psutil.wait_procs(workers, END_S)[1]:
             self.left_behind += 1
             worker.kill()
 
@@ -86,39 +82,23 @@ class Served:
         assert self._process is not None
         self._process.send_signal(number)
 
-    def signal_worker(self, number: int) -> None:
-        """Send a signal to the worker process, if there is one now."""
-        worker = self.worker()
-        if worker is not None:
-            try:
-                worker.send_signal(number)
-            except psutil.NoSuchProcess:
-                pass
-
-    def worker(self) -> Any:
-        """The worker process, or None while there is none."""
+    def workers(self) -> list[Any]:
+        """The worker processes that there are now, the one that was started first before the others."""
         assert self._process is not None
         try:
             children = psutil.Process(self._process.pid).children()
         except psutil.NoSuchProcess:
-            return None
-        return max(children, key=lambda child: child.pid, default=None)
+            return []
+        return sorted(children, key=lambda child: child.pid)
 
     def look(self) -> dict[str, Any] | None:
-        """Memory in MiB, descriptors and threads of both processes, bytes and files of the state folder, now."""
-        worker = self.worker()
-        if self._process is None or worker is None:
+        """MiB, descriptors and threads of the server, and of its workers together; size of the state folder, now."""
+        workers = self.workers()
+        if self._process is None or not workers:
             return None
-        figures: dict[str, Any] = {}
         try:
-            for name, process in (("server", psutil.Process(self._process.pid)), ("worker", worker)):
-                with process.oneshot():
-                    figures[name] = {
-                        "pid": process.pid,
-                        "resident_mib": round(process.memory_info().rss / 2**20, 2),
-                        "descriptors": process.num_fds(),
-                        "threads": process.num_threads(),
-                    }
+            server = _figures([psutil.Process(self._process.pid)])
+            figures: dict[str, Any] = {"server": server, "worker": _figures(workers)}
         except psutil.Error:
             return None
         sizes = {path.name: path.stat().st_size for path in _files(self.state)}
@@ -130,6 +110,16 @@ class Served:
     def said(self) -> str:
         """The last lines that the server wrote, for a report of a failure."""
         return (self._folder / f"stderr-{self.starts}.txt").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+def _figures(processes: Sequence[Any]) -> dict[str, Any]:
+    pids = [process.pid for process in processes]
+    return {
+        "pid": pids if len(pids) > 1 else pids[0],
+        "resident_mib": round(sum(process.memory_info().rss for process in processes) / 2**20, 2),
+        "descriptors": sum(process.num_fds() for process in processes),
+        "threads": sum(process.num_threads() for process in processes),
+    }
 
 
 def _files(folder: Path) -> list[Path]:

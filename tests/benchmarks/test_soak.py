@@ -14,7 +14,7 @@ import fakes
 def test_no_turn_is_lost_and_no_byte_changes_through_every_kind_of_fault(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny").folder
     kinds = len(ENDING + LASTING)
-    command = f"--bundle {bundle} --turns 78 --sessions 3 --faults {kinds} --seed 5 --results {tmp_path}"
+    command = f"--bundle {bundle} --turns 78 --sessions 3 --workers 2 --faults {kinds} --seed 5 --results {tmp_path}"
     code = main(command.split())
     (path,) = tmp_path.glob("*-tiny-soak.json")
     record = json.loads(path.read_text())

@@ -50,7 +50,7 @@ class Front:
             self.status,
             server.store,
             server.queue,
-            server.worker,
+            server.workers,
             server.scheduler,
             InstructionFilter(),
         )
@@ -70,7 +70,7 @@ class Front:
     def play(self, turn_id: str, text: str = "Mia waves.") -> Any:
         """Ask for a turn; its job, which is at the worker."""
         assert self.ask("turn", instruction=text, turn_id=turn_id).type == "accepted"
-        return self.server.queue.running
+        return self.server.queue.running[0]
 
     def code(self, *request: Any, **fields: Any) -> str:
         """The code that a request is refused with."""
@@ -112,7 +112,7 @@ def test_exports_count_like_turns(tmp_path: Path) -> None:
         front = Front(Server(store, tmp_path, turns_per_minute=2), turns_per_minute=2)
         front.server.finish(front.play("one"))
         front.ask("export")
-        front.server.say(front.server.queue.running, "finished", files=[])
+        front.server.say(front.server.queue.running[0], "finished", files=[])
         assert front.code("export") == "rate_limited"
 
 
@@ -121,7 +121,7 @@ def test_a_session_keeps_its_newest_exports(front: Front) -> None:
     folders = []
     for _ in range(EXPORTS_KEPT + 2):
         front.ask("export")
-        job: Any = front.server.queue.running
+        job: Any = front.server.queue.running[0]
         job.export_folder.mkdir(parents=True)
         front.server.say(job, "finished", files=[])
         folders.append(job.export_folder)
@@ -132,7 +132,7 @@ def test_a_session_keeps_its_newest_exports(front: Front) -> None:
 def test_half_an_export_does_not_stay_and_a_whole_one_stays_as_long_as_its_session(front: Front) -> None:
     def export() -> Any:
         front.ask("export")
-        job: Any = front.server.queue.running
+        job: Any = front.server.queue.running[0]
         job.export_folder.mkdir(parents=True)
         (job.export_folder / "game.json").write_text("{}")
         return job

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -15,7 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from scheduled import Connection, Scheduled
+from scheduled import Connection, FakeWorker, Scheduled
 
 from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server.jobs import Job, JobState
@@ -72,6 +73,8 @@ class Memory:
 class Life(RuleBasedStateMachine):
     """Three sessions on two connections. `told`: of each session, the turns of which a client heard `done`."""
 
+    workers = 1
+
     @initialize()
     def start(self) -> None:
         self.disk = Memory()
@@ -85,7 +88,7 @@ class Life(RuleBasedStateMachine):
         self.serve()
 
     def serve(self) -> None:
-        self.server = Scheduled(self.disk, METRICS)  # type: ignore[arg-type]
+        self.server = Scheduled(self.disk, METRICS, workers=self.workers)  # type: ignore[arg-type]
         self.seq: dict[str, int] = {}
         """Job id at the worker -> the last event that this worker sent of it."""
         self.live: list[Job] = []
@@ -133,20 +136,21 @@ class Life(RuleBasedStateMachine):
         if who < len(self.clients):
             self.server.scheduler.client_gone(self.clients[who])  # type: ignore[arg-type]
 
-    def running(self) -> str | None:
-        return next(iter(self.server.worker.given), None)
+    def worker(self, number: int) -> FakeWorker:
+        """One of them, the one that any number names."""
+        return self.server.workers[number % self.workers]
 
     def next_seq(self, job_id: str) -> int:
         self.seq[job_id] = self.seq.get(job_id, 0) + 1
         return self.seq[job_id]
 
-    @precondition(lambda self: self.running() is not None)
-    @rule(what=st.sampled_from(["event", "settle", "finish", "finish", "fail"]))
-    def worker_says(self, what: str) -> None:
-        job_id = self.running()
-        job = self.server.queue.running
-        assert job_id is not None
-        turn = job.turn if job is not None and job.id == job_id else None
+    @rule(number=st.integers(0, 5), what=st.sampled_from(["event", "settle", "finish", "finish", "fail"]))
+    def worker_says(self, number: int, what: str) -> None:
+        job_id = next(iter(self.worker(number).given), None)
+        if job_id is None:
+            return
+        job = next((job for job in self.server.queue.running if job.id == job_id), None)
+        turn = None if job is None else job.turn
         if turn is None or what == "event":
             self.server.say(job_id, "frame", self.now, seq=self.next_seq(job_id))
         elif what == "settle":
@@ -160,20 +164,28 @@ class Life(RuleBasedStateMachine):
             self.server.settle(job_id, turn, self.now)
             self.server.say(job_id, "finished", self.now, seconds={})
 
-    @precondition(lambda self: self.running() is not None)
-    @rule()
-    def disk_breaks_once_a_turn_is_stored(self) -> None:
-        self.worker_says("settle")
+    @rule(number=st.integers(0, 5))
+    def disk_breaks_once_a_turn_is_stored(self, number: int) -> None:
+        self.worker_says(number, "settle")
         self.disk.broken = True
 
-    @rule()
-    def worker_dies(self) -> None:
-        self.server.worker.die()
-        self.seq.clear()
-        self.server.worker.serving = False
-        self.server.scheduler.on_worker_death("killed", self.now)
+    @rule(number=st.integers(0, 5), at_once=st.booleans())
+    def worker_dies(self, number: int, at_once: bool) -> None:
+        """And is started again, at once or later."""
+        worker: Any = self.worker(number)
+        for job_id in worker.given:
+            self.seq.pop(job_id, None)
+        worker.die()
+        worker.serving = False
+        self.server.scheduler.on_worker_death(worker, "killed", self.now)
         self.server.scheduler.dispatch(self.now)
-        self.server.worker.serving = True
+        worker.serving = at_once
+        self.server.scheduler.dispatch(self.now)
+
+    @rule()
+    def workers_come_back(self) -> None:
+        for worker in self.server.workers:
+            worker.serving = True
         self.server.scheduler.dispatch(self.now)
 
     @rule(which=st.integers(0, 2))
@@ -236,13 +248,16 @@ class Life(RuleBasedStateMachine):
         waiting = [job for job in self.live if not job.over]
         assert set(self.server.queue.jobs) >= set(waiting)
         self.live = waiting
+        free = [worker for worker in self.server.workers if worker.serving and not worker.given]
+        assert not free or all(job.worker is not None for job in waiting), "no worker is idle while a job waits"
 
 
-def test_a_jobs_life_in_ten_thousand_steps() -> None:
+@pytest.mark.parametrize(("workers", "examples"), [(1, 40), (2, 40), (3, 20)])
+def test_a_jobs_life_in_ten_thousand_steps(workers: int, examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        Life,
+        type("Life", (Life,), {"workers": workers}),
         settings=settings(
-            max_examples=100,
+            max_examples=examples,
             phases=[Phase.generate],
             stateful_step_count=100,
             deadline=None,

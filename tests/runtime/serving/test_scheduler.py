@@ -17,6 +17,7 @@ from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.scheduler import PREDICT_AGAIN_S, Scheduler
 from animegamer_rt.serving.server.worker_process import MAX_FAILURES
+from animegamer_rt.serving.server.workers import Workers
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, TurnResult
@@ -31,6 +32,7 @@ class Worker:
     def __init__(self) -> None:
         self.serving, self.degraded, self.busy = True, False, False
         self.warmup_s, self.last_error, self.ready_info = 0.0, "killed", None
+        self.number, self.failed_at, self.session, self.given_at = 1, 0.0, None, 0.0
         self.given: list[str] = []
         self.cancelled: list[str] = []
 
@@ -69,10 +71,12 @@ class Server:
 
     def __init__(self, store: Store, state: Path, **options: Any) -> None:
         self.store, self.worker = store, Worker()
+        self.of_worker: Any = self.worker
+        self.workers = Workers([self.of_worker])
         chosen = ServeOptions(state_dir=state, **options)
         self.queue = JobQueue(chosen)
         ahead = AheadTurns(chosen, store, self.queue, Metrics(), InstructionFilter(), None)
-        self.scheduler = Scheduler(chosen, store, self.queue, self.worker, Metrics(), ahead)  # type: ignore[arg-type]
+        self.scheduler = Scheduler(chosen, store, self.queue, self.workers, Metrics(), ahead)
 
     def turn(self, deadline_at: float = 100.0, accepted_at: float = 0.0) -> tuple[Job, Player]:
         session, _ = self.store.open("tiny", "f", 7, 2)
@@ -95,7 +99,7 @@ class Server:
     def say(self, job: Job, kind: str, now: float = 1.0, **fields: Any) -> None:
         seq = fields.pop("seq", None)
         message = Message(kind, fields, parent=job.id, session=job.session, turn=job.turn, seq=seq)
-        self.scheduler.on_worker_message(message, now)
+        self.scheduler.on_worker_message(self.of_worker, message, now)
 
     def send_result(self, job: Job, now: float = 1.0, social: int = 1) -> None:
         assert job.turn is not None
@@ -103,7 +107,7 @@ class Server:
         result = TurnResult(state, CharacterState().after(state), {job.turn: SHOT})
         about: dict[str, Any] = {"parent": job.id, "session": job.session, "turn": job.turn}
         message = Message(result.TYPE, result.to_fields(), **about, buffers=result.buffers())
-        self.scheduler.on_worker_message(message, now)
+        self.scheduler.on_worker_message(self.of_worker, message, now)
 
     def finish(self, job: Job, now: float = 1.0) -> None:
         self.send_result(job, now)
@@ -126,7 +130,7 @@ def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server)
     assert second.started_at is None and player.heard == ["accepted"]
     server.finish(first, now=3.0)
     assert server.stored(first) == 1
-    assert server.queue.running is second and second.started_at == 3.0 and server.worker.busy
+    assert server.queue.running == [second] and second.started_at == 3.0 and server.worker.busy
     assert server.worker.given == [first.id, second.id, third.id]
     server.say(second, "state", seq=1)
     assert player.heard == ["accepted", "state"]
@@ -138,7 +142,7 @@ def test_the_worker_has_the_next_job_before_the_running_one_ends(server: Server)
 def test_a_turn_that_comes_while_the_one_before_it_ends_has_waited_no_less_than_nothing(server: Server) -> None:
     (first, _), (second, _) = server.turn(), server.turn(accepted_at=3.004)
     server.finish(first, now=3.0)
-    assert server.queue.running is second and second.queued_s == 0.0
+    assert server.queue.running == [second] and second.queued_s == 0.0
 
 
 def test_a_stopped_job_at_the_worker_ends_at_once_and_its_later_messages_are_ignored(server: Server) -> None:
@@ -149,9 +153,9 @@ def test_a_stopped_job_at_the_worker_ends_at_once_and_its_later_messages_are_ign
     assert server.worker.given == [first.id, second.id, third.id]
     server.say(second, "state", seq=1)  # the worker had begun it before it heard
     server.say(second, "failed", code="cancelled", text="the turn was cancelled")
-    assert one.heard == ["accepted"] and server.queue.running is first
+    assert one.heard == ["accepted"] and server.queue.running == [first]
     server.finish(first)
-    assert server.stored(first) == 1 and server.stored(second) == 0 and server.queue.running is third
+    assert server.stored(first) == 1 and server.stored(second) == 0 and server.queue.running == [third]
     assert server.scheduler.cancel(third.session)
     assert three.heard == ["accepted"], "a running one ends when the worker says so"
     server.say(third, "failed", code="cancelled", text="the turn was cancelled")
@@ -162,7 +166,7 @@ def test_a_job_that_cannot_be_handed_over_lets_the_one_behind_it_by(server: Serv
     first, _ = server.turn()
     lost, player = server.turn()
     third, _ = server.turn()
-    server.scheduler.on_worker_death("killed", 1.0)
+    server.scheduler.on_worker_death(server.of_worker, "killed", 1.0)
     lost.turn = 3
     server.scheduler.dispatch(2.0)
     assert player.heard == ["accepted", "no_such_turn"]
@@ -177,7 +181,7 @@ def test_a_stored_turn_whose_frames_fail_to_come_is_removed(server: Server, how:
         server.scheduler.end_all()
     elif how == "worker_failed":
         for _ in range(MAX_FAILURES):
-            server.scheduler.on_worker_death("killed", 1.0)
+            server.scheduler.on_worker_death(server.of_worker, "killed", 1.0)
             server.scheduler.dispatch(1.0)
             server.send_result(job)
     else:
@@ -188,7 +192,7 @@ def test_a_stored_turn_whose_frames_fail_to_come_is_removed(server: Server, how:
 def test_a_stored_turn_is_played_again_after_the_worker_died_and_counts_once(server: Server) -> None:
     job, player = server.turn()
     server.send_result(job)
-    server.scheduler.on_worker_death("killed", 1.0)
+    server.scheduler.on_worker_death(server.of_worker, "killed", 1.0)
     server.scheduler.dispatch(1.0)
     assert server.worker.given == [job.id, job.id] and server.stored(job) == 0
     server.finish(job)
@@ -221,7 +225,7 @@ def long_game(server: Server, requested_s: float = math.inf) -> Job:
 def test_a_turn_that_has_shots_to_predict_again_has_the_time_for_it_once(server: Server) -> None:
     job = long_game(server)
     assert job.deadline_at == 100.0 + 7 * PREDICT_AGAIN_S
-    server.scheduler.on_worker_death("killed", 1.0)
+    server.scheduler.on_worker_death(server.of_worker, "killed", 1.0)
     server.scheduler.dispatch(1.0)
     assert server.worker.given == [job.id, job.id] and job.deadline_at == 100.0 + 7 * PREDICT_AGAIN_S
     server.scheduler.stop_overdue(101.0)
@@ -233,7 +237,7 @@ def test_shots_that_were_predicted_again_stay_though_the_turn_fails(server: Serv
     job = long_game(server)
     fields = {"shots": [6, 7]}
     shots = Message("shots", fields, parent=job.id, session=job.session, turn=8, buffers=(b"6", b"7"))
-    server.scheduler.on_worker_message(shots, 1.0)
+    server.scheduler.on_worker_message(server.of_worker, shots, 1.0)
     server.say(job, "failed", code="cancelled", text="the turn was cancelled")
     history = server.store.turn_context(job.session, 8)
     assert (history.first, dict(history.shots)) == (5, {6: b"6", 7: b"7"}) and server.stored(job) == 7
@@ -243,7 +247,7 @@ def test_what_was_understood_is_told_once_though_another_worker_reads_it_again(s
     job, player = server.turn()
     server.say(job, "understood")
     server.say(job, "state", seq=1)
-    server.scheduler.on_worker_death("killed", 1.0)
+    server.scheduler.on_worker_death(server.of_worker, "killed", 1.0)
     server.scheduler.dispatch(2.0)
     server.say(job, "understood")
     server.say(job, "state", seq=1)
@@ -265,7 +269,9 @@ def test_a_turn_played_ahead_is_told_to_stop_as_soon_as_a_real_one_comes(tmp_pat
 
         second, other = server.turn()
         assert server.worker.cancelled == [ahead] and server.worker.given[-1] == second.id
-        server.scheduler.on_worker_message(Message("failed", {"code": "cancelled", "text": ""}, parent=ahead), 2.0)
+        server.scheduler.on_worker_message(
+            server.of_worker, Message("failed", {"code": "cancelled", "text": ""}, parent=ahead), 2.0
+        )
         assert server.worker.busy, "with the real turn"
         server.finish(second, 3.0)
         assert other.heard == ["accepted", "done"] and player.heard == ["accepted", "done"]
@@ -282,7 +288,7 @@ def test_the_worker_rests_between_turns_ahead_for_the_share_asked_for(tmp_path: 
             server.finish(job)
         server.scheduler.dispatch(2.0)
         finished = Message("finished", {"seconds": {}}, parent=server.worker.given[2])
-        server.scheduler.on_worker_message(finished, 3.0)
+        server.scheduler.on_worker_message(server.of_worker, finished, 3.0)
         server.scheduler.dispatch(5.9)
         assert len(server.worker.given) == 3 and not server.worker.busy
         server.scheduler.dispatch(6.1)

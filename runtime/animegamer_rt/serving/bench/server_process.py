@@ -26,14 +26,15 @@ LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1
 
 
 class ServerProcess:
-    """A server with the state folder `state`; it is ready inside `with`."""
+    """A server with the state folder `state`; all of its workers are ready inside `with`."""
 
-    def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None) -> None:
+    def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None, workers: int = 1) -> None:
         state.mkdir(parents=True)
-        self.device = device
+        self.device, self.workers = device, workers
         self._outputs = state / "stdout.txt", state / "stderr.txt"
         options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
+        options |= {"--workers": str(workers)} if workers > 1 else {}
         command = child_command("animegamer_rt", "serve", *(word for pair in options.items() for word in pair))
         with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
@@ -45,6 +46,8 @@ class ServerProcess:
         try:
             self.port = int(self._await(0, "ready tcp://").split()[1].rpartition(":")[2])
             self._page = self._await(1, "metrics on http://").rpartition(" ")[2]
+            for number in range(1, self.workers + 1) if self.workers > 1 else ():
+                self._await(1, f"worker {number} ready")
         except BaseException:
             self._end()
             raise

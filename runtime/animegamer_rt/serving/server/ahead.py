@@ -1,9 +1,9 @@
 """Turns that are played before they are asked for: which, for whom, and what is held of them.
 
-Knows the ready turns and their bounds; the scheduler owns the worker. A ready turn is what the worker said of a job
-whose message is the same, byte for byte, as the one that the real turn would be given (instruction, history, shots,
-seed, the form of the frames), on the same engines. So its answer is the same as without it, and a guess that nobody
-asks for changes nothing.
+Knows the ready turns and their bounds; the dispatcher owns the workers, of which one plays ahead at a time. A ready
+turn is what the worker said of a job whose message is the same, byte for byte, as the one that the real turn would be
+given (instruction, history, shots, seed, the form of the frames), on the same engines. So its answer is the same as
+without it, and a guess that nobody asks for changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class AheadTurn:
-    """A turn that is ready, or that the worker plays now. key: of its job's message.
+    """A turn that is ready, or that a worker plays now. key: of its job's message.
 
     messages: what the worker has said of it. stopped: the worker was told to stop it, and has not answered yet.
     """

@@ -1,4 +1,4 @@
-"""File descriptors of the server process: as many as the system allows, and some kept for the worker.
+"""File descriptors of the server process: as many as the system allows, and some kept for a worker.
 
 Knows the operating system's limit; nothing of sockets. Windows has no such limit.
 """
@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 RESERVED = 64
 """Descriptors that connections may not use: for the worker's start (about 10), files, and other sockets."""
+PER_WORKER = 8
+"""As many more for each worker after the first: its socket, its connection and its standard input."""
 KEPT = 16
 """Of these, as many are held open, so that they are there when the worker has to be started again."""
 MOST = 65_536
@@ -34,7 +36,7 @@ def raise_limit() -> int:
 
 
 class KeptDescriptors:
-    """Descriptors held open for the worker's start."""
+    """Descriptors held open for a worker's start."""
 
     def __init__(self) -> None:
         self._held: list[int] = []

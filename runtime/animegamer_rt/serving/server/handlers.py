@@ -28,7 +28,7 @@ from .jobs import Job, JobKind, PictureOpening, Subscriber
 from .options import ServeOptions
 from .scheduler import Scheduler
 from .status import ServerStatus
-from .worker_process import WorkerProcess
+from .workers import Workers
 
 TURNS, CONTROL = "T", "C"
 """The two sockets, as the protocol's table names them."""
@@ -45,12 +45,12 @@ class RequestHandlers:
         status: ServerStatus,
         store: Store,
         queue: JobQueue,
-        worker: WorkerProcess,
+        workers: Workers,
         scheduler: Scheduler,
         instruction_filter: InstructionFilter,
     ) -> None:
         self._options, self._status, self._store, self._queue = options, status, store, queue
-        self._worker, self._scheduler, self._filter = worker, scheduler, instruction_filter
+        self._workers, self._scheduler, self._filter = workers, scheduler, instruction_filter
         self._bundle_name, self._fingerprint = status.bundle.manifest.name, status.bundle.fingerprint
         self.handlers: Mapping[str, Callable[[Client, Message], None]] = {
             "hello": self._hello,
@@ -304,7 +304,7 @@ class RequestHandlers:
         if state == "starting":
             raise ProtocolError("the engines are still loading", code="starting", do="try again in a moment")
         if state == "degraded":
-            raise degraded(self._worker)
+            raise degraded(self._workers)
 
     def _opened(
         self, client: Client, message: Message, session: StoredSession, token: str, seen: dict[str, Any] | None = None

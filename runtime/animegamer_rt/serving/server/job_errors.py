@@ -11,17 +11,17 @@ from animegamer_rt.errors import AnimeGamerError, ProtocolError
 from animegamer_rt.serving.wire.worker_messages import JobFailed
 
 from .jobs import Job
-from .worker_process import WorkerProcess
+from .workers import Workers
 
 log = logging.getLogger(__name__)
 
 
-def degraded(worker: WorkerProcess) -> ProtocolError:
+def degraded(workers: Workers) -> ProtocolError:
     """The error of a turn while no worker can be started."""
     return ProtocolError(
         "the worker cannot be started",
         code="degraded",
-        found=worker.last_error,
+        found=workers.last_error,
         do="try again later; the server goes on trying, and the operator finds the reason in worker.log",
     )
 

@@ -1,6 +1,6 @@
 """The queue of jobs and its limits: who comes next, how many may wait, turns a minute, sessions in use, deadlines.
 
-Knows jobs and limits; nothing of messages, of the store or of the worker. Times are seconds of the monotonic clock.
+Knows jobs and limits; nothing of messages, of the store or of workers. Times are seconds of the monotonic clock.
 
 Connections take turns. One that has a job and had none goes to the end of the line, and so does one whose job has
 ended while it has others waiting. So nobody waits for more than one job of each other connection. Within a connection
@@ -11,7 +11,7 @@ in line as one connection.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, zip_longest
@@ -41,11 +41,16 @@ class _Use:
 
 
 class JobQueue:
-    """One running job and the waiting ones. running: the job that the worker runs, or will run when there is one."""
+    """The running jobs and the waiting ones.
+
+    running: those that workers run, or will run as soon as one can, in the order in which they began. capacity: how
+    many run at once.
+    """
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
-        self.running: Job | None = None
+        self.running: list[Job] = []
+        self.capacity = 1
         self._waiting: list[Job] = []
         self._numbers = count(1)
         self._arrival: dict[Job, int] = {}
@@ -59,10 +64,8 @@ class JobQueue:
 
     @property
     def jobs(self) -> Iterator[Job]:
-        """All jobs, the running one first; the waiting ones in the order of their arrival."""
-        if self.running is not None:
-            yield self.running
-        yield from list(self._waiting)
+        """All jobs, the running ones first; the waiting ones in the order of their arrival."""
+        yield from [*self.running, *self._waiting]
 
     @property
     def waiting(self) -> list[Job]:
@@ -70,42 +73,48 @@ class JobQueue:
         by_owner: dict[object, list[Job]] = {}
         for job in sorted(self._waiting, key=self._place_in_connection):
             by_owner.setdefault(job.owner, []).append(job)
-        served = None if self.running is None else self.running.owner
-        line = sorted(by_owner, key=lambda owner: (owner is served, self._line[owner]))
+        served = Counter(job.owner for job in self.running)
+        line = sorted(by_owner, key=lambda owner: (served[owner], self._line[owner]))
         rounds = zip_longest(*(by_owner[owner] for owner in line))
         return [job for round_of_jobs in rounds for job in round_of_jobs if job is not None]
 
     @property
     def next_waiting(self) -> Job | None:
-        """The job after the running one."""
+        """The job that runs next."""
         return next(iter(self.waiting), None)
 
     @property
     def idle(self) -> bool:
         """Whether there is no job."""
-        return self.running is None and not self._waiting
+        return not self.running and not self._waiting
 
     def of_session(self, session: str) -> Job | None:
         """The session's job; there is at most one."""
         return next((job for job in self.jobs if job.session == session), None)
 
     def place(self, job: Job) -> int:
-        """How many jobs come before it; 0: it runs now."""
-        if job is self.running:
+        """How many jobs come before it, the running ones included; 0: it runs now."""
+        if job in self.running:
             return 0
-        return self.waiting.index(job) + (self.running is not None)
+        before = self.waiting.index(job)
+        return 0 if before < self._free else before + len(self.running)
 
     def check_free_space(self, owner: object) -> None:
         """Raises ProtocolError `busy` when the connection has its share of the queue, or one waiting and it is full.
 
         A connection that has nothing waiting always has a place.
         """
-        waiting = self.waiting[self.running is None :]  # the first one runs, or will run: it does not wait
+        waiting = self.waiting[self._free :]  # the others run, or will run: they do not wait
         own = sum(job.owner is owner for job in waiting)
         if own and (own >= self._share or len(waiting) >= self._options.queue):
             what = "the queue is full" if own < self._share else "this connection has its share of the queue"
             found = f"{len(waiting)} turns wait, {own} of them yours"
             raise ProtocolError(what, code="busy", found=found, do="try again in some seconds")
+
+    @property
+    def _free(self) -> int:
+        """How many more jobs could run now."""
+        return max(0, self.capacity - len(self.running))
 
     @property
     def _share(self) -> int:
@@ -194,19 +203,17 @@ class JobQueue:
         gone = [job for job in self._waiting if job.owner is GONE]
         return gone[: max(0, len(gone) - self._share)]
 
-    def start_next(self) -> Job | None:
-        """Make the next waiting job the running one."""
-        self.running = self.next_waiting
-        if self.running is not None:
-            self._waiting.remove(self.running)
-            del self._arrival[self.running]
-            self._leave_line(self.running.owner)
-        return self.running
+    def start(self, job: Job) -> None:
+        """Make a waiting job a running one."""
+        self.running.append(job)
+        self._waiting.remove(job)
+        del self._arrival[job]
+        self._leave_line(job.owner)
 
     def remove(self, job: Job) -> None:
         """The job is over, or will never run."""
-        if job is self.running:
-            self.running = None
+        if job in self.running:
+            self.running.remove(job)
             if job.session in self._sessions:
                 self._session_ended[job.session] = next(self._numbers)
             if job.owner in self._line:  # its other jobs go to the end of the line

@@ -1,6 +1,6 @@
-"""One job of the worker (a turn, a replay, an export, a start from a picture), and the client that gets its events.
+"""One job of a worker (a turn, a replay, an export, a start from a picture), and the client that gets its events.
 
-Knows one job; nothing of the queue, the store or the worker.
+Knows one job; nothing of the queue, the store or what workers do.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 from .clients import Client
+from .worker_process import WorkerProcess
 
 MAX_EVENTS_BYTES = 48 * 2**20
 """Most that is held of a running turn's events for a client that comes back while it runs: two full-size clips."""
@@ -34,9 +35,9 @@ class JobState(enum.Enum):
     """How far a job is. TRANSITIONS has every step that it may take."""
 
     WAITING = enum.auto()
-    """In the queue; the worker does not have it."""
+    """In the queue; no worker has it."""
     DISPATCHED = enum.auto()
-    """The worker runs it, or will run it next."""
+    """A worker runs it, or will run it next."""
     STORED = enum.auto()
     """Of a turn: the worker has sent its result, which is in the store. Its frames are still to come."""
     DONE = enum.auto()
@@ -88,8 +89,9 @@ class PictureOpening:
 class Job:
     """One job. Times (`..._at`) are seconds of the monotonic clock; `session` is an id (of `start`: a name of its own).
 
-    owner: the connection that it counts for in the queue. last_seq: of the newest event that the worker sent.
-    worker_deaths: how many workers died while they ran it.
+    owner: the connection that it counts for in the queue. worker: the one that has it.
+    last_seq: of the newest event that the worker sent.
+    worker_deaths: how many workers died while they ran it. pictured: whether its first picture has been sent.
     requested_s: seconds after which its client no longer wants it.
     predicts_again: whether shots of earlier turns have to be predicted before it begins.
     stop_error: what the client is told once the worker has stopped the job; None while nobody has asked for a stop.
@@ -111,8 +113,10 @@ class Job:
     requested_s: float = math.inf
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     owner: object = None
+    worker: WorkerProcess | None = None
     state: JobState = JobState.WAITING
     started_at: float | None = None
+    pictured: bool = False
     last_seq: int = 0
     worker_deaths: int = 0
     deadline_extended: bool = False
@@ -131,7 +135,7 @@ class Job:
 
     @property
     def at_worker(self) -> bool:
-        """Whether the worker has it."""
+        """Whether a worker has it."""
         return self.state in (JobState.DISPATCHED, JobState.STORED)
 
     @property
@@ -192,9 +196,19 @@ class Job:
                 self.events = None
         self._deliver(message)
 
-    def take_back(self) -> None:
-        """The worker is not to run it now. It gets another id: what the worker still says of this one is not heard."""
+    def give_to(self, worker: WorkerProcess) -> None:
+        """The worker has it from now on."""
+        self.enter(JobState.DISPATCHED)
+        self.worker = worker
+
+    def lose_worker(self) -> None:
+        """Its worker has died: it waits for another."""
         self.enter(JobState.WAITING)
+        self.worker = None
+
+    def take_back(self) -> None:
+        """Its worker is not to run it now. It gets another id: what the worker still says of this one is not heard."""
+        self.lose_worker()
         self.id = secrets.token_hex(8)
 
     def subscribe(self, subscriber: Subscriber) -> None:

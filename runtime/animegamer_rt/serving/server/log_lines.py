@@ -16,9 +16,10 @@ FORMATS = ("text", "json")
 _ABOUT = "about"
 
 
-def about(session: str, turn: int | None, seconds: float | None = None) -> dict[str, Any]:
-    """The `extra` of a line about a session's turn; seconds: how long it took."""
-    fields = {"session": session, "turn": turn, "seconds": None if seconds is None else round(seconds, 3)}
+def about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> dict[str, Any]:
+    """The `extra` of a line about a session's turn; seconds: how long it took; worker: which of several played it."""
+    taken = None if seconds is None else round(seconds, 3)
+    fields = {"session": session, "turn": turn, "seconds": taken, "worker": worker}
     return {_ABOUT: {name: value for name, value in fields.items() if value is not None}}
 
 
@@ -44,7 +45,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: `time` (ISO 8601, UTC), `level`, `event`; of a turn also `session`, `turn`, `seconds`.
+    """One object a line: `time` (ISO 8601, UTC), `level`, `event`; of a turn `session`, `turn`, `seconds`, `worker`.
 
     `traceback` is added where a fault was caught. No line has a line break inside.
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 import bisect
 import contextlib
 import errno
+import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
 
@@ -26,14 +27,15 @@ PREFIX = "animegamer_"
 
 
 class Metrics:
-    """Counters of one run of the server; medians are of the last 100 turns."""
+    """Counters of one run of the server; medians are of the last 100 turns. workers: how many it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = 1) -> None:
         self.registry = CollectorRegistry()
         # The server process's own memory, processor time and files, where the system gives them (Linux).
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
         self.turns_done = 0
         self._medians = {stage: _RunningMedian() for stage in STAGES}
+        self._first_pictures: deque[float] = deque(maxlen=REMEMBERED_TURNS)
         self._turns = self._counter("turns", "Turns finished, replays of finished ones included.")
         self._turn_seconds = Histogram(
             PREFIX + "turn_seconds",
@@ -42,7 +44,15 @@ class Metrics:
             buckets=SECONDS,
             registry=self.registry,
         )
-        self._restarts = self._counter("worker_restarts", "Deaths of the worker after which it was started again.")
+        self._first_picture_seconds = Histogram(
+            PREFIX + "first_picture_seconds",
+            "Seconds from an instruction to its turn's first picture.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._first_picture_p95 = self._gauge(
+            "first_picture_p95_seconds", "Seconds that 95 of the last 100 first pictures came within."
+        )
         self._bytes = self._counter("bytes_sent", "Bytes handed to clients' sockets.")
         self._dropped = self._counter("frames_dropped", "Frames and clips not sent, as their client did not read.")
         self._ahead_offered = self._counter("ahead_offered", "Turns played before they were asked for.")
@@ -55,14 +65,33 @@ class Metrics:
         self._running = self._gauge("running", "Turns that run.")
         self._sessions = self._gauge("sessions", "Sessions used within the last hour.")
         self._connections = self._gauge("connections", "Players connected.")
-        self._worker_bytes = self._gauge("worker_resident_bytes", "Memory of the worker process after its last turn.")
+        worker, registry = ["worker"], self.registry
+        self._restarts = Counter(
+            PREFIX + "worker_restarts",
+            "Deaths of a worker after which it was started again.",
+            worker,
+            registry=registry,
+        )
+        self._worker_turns = Counter(PREFIX + "worker_turns", "Turns finished by a worker.", worker, registry=registry)
+        self._worker_ready = Gauge(PREFIX + "worker_ready", "1 while a worker takes turns.", worker, registry=registry)
+        self._worker_bytes = Gauge(
+            PREFIX + "worker_resident_bytes", "Memory of a worker after its last turn.", worker, registry=registry
+        )
+        for number in range(1, workers + 1):
+            self._restarts.labels(number)
+            self._worker_turns.labels(number)
         self._up.set(1)
         for stage in STAGES:
             self._turn_seconds.labels(stage)
 
-    def turn_done(self, seconds: Mapping[str, float]) -> None:
-        """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`."""
+    def turn_done(self, seconds: Mapping[str, float], worker: int | None = None) -> None:
+        """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`; worker: the one that played it.
+
+        None: it had been played before it was asked for.
+        """
         self.turns_done += 1
+        if worker is not None:
+            self._worker_turns.labels(worker).inc()
         self._turns.inc()
         for stage in STAGES:
             self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
@@ -84,9 +113,14 @@ class Metrics:
         """An error was sent to a client."""
         self._errors.labels(code).inc()
 
-    def worker_restarted(self) -> None:
-        """The worker died and will be started again."""
-        self._restarts.inc()
+    def first_picture(self, seconds: float) -> None:
+        """A turn's first picture was sent so long after its instruction came."""
+        self._first_pictures.append(seconds)
+        self._first_picture_seconds.observe(seconds)
+
+    def worker_restarted(self, worker: int) -> None:
+        """A worker died and will be started again."""
+        self._restarts.labels(worker).inc()
 
     def sent(self, size: int) -> None:
         """So many bytes were handed to a client's socket."""
@@ -102,11 +136,19 @@ class Metrics:
         self._running.set(running)
         self._sessions.set(sessions)
         self._connections.set(connections)
+        if self._first_pictures:
+            ordered = sorted(self._first_pictures)
+            self._first_picture_p95.set(ordered[math.ceil(0.95 * len(ordered)) - 1])
 
-    def health(self, ready: bool, worker_mib: float | None) -> None:
-        """Whether turns are taken now, and the worker's memory if it is known; updated with `load`."""
+    def health(self, ready: bool, workers: Iterable[tuple[int, bool, float | None]]) -> None:
+        """Whether turns are taken now; of each worker its number, whether it takes them, its MiB of memory if known.
+
+        Updated with `load`.
+        """
         self._ready.set(ready)
-        self._worker_bytes.set((worker_mib or 0.0) * 2**20)
+        for number, serving, resident_mib in workers:
+            self._worker_ready.labels(number).set(serving)
+            self._worker_bytes.labels(number).set((resident_mib or 0.0) * 2**20)
 
     def medians(self) -> dict[str, float]:
         """Median seconds by stage; empty before the first turn."""

@@ -19,6 +19,8 @@ from .log_lines import FORMATS
 PORT = 5570
 """Port for turns. Control is the next port, metrics the one after it."""
 
+MAX_WORKERS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
@@ -34,6 +36,8 @@ class ServeOptions:
     authorized_keys: Path | None = None
     block_list: Path | None = None
     allow_list: Path | None = None
+    workers: int = 1
+    """Worker processes, each with its share of the cores or its own GPU."""
     queue: int = 16
     """Turns that may wait, of all sessions together."""
     sessions: int = 64
@@ -94,6 +98,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--authorized-keys", type=Path, metavar="DIR", help="folder with the public keys (*.key) of the players")
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that are refused, one on each line")
     add("--allow-list", type=Path, metavar="FILE", help="words, one on each line; instructions with others are refused")
+    add("--workers", type=int, metavar="N", help="engine processes that share out cores or GPUs (default: %(default)s)")
     add("--queue", type=int, metavar="N", help="turns that may wait (default: %(default)s)")
     add("--sessions", type=int, metavar="N", help="sessions in use within an hour; 0: no limit (default: %(default)s)")
     add("--connections", type=int, metavar="N", help="clients that may be connected (default: %(default)s)")
@@ -189,6 +194,7 @@ def check(options: ServeOptions) -> None:
     ranges: dict[str, tuple[float, float]] = {
         "port": (0, 65533),
         "metrics_port": (0, 65535),
+        "workers": (1, MAX_WORKERS),
         "queue": (1, 10_000),
         "sessions": (0, 100_000),
         "connections": (1, 10_000),

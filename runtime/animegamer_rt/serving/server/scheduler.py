@@ -1,16 +1,14 @@
-"""Runs the jobs: queues them, dispatches them to the worker, passes its events on, stores turns, sends `done`.
+"""Runs the jobs: queues them, passes the workers' events on, stores turns, sends `done`.
 
-Knows the order of a job's life. Requests are in `handlers`, the process in `worker_process`, limits in `job_queue`.
+Knows the order of a job's life. Requests are in `handlers`, which worker gets which job in `dispatcher`, limits in
+`job_queue`.
 
-- The worker has two jobs at most: the one that runs and the next one, so that it never waits for the server. If a job
-  comes that goes before the next one, the next one is taken back.
 - A turn's result is stored, in one transaction, while its frames are decoded, and confirmed after them, before `done`.
   If the frames fail to come, the turn is removed again before the client gets the error. A turn that was not confirmed
   when the server was killed is deleted when the store is opened: a session holds only turns that were `done`. Writing
   the shot takes up to ten times as long as confirming, so it is not left until after the last frame.
-- When the worker dies, its next process gets both jobs again. Events that were sent are not sent twice.
-- While there is no job, the worker plays turns ahead (`ahead`). The first job that comes stops that, unless it is that
-  very turn; a turn that is ready is answered at once, from what the worker said of it.
+- When a worker dies, another one, or its next process, gets its jobs again. Events that were sent are not sent twice.
+- A turn that was played ahead is answered at once, from what the worker said of it.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
 from animegamer_rt.serving.wire.start_messages import GameStarted
 from animegamer_rt.serving.wire.worker_messages import (
-    CANCEL,
     ExportFinished,
     JobFailed,
     PredictedShots,
@@ -33,6 +30,7 @@ from animegamer_rt.serving.wire.worker_messages import (
 
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
+from .dispatcher import Dispatcher
 from .exports import ExportFolders, delete_export
 from .job_errors import degraded, fault, stopped, worker_error
 from .job_messages import export_message, start_message, turn_message
@@ -43,9 +41,12 @@ from .metrics import Metrics
 from .options import ServeOptions
 from .removals import TurnRemovals
 from .worker_process import MAX_FAILURES, WorkerProcess
+from .workers import Workers
 
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
+
+PICTURES = ("frame", "clip")
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +59,13 @@ class Scheduler:
         options: ServeOptions,
         store: Store,
         queue: JobQueue,
-        worker: WorkerProcess,
+        workers: Workers,
         metrics: Metrics,
         ahead: AheadTurns,
     ) -> None:
         self._store, self._queue, self._ahead = store, queue, ahead
-        self._worker, self._metrics = worker, metrics
+        self._workers, self._metrics = workers, metrics
+        self._dispatcher = Dispatcher(queue, workers, metrics, ahead, self._job_message, self._fail)
         self._checked_at: float | None = None
         self.removals = TurnRemovals(store)
         self.exports = ExportFolders(options.state_dir)
@@ -79,51 +81,18 @@ class Scheduler:
         self.dispatch(now)
 
     def dispatch(self, now: float) -> None:
-        """See that the worker has the running job and the one after it."""
-        while self._worker.serving:
-            job = self._queue.running or self._queue.start_next()
-            if job is None:
-                self._play_ahead(now)
-                return
-            self._ahead.postpone(now)
-            self._stop_ahead()
-            if job.started_at is None:  # `now` is of the round's begin; the job may have come after it
-                job.started_at = max(now, job.accepted_at)
-            following = self._queue.next_waiting
-            for other in self._queue.jobs:
-                if other.at_worker and other not in (job, following):
-                    self._worker.send(Message(CANCEL, session=other.session, turn=other.turn, id=other.id))
-                    other.take_back()
-            if self._dispatch(job, now) and self._dispatch(following, now):
-                return
+        """See that each worker has the job that it runs and the one after it."""
+        self._dispatcher.dispatch(now)
 
-    def _dispatch(self, job: Job | None, now: float) -> bool:
-        """Give a job to the worker unless it has it. Returns False if that failed: then the job is over."""
-        if job is None or job.at_worker:
-            return True
-        try:
-            self._worker.dispatch(self._job_message(job), now)
-        except AnimeGamerError as error:
-            self._fail(job, error)
-            return False
-        except Exception:  # whatever is wrong with one job ends that job alone
-            log.exception("job %s could not be given to the worker", job.id)
-            self._fail(job, fault())
-            return False
-        job.enter(JobState.DISPATCHED)
-        return True
-
-    def on_worker_message(self, message: Message, now: float) -> None:
-        """Handle what the worker says of the running job. Messages of a job that was stopped are ignored."""
-        if self._ahead.running is not None and self._ahead.running.job.id == message.parent:
+    def on_worker_message(self, worker: WorkerProcess, message: Message, now: float) -> None:
+        """Handle what a worker says of the job that it runs. Messages of a job that was stopped are ignored."""
+        ahead, job = self._ahead.running, self._dispatcher.running_at(worker)
+        if ahead is not None and ahead.job.id == message.parent:
             if self._ahead.hear(message, now):
-                self._worker.job_ended(has_next=any(job.at_worker for job in self._queue.jobs))
+                self._dispatcher.job_ended(worker, ahead.job)
                 self.dispatch(now)
-            return
-        job = self._queue.running
-        if job is None or not job.at_worker or message.parent != job.id:
-            return
-        self._hear(job, message, now)
+        elif job is not None and message.parent == job.id:
+            self._hear(job, message, now)
 
     def _hear(self, job: Job, message: Message, now: float) -> None:
         if message.type in (PredictedShots.TYPE, "state"):
@@ -137,9 +106,8 @@ class Scheduler:
 
     def _process(self, job: Job, message: Message, now: float) -> None:
         if message.type in (TurnFinished.TYPE, JobFailed.TYPE):
-            if job is self._queue.running:  # one that was ready is not at the worker
-                following = self._queue.next_waiting
-                self._worker.job_ended(has_next=following is not None and following.at_worker)
+            if job.worker is not None:  # one that was ready is at none
+                self._dispatcher.job_ended(job.worker, job)
                 self._ahead.postpone(now)
             if message.type == JobFailed.TYPE:
                 self._fail(job, worker_error(job, JobFailed.from_message(message)))
@@ -156,19 +124,22 @@ class Scheduler:
             job.publish(replace(message, id=None))
         elif message.seq is not None and message.seq > job.last_seq:
             job.last_seq = message.seq
+            if message.type in PICTURES and not job.pictured:
+                job.pictured = True
+                self._metrics.first_picture(max(0.0, now - job.accepted_at))
             job.publish(replace(message, session=job.session, turn=job.turn, id=None))
 
-    def on_worker_death(self, reason: str, now: float) -> None:
-        """All jobs wait for the next worker. The one that ran is over if it was stopped or cost too many workers."""
-        self._metrics.worker_restarted()
-        running, ahead_died = self._queue.running, self._ahead.worker_died()
-        ran = running is not None and running.at_worker
+    def on_worker_death(self, worker: WorkerProcess, reason: str, now: float) -> None:
+        """Its jobs wait for whoever is free. The one that it ran is over if it was stopped or cost too many workers."""
+        self._metrics.worker_restarted(worker.number)
+        ahead, running = self._ahead.running, self._dispatcher.running_at(worker)
+        ahead_died = ahead is not None and ahead.job.worker is worker and self._ahead.worker_died()
         for job in self._queue.jobs:
-            if job.state is JobState.STORED:
-                self._remove_turn(job)
-            if job.at_worker:
-                job.enter(JobState.WAITING)
-        if running is not None and ran:
+            if job.worker is worker:
+                if job.state is JobState.STORED:
+                    self._remove_turn(job)
+                job.lose_worker()
+        if running is not None:
             running.worker_deaths += not ahead_died
             if running.stop_error is not None:
                 self._fail(running, running.stop_error)
@@ -177,16 +148,17 @@ class Scheduler:
                 do = "send another instruction; the operator finds the reason in worker.log"
                 self._fail(running, ProtocolError(what, code="worker_failed", found=reason, do=do))
             elif running.kind != "start":  # its client knows no session yet that `restarting` could name
-                fields = {"attempt": max(1, running.worker_deaths), "retry_in_s": self._worker.retry_in_s(now)}
+                fields = {"attempt": max(1, running.worker_deaths), "retry_in_s": self._workers.retry_in_s(now)}
                 running.notify(Message("restarting", fields))
-        elif self._worker.degraded:
-            # The worker cannot even start, so no job is kept waiting.
-            for job in list(self._queue.jobs):
-                self._fail(job, degraded(self._worker))
+        elif self._workers.degraded:
+            # No worker can even start, so no job is kept waiting.
+            for job in self._queue.jobs:
+                self._fail(job, degraded(self._workers))
 
     def stop_overdue(self, now: float) -> None:
-        """Stop the jobs that are past their deadline. While a job holds up the queue, nobody else's time runs."""
-        if self._checked_at is not None and self._queue.running is not None and self._queue.running.holds_up:
+        """Stop the jobs that are past their deadline. While the queue is held up, nobody's time in it runs."""
+        running = self._queue.running
+        if self._checked_at is not None and running and all(job.holds_up for job in running):
             for job in self._queue.waiting:
                 job.postpone_deadline(max(0.0, now - max(self._checked_at, job.accepted_at)))
         self._checked_at = now
@@ -214,7 +186,7 @@ class Scheduler:
 
     def end_all(self) -> None:
         """End every job: the server stops now."""
-        for job in list(self._queue.jobs):
+        for job in self._queue.jobs:
             self._fail(job, stopped(job, "draining"))
         self.removals.finish_all()
 
@@ -226,9 +198,8 @@ class Scheduler:
         return self.removals.hide(session)
 
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
-        if job.at_worker:
-            self._worker.send(Message(CANCEL, session=job.session, turn=job.turn, id=job.id))
-        if job.at_worker and job is self._queue.running:
+        self._dispatcher.cancel(job)
+        if job.at_worker and job in self._queue.running:
             job.stop_error = job.stop_error or error  # sent once the worker has stopped
         else:
             self._fail(job, error)
@@ -237,30 +208,13 @@ class Scheduler:
         """The session was changed or closed: no turn of it is ready."""
         self._ahead.forget(session)
         if self._ahead.running is not None and self._ahead.running.job.session == session:
-            self._stop_ahead()
-
-    def _play_ahead(self, now: float) -> None:
-        job = self._ahead.next_job(now, self._engines)
-        if job is None:
-            return
-        try:
-            message = self._job_message(job)
-            self._worker.dispatch(message, now)
-        except AnimeGamerError:  # nobody waits for it; a real turn that cannot be played is answered with the error
-            return
-        self._ahead.begun(job, message, self._engines, now)
-
-    def _stop_ahead(self) -> None:
-        running = self._ahead.running
-        if running is not None and not running.stopped:
-            running.stopped = True
-            self._worker.send(Message(CANCEL, id=running.job.id))
+            self._dispatcher.stop_ahead()
 
     def _take_ready(self, job: Job) -> AheadTurn | None:
         if job.kind != "turn" or not self._ahead.has(job):
             return None
         try:
-            return self._ahead.take(job, self._job_message(job), self._engines)
+            return self._ahead.take(job, self._job_message(job), self._workers.engines)
         except AnimeGamerError:  # it will be told in its turn
             return None
 
@@ -268,30 +222,27 @@ class Scheduler:
         """Answer a job with what the worker said of the same turn before. If the turn is under way, the job has it."""
         job.id, job.started_at = ready.job.id, max(now, job.accepted_at)
         if not ready.complete:
-            self._queue.start_next()
+            self._queue.start(job)
+            job.worker = ready.job.worker
         job.enter(JobState.DISPATCHED)
         job.publish(self._accepted(job, 0))
         for message in ready.messages:
             if not job.over:
                 self._hear(job, message, now)
 
-    @property
-    def _engines(self) -> str | None:
-        return None if self._worker.ready_info is None else self._worker.ready_info.engines
-
     def _accepted(self, job: Job, place: int) -> Message:
-        seconds = self._metrics.medians().get("total", self._worker.warmup_s)
+        seconds = self._metrics.medians().get("total", self._workers.warmup_s)
         fields = {
             "turn_id": job.turn_id,
             "place": place,
-            "estimate_s": seconds * (place + 1),
+            "estimate_s": seconds * (place // self._queue.capacity + 1),
             "instruction": job.instruction,
             "replayed": job.kind == "replay",
         }
         return Message("accepted", fields, session=job.session, turn=job.turn, seq=0)
 
     def _job_message(self, job: Job) -> Message:
-        """The job as the worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
+        """The job as a worker needs it. Raises StoreError, or ProtocolError when the session went on without it."""
         if job.opening is not None:
             return start_message(job, job.opening)
         self.removals.finish(job.session)
@@ -302,7 +253,7 @@ class Scheduler:
 
     def _predict_again_s(self) -> float:
         """The longest that a turn's shot may take to be predicted again."""
-        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", self._worker.warmup_s))
+        return max(PREDICT_AGAIN_S, 2 * self._metrics.medians().get("predictor", self._workers.warmup_s))
 
     def _store_shots(self, job: Job, predicted: PredictedShots) -> None:
         """Store shots that were predicted again at once: even if the turn fails, nobody waits for them twice."""
@@ -360,10 +311,12 @@ class Scheduler:
         else:
             spent = TurnFinished.from_message(message).seconds
             seconds = {**{stage: spent[stage] for stage in STAGES if stage in spent}, "queue": job.queued_s}
-            self._metrics.turn_done(seconds)
+            number = None if job.worker is None else job.worker.number
+            self._metrics.turn_done(seconds, number)
             done = {"seconds": seconds, "turns": turns}
             job.publish(Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
-            log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total")))
+            named = number if len(self._workers.all) > 1 else None
+            log.info("%s done", job.kind, extra=about(job.session, job.turn, seconds.get("total"), named))
         self._queue.remove(job)
         if job.kind == "turn":
             self._ahead.turn_done(job.session)

@@ -1,4 +1,4 @@
-"""Runs the server's event loop: one thread, which polls the clients' sockets and the worker's.
+"""Runs the server's event loop: one thread, which polls the clients' sockets and the workers'.
 
 Sockets, scheduling, requests and status are in their own modules. SIGINT and SIGTERM drain: running and waiting turns
 finish, new ones are refused. A second signal ends the server at once.
@@ -38,7 +38,7 @@ from .scheduler import Scheduler
 from .service_manager import ServiceManager
 from .sockets import ServerSockets
 from .status import ServerStatus
-from .worker_process import WorkerProcess
+from .workers import Workers, open_workers
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
 """Longest sleep of the loop: with nothing to do, and while a message waits for its client to read. The second doubles
@@ -70,21 +70,23 @@ def serve(options: ServeOptions) -> int:
         sockets = ServerSockets(options, raise_limit())
         stack.callback(sockets.close)
         store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota))
-        worker = WorkerProcess(options, bundle, sockets.worker, sockets.worker_address)
-        worker.open_log()
-        stack.callback(worker.stop)
-        metrics, queue = Metrics(), JobQueue(options)
+        workers, shortages = open_workers(options, bundle, sockets)
+        for sentence in shortages:
+            log.warning("%s", sentence)
+        workers.open_logs()
+        stack.callback(workers.stop)
+        metrics, queue = Metrics(options.workers), JobQueue(options)
         gateway = None
         if options.web is not None:
             gateway = GatewayProcess(options, sockets)
             stack.callback(gateway.stop)
-        status = ServerStatus(options, bundle, sockets, store, queue, worker, metrics)
+        status = ServerStatus(options, bundle, sockets, store, queue, workers, metrics)
         ahead = AheadTurns(options, store, queue, metrics, instruction_filter, bundle.manifest.reader)
-        scheduler = Scheduler(options, store, queue, worker, metrics, ahead)
-        handlers = RequestHandlers(options, status, store, queue, worker, scheduler, instruction_filter)
+        scheduler = Scheduler(options, store, queue, workers, metrics, ahead)
+        handlers = RequestHandlers(options, status, store, queue, workers, scheduler, instruction_filter)
         clients = Clients(options.connections, int(options.send_queue_mib * 2**20), metrics)
         server = Server(
-            options, sockets, store, worker, queue, status, scheduler, handlers, clients, metrics, parent, gateway
+            options, sockets, store, workers, queue, status, scheduler, handlers, clients, metrics, parent, gateway
         )
         address = None
         if options.metrics_port != 0:
@@ -112,7 +114,7 @@ class Server:
         options: ServeOptions,
         sockets: ServerSockets,
         store: Store,
-        worker: WorkerProcess,
+        workers: Workers,
         queue: JobQueue,
         status: ServerStatus,
         scheduler: Scheduler,
@@ -123,7 +125,7 @@ class Server:
         gateway: GatewayProcess | None = None,
     ) -> None:
         self._parent, self._gateway = parent, gateway
-        self._options, self._sockets, self._store, self._worker = options, sockets, store, worker
+        self._options, self._sockets, self._store, self._workers = options, sockets, store, workers
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
         self._service, self._worker_spoke = ServiceManager(), True
@@ -171,7 +173,7 @@ class Server:
         return 0
 
     def _round(self, ready: set[zmq.Socket[bytes]], now: float) -> None:
-        """Handle requests, then the worker's messages, then what has become due.
+        """Handle requests, then the workers' messages, then what has become due.
 
         The turn socket comes before the control socket: a cancel may be for a turn that arrived in the same round.
         """
@@ -182,17 +184,16 @@ class Server:
             client = self._clients.disconnected(routing)
             if client is not None:
                 self._scheduler.client_gone(client)
-        for message in self._worker.receive(now):
+        for worker, message in self._workers.receive(now):
             self._worker_spoke = True
-            self._scheduler.on_worker_message(message, now)
-        death = self._worker.watch(now)
-        if death is not None:
-            self._scheduler.on_worker_death(death, now)
+            self._scheduler.on_worker_message(worker, message, now)
+        for worker, death in self._workers.watch(now):
+            self._scheduler.on_worker_death(worker, death, now)
         if self._gateway is not None:
             self._gateway.watch(now)
         self._scheduler.stop_overdue(now)
         self._scheduler.dispatch(now)
-        if self._worker.serving and not self._announced:
+        if self._workers.serving and not self._announced:
             self._announced = True
             say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
             self._service.ready()
@@ -208,19 +209,20 @@ class Server:
 
     @property
     def _working(self) -> bool:
-        """Whether turns run as they should: none waits, the worker loads, or it has spoken since the last WATCHDOG."""
-        if self._worker.degraded:
+        """Whether turns run as they should: none waits, all workers load, or one has spoken since the last WATCHDOG."""
+        if self._workers.degraded:
             return False
-        return self._worker_spoke or self._queue.idle or not self._worker.serving
+        return self._worker_spoke or self._queue.idle or not self._workers.serving
 
     def _update_metrics(self, now: float) -> None:
         self._metrics.load(
             queue=len(self._queue.waiting),
-            running=int(self._queue.running is not None),
+            running=len(self._queue.running),
             sessions=len(self._queue.sessions_in_use(now)),
             connections=self._sockets.connections,
         )
-        self._metrics.health(self._status.state == "ready", self._worker.resident_mib)
+        workers = ((worker.number, worker.serving, worker.resident_mib) for worker in self._workers.all)
+        self._metrics.health(self._status.state == "ready", workers)
 
     def _sweep(self, now: float) -> None:
         self._scheduler.removals.finish_all()

@@ -1,4 +1,4 @@
-"""The server's sockets: turns, control, the worker's, and the one that decides whose key is accepted.
+"""The server's sockets: turns, control, the workers', and the one that decides whose key is accepted.
 
 Knows addresses, limits of libzmq and CURVE; nothing of messages. Without keys it serves loopback addresses only; any
 other address needs CURVE and a list of authorized keys. The ZAP handler is one more socket of the same loop: pyzmq's
@@ -22,7 +22,7 @@ from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
 
 from .curve_keys import load
-from .descriptors import MOST, RESERVED
+from .descriptors import MOST, PER_WORKER, RESERVED
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
@@ -53,7 +53,8 @@ class ServerSockets:
     """
 
     def __init__(self, options: ServeOptions, descriptors: int = MOST) -> None:
-        self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - RESERVED))
+        reserved = RESERVED + PER_WORKER * (options.workers - 1)
+        self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - reserved))
         host = "127.0.0.1" if options.host == "localhost" else options.host
         self.keys = (
             load(options.keys, options.authorized_keys, host)
@@ -64,10 +65,8 @@ class ServerSockets:
         try:
             self._zap = None if self.keys is None else self._open_zap()
             self.turns, self.control, self.port = self._bind_pair(host, options.port)
-            self.worker = self._router()
-            self.worker.rcvhwm = self.worker.sndhwm = 1000
-            self.worker.maxmsgsize = WORKER_LIMITS.buffer_bytes
-            self.worker_address = f"tcp://127.0.0.1:{self.worker.bind_to_random_port('tcp://127.0.0.1')}"
+            self.workers = [self._open_worker() for _ in range(options.workers)]
+            """For each worker, its socket and the address that it connects to."""
             events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
             self._monitors = [door.get_monitor_socket(events) for door in (self.turns, self.control)]
         except BaseException:
@@ -83,7 +82,8 @@ class ServerSockets:
         """Descriptors of connections to the control socket that have sent something."""
         self._disconnected: list[bytes] = []
         self._poller = zmq.Poller()
-        for socket in (self.turns, self.control, self.worker, *self._monitors, *([self._zap] if self._zap else [])):
+        self._told = {self.turns, self.control, *(socket for socket, _ in self.workers)}
+        for socket in (*self._told, *self._monitors, *([self._zap] if self._zap else [])):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
@@ -105,13 +105,13 @@ class ServerSockets:
         return {"address": self.address, "port": self.port, "control_port": self.port + 1}
 
     def poll(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
-        """Wait for messages; returns which of `turns`, `control` and `worker` have some. Others are handled here."""
+        """Wait for messages; returns which of `turns`, `control`, `workers` have some. Others are handled here."""
         ready = {socket for socket, _ in self._poller.poll(milliseconds)}
         if self._zap in ready:
             self._handle_zap()
         if ready.intersection(self._monitors):
             self._count_connections()
-        return ready & {self.turns, self.control, self.worker}
+        return ready & self._told
 
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
@@ -149,6 +149,12 @@ class ServerSockets:
         socket.sndhwm = socket.rcvhwm = HIGH_WATER_MESSAGES
         socket.linger = LINGER_MS
         return socket
+
+    def _open_worker(self) -> tuple[zmq.Socket[bytes], str]:
+        socket = self._router()
+        socket.rcvhwm = socket.sndhwm = 1000
+        socket.maxmsgsize = WORKER_LIMITS.buffer_bytes
+        return socket, f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
 
     def _client_socket(self, host: str) -> zmq.Socket[bytes]:
         socket = self._router()

@@ -21,8 +21,9 @@ from .job_queue import JobQueue
 from .metrics import Metrics
 from .options import ServeOptions
 from .sockets import ServerSockets
-from .worker_process import WorkerProcess
+from .workers import Workers
 
+_FURTHEST = ("busy", "ready", "starting", "restarting", "failed", "stopped")
 CAPABILITIES = ("export", "replay", "branch", "rewind", "clip", "jpeg", "mp4")
 
 
@@ -36,11 +37,11 @@ class ServerStatus:
         sockets: ServerSockets,
         store: Store,
         queue: JobQueue,
-        worker: WorkerProcess,
+        workers: Workers,
         metrics: Metrics,
     ) -> None:
         self._options, self._sockets, self._store, self._queue = options, sockets, store, queue
-        self._worker, self._metrics = worker, metrics
+        self._workers, self._metrics = workers, metrics
         self._started = time.monotonic()
         self.bundle, self.plan = bundle, options.plan or bundle.default_plan
         self.draining = False
@@ -50,14 +51,14 @@ class ServerStatus:
         """starting, ready, degraded or draining."""
         if self.draining:
             return "draining"
-        if self._worker.degraded:
+        if self._workers.degraded:
             return "degraded"
-        return "ready" if self._worker.warm else "starting"
+        return "ready" if self._workers.warm else "starting"
 
     @property
     def engines(self) -> str | None:
-        """What the worker's engines are (`Engines.identity`); None before it was ready."""
-        return None if self._worker.ready_info is None else self._worker.ready_info.engines
+        """What the workers' engines are (`Engines.identity`); None before one was ready."""
+        return self._workers.engines
 
     @property
     def connections(self) -> int:
@@ -101,13 +102,6 @@ class ServerStatus:
 
     def status(self) -> dict[str, Any]:
         """The fields of `status`. Raises StoreError."""
-        worker: dict[str, Any] = {"state": self._worker.state, "restarts": self._worker.restarts}
-        known = {
-            "pid": self._worker.pid,
-            "last_error": without_folders(self._worker.last_error) or None,
-            "resident_mib": self._worker.resident_mib,
-        }
-        worker |= {name: value for name, value in known.items() if value is not None}
         return {
             "version": __version__,
             "protocol": VERSION,
@@ -119,10 +113,23 @@ class ServerStatus:
             "sessions": self._store.count(),
             "connections": self.connections,
             "queue": len(self._queue.waiting),
-            "running": int(self._queue.running is not None),
-            "worker": worker,
+            "running": len(self._queue.running),
+            "worker": self._worker(),
             "seconds": self._metrics.medians(),
         }
+
+    def _worker(self) -> dict[str, Any]:
+        """The field `worker`: of several, the state of the one that is furthest, their sums, and no process id."""
+        workers = self._workers.all
+        memory = [worker.resident_mib for worker in workers if worker.resident_mib is not None]
+        known = {
+            "state": min((worker.state for worker in workers), key=_FURTHEST.index),
+            "restarts": sum(worker.restarts for worker in workers),
+            "pid": workers[0].pid if len(workers) == 1 else None,
+            "last_error": without_folders(self._workers.last_error) or None,
+            "resident_mib": sum(memory) if memory else None,
+        }
+        return {name: value for name, value in known.items() if value is not None}
 
 
 def _words(words: ReaderWords | None) -> dict[str, list[str]]:

@@ -1,8 +1,8 @@
 """Starts the worker process, receives its messages, and starts it again when it died or went silent.
 
-Knows one process and its socket; nothing of turns. It waits longer before each start that follows a failed one. The
-worker's standard input is a pipe that nobody writes to: it closes when the server is gone, however it ended, and then
-the worker ends, too.
+Knows one process and its socket; nothing of turns or of other workers. It waits longer before each start that follows
+a failed one. The worker's standard input is a pipe that nobody writes to: it closes when the server is gone, however it
+ended, and then the worker ends, too.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import zmq
 
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import THREADED_DEVICES
 from animegamer_rt.errors import ProtocolError, StoreError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Buffer, Message, decode, encode
@@ -26,9 +28,10 @@ from animegamer_rt.serving.wire.worker_messages import LOADING, READY, STOP, Wor
 
 from .descriptors import KeptDescriptors
 from .options import ServeOptions
+from .worker_shares import EVERYTHING, VISIBLE_GPUS, WorkerShare, running_on
 
 MAX_FAILURES = 3
-"""Deaths in a row after which a job fails, and after which the server is `degraded` until a worker is ready."""
+"""Deaths in a row after which a job fails, and after which a worker is `degraded` until it is ready."""
 MAX_BACKOFF_S = 30.0
 _MAX_DOUBLINGS = 30
 """2 to the power of the failures would be too large for a float after 1024 of them."""
@@ -49,16 +52,34 @@ log = logging.getLogger(__name__)
 
 
 class WorkerProcess:
-    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped."""
+    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped. number: from 1.
 
-    def __init__(self, options: ServeOptions, bundle: Bundle, socket: zmq.Socket[bytes], address: str) -> None:
-        self._options, self._socket = options, socket
-        self._fingerprint, self._descriptors = bundle.fingerprint, KeptDescriptors()
+    descriptors: held for the start of any worker; None: for this one alone.
+    """
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        bundle: Bundle,
+        socket: zmq.Socket[bytes],
+        address: str,
+        number: int = 1,
+        share: WorkerShare = EVERYTHING,
+        descriptors: KeptDescriptors | None = None,
+    ) -> None:
+        self._options, self._socket, self.number, self._share = options, socket, number, share
+        self._name = "the worker" if options.workers == 1 else f"worker {number}"
+        self._fingerprint, self._descriptors = bundle.fingerprint, descriptors or KeptDescriptors()
+        engines, trace = options.engines, options.trace
+        if share.threads is not None and engines.threads is None and engines.device in THREADED_DEVICES:
+            engines = replace(engines, threads=share.threads)
+        if trace is not None and number > 1:
+            trace = trace.with_stem(f"{trace.stem}-{number}")
         self._command = child_command("animegamer_rt.serving.worker", "--server", address)
-        self._command += ["--bundle", str(bundle.folder), *options.engines.to_args()]
+        self._command += ["--bundle", str(bundle.folder), *engines.to_args()]
         self._command += ["--plan", options.plan] if options.plan else []
-        self._command += ["--trace", str(options.trace)] if options.trace else []
-        self._log_path = options.state_dir / "worker.log"
+        self._command += ["--trace", str(trace)] if trace else []
+        self._log_path = options.state_dir / ("worker.log" if number == 1 else f"worker-{number}.log")
         self._process: subprocess.Popen[bytes] | None = None
         self._killed: list[subprocess.Popen[bytes]] = []
         """Processes that were killed and have not ended yet."""
@@ -68,7 +89,10 @@ class WorkerProcess:
         self._failures = 0
         self.state = "starting"
         self.restarts = 0
-        self.last_error = ""
+        self.last_error, self.failed_at = "", 0.0
+        self.session: str | None = None
+        """The session of the job that it was given last: the history of that one is warm there."""
+        self.given_at = 0.0
         self.ready_info: WorkerReady | None = None
         """What the worker sent when it was last ready; None before the first time."""
         self.resident_mib: float | None = None
@@ -127,7 +151,7 @@ class WorkerProcess:
             try:
                 self._start(now)
             except OSError as error:  # for example no memory: that passes, so the server goes on and tries again
-                return self._fail(now, f"the worker could not be started: {error.strerror or error}")
+                return self._fail(now, f"{self._name} could not be started: {error.strerror or error}")
             return None
         code = self._process.poll()
         if code is not None:
@@ -135,10 +159,10 @@ class WorkerProcess:
         if self._refused:
             return self._clean_up(now, self._refused)
         if self._unreachable:
-            return self._clean_up(now, "the connection to the worker was lost, and it was ended")
+            return self._clean_up(now, f"the connection to {self._name} was lost, and it was ended")
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
-            return self._clean_up(now, f"the worker sent nothing for {limit:g} s and was ended")
+            return self._clean_up(now, f"{self._name} sent nothing for {limit:g} s and was ended")
         return None
 
     def receive(self, now: float) -> Iterator[Message]:
@@ -171,6 +195,7 @@ class WorkerProcess:
         frames = encode(job)
         if self.state == "ready":
             self.state, self._heard_at = "busy", now
+        self.session, self.given_at = job.session, now
         self._send(job.type, frames)
 
     def send(self, message: Message) -> None:
@@ -183,7 +208,7 @@ class WorkerProcess:
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
-            log.warning("the worker did not take %s: %s", type, error)
+            log.warning("%s did not take %s: %s", self._name, type, error)
             self._unreachable = True
 
     def job_ended(self, *, has_next: bool) -> None:
@@ -192,15 +217,21 @@ class WorkerProcess:
             self.state = "ready"
         self._failures = 0
 
-    def stop(self) -> None:
-        """End the worker: ask it first, then kill it."""
-        self.state = "stopped"
-        if self._process is None:
+    def ask_to_stop(self) -> None:
+        """Tell the worker to end; `stop` waits for it. No other is started."""
+        asked, self.state = self.state == "stopped", "stopped"
+        if self._process is None or asked:
             return
         if self._peer:
             self.send(Message(STOP))
         assert self._process.stdin is not None
         self._process.stdin.close()
+
+    def stop(self) -> None:
+        """End the worker: ask it first, then kill it."""
+        self.ask_to_stop()
+        if self._process is None:
+            return
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
@@ -211,7 +242,10 @@ class WorkerProcess:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
         self._unreachable, self._refused = False, ""
         self._heard_at = now
-        with self._descriptors.released(), self._open_log() as worker_log:
+        environment = {**os.environ, WORKER_SECRET: self._secret}
+        if self._share.gpu is not None:
+            environment[VISIBLE_GPUS] = self._share.gpu
+        with self._descriptors.released(), self._open_log() as worker_log, running_on(self._share.cores):
             if worker_log.tell() > MAX_LOG_BYTES:
                 worker_log.truncate(0)
             self._process = subprocess.Popen(
@@ -219,10 +253,10 @@ class WorkerProcess:
                 stdin=subprocess.PIPE,
                 stdout=worker_log,
                 stderr=worker_log,
-                env={**os.environ, WORKER_SECRET: self._secret},
+                env=environment,
                 **_own_group(),
             )
-        log.info("worker started, process %d", self._process.pid)
+        log.info("%s started, process %d", self._name.removeprefix("the "), self._process.pid)
 
     def _open_log(self) -> BinaryIO:
         """The log, which only this user may read: it may hold players' words."""
@@ -238,7 +272,7 @@ class WorkerProcess:
                 return
             self.ready_info, self._ready_at, self.state = ready, now, "ready"
             self.resident_mib = self.ready_info.resident_mib
-            log.info("worker ready")
+            log.info("%s ready", self._name.removeprefix("the "))
 
     def _clean_up(self, now: float, reason: str) -> str:
         assert self._process is not None and self._process.stdin is not None
@@ -265,18 +299,18 @@ class WorkerProcess:
         self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
         self.restarts += 1
         self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
-        self.last_error = reason
+        self.last_error, self.failed_at, self.session = reason, now, None
         log.error("%s; it is started again in %.1f s", reason, self.retry_in_s(now))
         return reason
 
     def _reason(self, code: int) -> str:
         if code == -KILLED:
-            return "the worker was killed (signal 9; out of memory? see journalctl -k)"
+            return f"{self._name} was killed (signal 9; out of memory? see journalctl -k)"
         if code < 0:
-            return f"the worker was ended by signal {-code}"
+            return f"{self._name} was ended by signal {-code}"
         # A worker that ended by itself has written why.
         last_line = "".join(f": {line}" for line in tail(self._log_path)[-1:])
-        return f"the worker ended with code {code}{last_line}"
+        return f"{self._name} ended with code {code}{last_line}"
 
 
 def tail(path: Path) -> list[str]:

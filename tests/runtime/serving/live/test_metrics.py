@@ -54,6 +54,9 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
             raise AssertionError(f"how full it is was never told: {now}")
         assert now["animegamer_connections",] >= 1
         assert now["animegamer_queue",] == 0
+    assert after["animegamer_worker_turns_total", "1"] - before["animegamer_worker_turns_total", "1"] == 2
+    pictures_in = "animegamer_first_picture_seconds_sum"
+    assert 0 < (after[pictures_in,] - before[pictures_in,]) / 2 <= now["animegamer_first_picture_p95_seconds",] < 10
     assert after["animegamer_turns_total",] - before["animegamer_turns_total",] == 2
     for stage in ("queue", "predictor", "denoiser", "vae", "total"):
         name = ("animegamer_turn_seconds_count", stage)
@@ -64,15 +67,15 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
     assert sent > sum(map(len, pictures))
     assert after["animegamer_errors_total", "instruction"] == 1
     assert after["animegamer_frames_dropped_total",] == 0
-    assert now["animegamer_worker_resident_bytes",] > 2**20
+    assert now["animegamer_worker_resident_bytes", "1"] > 2**20
     assert now["animegamer_up",] == 1
 
 
 def test_deaths_of_the_worker_are_counted(own_server: LiveServer) -> None:
-    before = read(address(own_server))["animegamer_worker_restarts_total",]
+    before = read(address(own_server))["animegamer_worker_restarts_total", "1"]
     os.kill(own_server.status()["worker"]["pid"], signal.SIGTERM)
     own_server.await_status(lambda status: status["worker"]["restarts"] and status["worker"]["state"] == "ready")
-    assert read(address(own_server))["animegamer_worker_restarts_total",] == before + 1
+    assert read(address(own_server))["animegamer_worker_restarts_total", "1"] == before + 1
 
 
 def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path, tmp_path: Path) -> None:
