@@ -90,7 +90,13 @@ class Running:
 
 def welcome(minor: int, client_minor: int) -> dict[str, Any]:
     """The fields of `welcome` of a server that speaks this minor version, without its state."""
-    limits = {"text_characters": TEXT_CHARACTERS, "header_bytes": 65536, "turns_a_minute": 60, "sessions": 8, "queue": 8}
+    limits = {
+        "text_characters": TEXT_CHARACTERS,
+        "header_bytes": 65536,
+        "turns_a_minute": 60,
+        "sessions": 8,
+        "queue": 8,
+    }
     bundle = {**BUNDLE, **(WORDS if minor else {}), **({"weather": None} if minor > 1 else {})}
     capabilities = ["picture"] if min(minor, client_minor) > 1 else []
     about = {"version": 1, "server": "fake 1", "protocol": f"1.{minor}", "bundle": bundle}

@@ -22,7 +22,10 @@ CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
     "python": ("[Python](python/README.md)", {}),
     "aio": ("Python, asyncio", {}),
     "native": ("[C and C++](native/README.md)", {}),
-    "unity": ("[C#, Unity](unity/README.md)", {"curve": TUNNEL, "ids": "not yet", "picture": "not yet", "offer": "not yet"}),
+    "unity": (
+        "[C#, Unity](unity/README.md)",
+        {"curve": TUNNEL, "ids": "not yet", "picture": "not yet", "offer": "not yet"},
+    ),
 }
 """A client's name: its title in the table, and what it lacks (a scenario's `needs`) with what to do instead."""
 

@@ -75,7 +75,7 @@ def test_example_plays_a_turn_and_writes_its_frames(build: Path, tmp_path: Path)
             assert (image.size, image.mode) == ((24, 16), "RGBA")
 
 
-def test_a_game_from_a_picture_with_keys_and_a_turn_ahead_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
+def test_a_game_from_a_picture_with_keys_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
     options, keys = ["--plan", "fast", "--threads", "1", "--ahead", "1"], ""
     if WITH_KEYS:
         server_key, _ = curve_keys.new("server", tmp_path / "keys")
