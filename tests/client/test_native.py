@@ -76,7 +76,7 @@ def test_example_plays_a_turn_and_writes_its_frames(build: Path, tmp_path: Path)
 
 
 def test_a_game_from_a_picture_with_keys_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
-    options, keys = ["--plan", "fast", "--threads", "1", "--ahead", "1"], ""
+    options, keys = ["--plan", "fast", "--threads", "1"], ""
     if WITH_KEYS:
         server_key, _ = curve_keys.new("server", tmp_path / "keys")
         _, friend = curve_keys.new("friend", tmp_path / "allow")
@@ -88,10 +88,6 @@ def test_a_game_from_a_picture_with_keys_is_that_of_the_python_client(build: Pat
         for driver in drivers:
             assert driver.ask(new) == "ok"
         native, python = ([driver.ask(line) for line in GAME] for driver in drivers)
-        offers = "ok 0"
-        while offers == "ok 0":  # of the turn that the server plays while it waits
-            offers = drivers[0].ask("offers")
-        assert offers.startswith("ok 1 ")
     for driver in drivers:
         driver.close()
     assert native == python
