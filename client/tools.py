@@ -20,22 +20,29 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class ClientTools:
-    """programs: that its build calls. packages: Debian's, which have them. tests: files of tests/client."""
+    """programs: that its build calls. packages: Debian's, which have them. tests: files of tests/client.
+
+    library: one that it links, by its name for pkg-config.
+    """
 
     title: str
     programs: tuple[str, ...]
     packages: tuple[str, ...]
     tests: tuple[str, ...]
+    library: str = ""
 
     @property
     def missing(self) -> list[str]:
-        """The programs that are not there."""
-        return [program for program in self.programs if shutil.which(program) is None]
+        """The programs, or else the library, that are not there."""
+        programs = [program for program in self.programs if shutil.which(program) is None]
+        asked = self.library and not programs and subprocess.run(["pkg-config", "--exists", self.library]).returncode
+        return [self.library] if asked else programs
 
 
 CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
+    ClientTools("C and C++ with keys", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
     ClientTools("Godot", ("godot3-runner", "Xvfb"), ("godot3-runner", "xvfb"), ("test_godot.py",)),
     ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),

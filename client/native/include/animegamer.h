@@ -84,6 +84,10 @@ AG_API uint32_t ag_interface_version(void);
 
 /* A client. Its thread starts; it connects at the first request. NULL: ag_last_error says why. */
 AG_API ag_client *ag_client_new(const ag_options *options);
+/* The same for a server with keys (CURVE), as one on another machine has. server_key: its public key; secret_key: this
+ * client's, whose public key the server must have on its list; each 40 characters of Z85, as `animegamer-rt keys new`
+ * writes them. NULL as well if the library was built without ANIMEGAMER_CURVE. */
+AG_API ag_client *ag_client_new_with_keys(const ag_options *options, const char *server_key, const char *secret_key);
 /* Disconnect and end the thread, without waiting for the network. The games stay on the server. Afterwards every call
  * answers AG_CLOSED, and no thread writes to your buffers. Calling it twice is fine. */
 AG_API void ag_client_close(ag_client *client);
@@ -103,6 +107,11 @@ AG_API ag_result ag_give_buffer(ag_client *client, void *data, size_t bytes);
 AG_API ag_result ag_connect(ag_client *client, ag_request *request);
 /* A new game. seed: -1, the server draws one. history_turns: -1, the bundle's. Ends with AG_EVENT_OPENED. */
 AG_API ag_result ag_open(ag_client *client, int64_t seed, int history_turns, ag_request *request);
+/* A new game that starts from a picture: a PNG, JPEG or WebP file in memory, at most 8 MiB, which is copied. motion: what happens
+ * in it, words ("gently wave") or a caption. Only where welcome.picture is 1. Ends with AG_EVENT_OPENED, after a place in the
+ * server's queue. */
+AG_API ag_result ag_open_picture(ag_client *client, const void *picture, size_t bytes, const char *motion, int64_t seed,
+                                 int history_turns, ag_request *request);
 /* Go on with the game of this token. Ends with AG_EVENT_OPENED. */
 AG_API ag_result ag_resume(ag_client *client, const char *token, ag_request *request);
 /* Play a turn. turn_id: NULL, a new one; the same id twice is one turn. deadline_s: 0, none. Ends with AG_EVENT_DONE. */
@@ -147,10 +156,11 @@ AG_API ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info
 
 /* -- events */
 
+/* A newer library may add types: leave out those that you do not know. */
 typedef enum ag_event_type {
     AG_EVENT_CONNECTED = 1,    /* welcome; also each time it connected again, then with request 0 */
     AG_EVENT_DISCONNECTED = 2, /* error: why. Requests in progress go on when it has connected again */
-    AG_EVENT_OPENED = 3,       /* game; ag_game_get has the rest */
+    AG_EVENT_OPENED = 3,       /* game, understood: what is seen in a start picture; ag_game_get has the rest */
     AG_EVENT_ACCEPTED = 4,     /* accepted */
     AG_EVENT_STATE = 5,        /* state: before any picture */
     AG_EVENT_PROGRESS = 6,     /* progress: of a turn, or of an export (then turn is 0) */
@@ -165,8 +175,15 @@ typedef enum ag_event_type {
     AG_EVENT_EXPORTED = 15,    /* exported */
     AG_EVENT_GAME_CLOSED = 16,
     AG_EVENT_STATUS = 17, /* status */
-    AG_EVENT_PONG = 18    /* pong */
+    AG_EVENT_PONG = 18,   /* pong */
+    AG_EVENT_UNDERSTOOD = 19, /* understood: once a turn, before its state, if the bundle reads everyday words */
+    AG_EVENT_OFFER = 20       /* game, turn, offer: of a server that plays ahead; at any time, request is 0 */
 } ag_event_type;
+
+typedef struct ag_strings {
+    const char *const *items;
+    size_t count;
+} ag_strings;
 
 typedef struct ag_welcome {
     const char *server, *protocol, *state; /* state: starting, ready, degraded, draining, or a newer one */
@@ -177,7 +194,30 @@ typedef struct ag_welcome {
     int random_weights;
     int64_t text_characters, header_bytes, turns_a_minute, sessions, queue; /* limits; see PROTOCOL.md */
     size_t buffer_bytes; /* bytes of a buffer that holds any picture or piece */
+    int picture;         /* 1: a game can start from a picture */
+    /* What a bundle that reads everyday words can show, to offer it to players; else empty. */
+    ag_strings people, motions, places, hours, clothes, manners;
 } ag_welcome;
+
+typedef struct ag_person {
+    const char *name, *clothes;
+} ag_person;
+
+/* How an instruction was understood, or what is seen in a start picture. text is "" where there is nothing of it. */
+typedef struct ag_understood {
+    const ag_person *people; /* the first named first */
+    size_t count;
+    const char *motion, *place, *hour, *position;
+    int level;           /* of motion, 1..5 */
+    const char *caption; /* the same as the model is given it */
+    ag_strings unknown;  /* words that ask for what cannot be drawn; the nearest is shown */
+    const char *text;    /* the same in one line for a player */
+    const char *notice;  /* what was not understood, for a player; "" if all was */
+} ag_understood;
+
+/* Instructions that are answered at once, letter by letter. It replaces the game's earlier offer, also when it is empty, and holds
+ * while the event's `turn` is ag_game_info.turns + 1, until AG_EVENT_DISCONNECTED. */
+typedef ag_strings ag_offer;
 
 typedef struct ag_accepted {
     const char *turn_id, *instruction; /* instruction: as it is played */
@@ -267,6 +307,8 @@ typedef struct ag_event {
         ag_exported exported;
         ag_server_status status;
         double pong; /* round trip, seconds */
+        ag_understood understood;
+        ag_offer offer;
     } of;
 } ag_event;
 

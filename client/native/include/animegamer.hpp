@@ -38,6 +38,13 @@ public:
         }
     }
     explicit Client(const char *address) : Client(Options(address)) {}
+    /// For a server with keys, each 40 characters of Z85.
+    Client(const ag_options &options, const std::string &server_key, const std::string &secret_key)
+        : client_(ag_client_new_with_keys(&options, server_key.c_str(), secret_key.c_str())) {
+        if (!client_) {
+            throw Error(*ag_last_error());
+        }
+    }
 
     /// Memory for pictures: `count` buffers of `bytes` (welcome.frames and welcome.buffer_bytes), freed with the client.
     void add_buffers(std::size_t count, std::size_t bytes) {
@@ -64,6 +71,10 @@ public:
 
     ag_request connect() { return asked(&ag_connect); }
     ag_request open(std::int64_t seed = -1, int history_turns = -1) { return asked(&ag_open, seed, history_turns); }
+    ag_request open_picture(const std::vector<std::uint8_t> &picture, const std::string &motion, std::int64_t seed = -1,
+                            int history_turns = -1) {
+        return asked(&ag_open_picture, picture.data(), picture.size(), motion.c_str(), seed, history_turns);
+    }
     ag_request resume(const std::string &token) { return asked(&ag_resume, token.c_str()); }
     ag_request turn(ag_game game, const std::string &instruction, const char *turn_id = nullptr, double deadline_s = 0.0) {
         return asked(&ag_turn, game, instruction.c_str(), turn_id, deadline_s);

@@ -26,32 +26,13 @@ ag_result check_open(ag_client *client) {
     return AG_OK;
 }
 
-/// Start a request. fill: adds its fields, and checks them; given the game, if it is about one.
-template <typename F> ag_result start(ag_client *client, Verb verb, const char *type, ag_request *number, F fill) {
-    if (number != nullptr) {
-        *number = 0;
-    }
-    return guarded([&] {
-        auto result = check_open(client);
-        Request request(type);
-        if (result == AG_OK) {
-            result = fill(request);
-        }
-        if (result != AG_OK) {
-            return result;
-        }
-        ag_request given = 0;
-        const Fault fault = client->client.start(verb, std::move(request), nullptr, 0, -1, given);
-        if (number != nullptr) {
-            *number = given;
-        }
-        return fault ? refuse(fault) : AG_OK;
-    });
+ag_result no_game(ag_game game) {
+    return invalid(("there is no game of number " + std::to_string(game)).c_str(), "use `game` of an AG_EVENT_OPENED of this client");
 }
 
+/// Start a request. fill(call): adds the fields of `call.request`, and checks them. game: what it is about; nullptr: about none.
 template <typename F>
-ag_result start_for(ag_client *client, ag_game game, Verb verb, const char *type, ag_request *number, F fill, std::int64_t turn = 0,
-                    std::int64_t after_seq = -1) {
+ag_result start(ag_client *client, const ag_game *game, Verb verb, const char *type, ag_request *number, F fill) {
     if (number != nullptr) {
         *number = 0;
     }
@@ -60,18 +41,20 @@ ag_result start_for(ag_client *client, ag_game game, Verb verb, const char *type
         if (result != AG_OK) {
             return result;
         }
-        auto found = client->client.game(game);
-        if (!found) {
-            return invalid(("there is no game of number " + std::to_string(game)).c_str(), "use `game` of an AG_EVENT_OPENED of this client");
+        Call call(0, verb, Request(type));
+        if (game != nullptr) {
+            call.game = client->client.game(*game);
+            if (!call.game) {
+                return no_game(*game);
+            }
+            call.request.session(call.game->id).text("token", call.game->token);
         }
-        Request request(type);
-        request.session(found->id).text("token", found->token);
-        result = fill(request);
+        result = fill(call);
         if (result != AG_OK) {
             return result;
         }
         ag_request given = 0;
-        const Fault fault = client->client.start(verb, std::move(request), found, turn, after_seq, given);
+        const Fault fault = client->client.start(std::move(call), given);
         if (number != nullptr) {
             *number = given;
         }
@@ -79,7 +62,7 @@ ag_result start_for(ag_client *client, ag_game game, Verb verb, const char *type
     });
 }
 
-const auto no_fields = [](Request &) { return AG_OK; };
+const auto no_fields = [](Call &) { return AG_OK; };
 
 bool is_text(const char *text, std::size_t least, std::size_t most) {
     std::size_t characters = 0;
@@ -97,6 +80,38 @@ std::string new_turn_id() {
 
 ag_result check_turn(std::int64_t turn, std::int64_t least) {
     return turn >= least ? AG_OK : invalid("the turn's number is too small", "give a number from AG_EVENT_LISTED or AG_EVENT_DONE");
+}
+
+/// Add the fields of a new game, after checking them.
+ag_result fill_open(Request &open, std::int64_t seed, int history_turns) {
+    if (seed < -1 || history_turns < -1 || history_turns > 16) {
+        return invalid("seed or history_turns is not within its bounds", "give a seed of 0 or more and 0..16 turns; -1: the server chooses");
+    }
+    if (seed >= 0) {
+        open.integer("seed", seed);
+    }
+    if (history_turns >= 0) {
+        open.integer("history_turns", history_turns);
+    }
+    return AG_OK;
+}
+
+ag_client *new_client(const ag_options *options, const char *server_key, const char *secret_key) {
+    ag_client *client = nullptr;
+    guarded([&] {
+        Settings settings;
+        ag_options defaults;
+        ag_options_init(&defaults);
+        auto result = read_options(options == nullptr ? defaults : *options, settings);
+        if (result == AG_OK && (server_key != nullptr || secret_key != nullptr)) {
+            result = read_keys(server_key, secret_key, settings);
+        }
+        if (result == AG_OK) {
+            client = new ag_client(std::move(settings));
+        }
+        return result;
+    });
+    return client;
 }
 
 } // namespace
@@ -117,19 +132,10 @@ void ag_options_init(ag_options *options) {
 
 const ag_error *ag_last_error(void) { return last_error(); }
 
-ag_client *ag_client_new(const ag_options *options) {
-    ag_client *client = nullptr;
-    guarded([&] {
-        Settings settings;
-        ag_options defaults;
-        ag_options_init(&defaults);
-        const auto result = read_options(options == nullptr ? defaults : *options, settings);
-        if (result == AG_OK) {
-            client = new ag_client(std::move(settings));
-        }
-        return result;
-    });
-    return client;
+ag_client *ag_client_new(const ag_options *options) { return new_client(options, nullptr, nullptr); }
+
+ag_client *ag_client_new_with_keys(const ag_options *options, const char *server_key, const char *secret_key) {
+    return new_client(options, server_key == nullptr ? "" : server_key, secret_key == nullptr ? "" : secret_key);
 }
 
 void ag_client_close(ag_client *client) {
@@ -181,39 +187,44 @@ ag_result ag_give_buffer(ag_client *client, void *data, size_t bytes) {
 }
 
 ag_result ag_connect(ag_client *client, ag_request *request) {
-    return start(client, Verb::connect, "hello", request, [&](Request &hello) {
-        hello = client->client.hello();
+    return start(client, nullptr, Verb::connect, "hello", request, [&](Call &call) {
+        call.request = client->client.hello();
         return AG_OK;
     });
 }
 
 ag_result ag_open(ag_client *client, int64_t seed, int history_turns, ag_request *request) {
-    return start(client, Verb::open, "open", request, [&](Request &open) {
-        if (seed < -1 || history_turns < -1 || history_turns > 16) {
-            return invalid("seed or history_turns is not within its bounds", "give a seed of 0 or more and 0..16 turns; -1: the server chooses");
+    return start(client, nullptr, Verb::open, "open", request, [&](Call &call) { return fill_open(call.request, seed, history_turns); });
+}
+
+ag_result ag_open_picture(ag_client *client, const void *picture, size_t bytes, const char *motion, int64_t seed, int history_turns,
+                          ag_request *request) {
+    return start(client, nullptr, Verb::open, "open", request, [&](Call &call) {
+        if (picture == nullptr || bytes == 0 || bytes > max_picture_bytes) {
+            return invalid(("the picture has " + std::to_string(picture == nullptr ? 0 : bytes) + " bytes; expected 1 to 8388608").c_str(),
+                           "give the bytes of a PNG, JPEG or WebP file; make a larger picture smaller");
         }
-        if (seed >= 0) {
-            open.integer("seed", seed);
+        if (!is_text(motion, 1, std::numeric_limits<std::size_t>::max())) {
+            return invalid("the motion is NULL, empty or not UTF-8", "say what happens in the picture, as in \"gently wave\"");
         }
-        if (history_turns >= 0) {
-            open.integer("history_turns", history_turns);
-        }
-        return AG_OK;
+        const auto result = fill_open(call.request, seed, history_turns);
+        call.request.text("motion", motion).buffer(std::string(static_cast<const char *>(picture), bytes));
+        return result;
     });
 }
 
 ag_result ag_resume(ag_client *client, const char *token, ag_request *request) {
-    return start(client, Verb::open, "open", request, [&](Request &open) {
+    return start(client, nullptr, Verb::open, "open", request, [&](Call &call) {
         if (!is_text(token, 1, 128)) {
             return invalid("the token is not text of 1 to 128 characters", "give the token of ag_game_get, as it was stored");
         }
-        open.text("token", token);
+        call.request.text("token", token);
         return AG_OK;
     });
 }
 
 ag_result ag_turn(ag_client *client, ag_game game, const char *instruction, const char *turn_id, double deadline_s, ag_request *request) {
-    return start_for(client, game, Verb::turn, "turn", request, [&](Request &turn) {
+    return start(client, &game, Verb::turn, "turn", request, [&](Call &call) {
         if (!is_text(instruction, 1, std::numeric_limits<std::size_t>::max())) {
             return invalid("the instruction is NULL, empty or not UTF-8", "write a sentence");
         }
@@ -223,66 +234,68 @@ ag_result ag_turn(ag_client *client, ag_game game, const char *instruction, cons
         if (!(deadline_s == 0.0 || (deadline_s >= 0.001 && std::isfinite(deadline_s)))) {
             return invalid("deadline_s is not within its bounds", "give 0 for none, or 0.001 or more");
         }
-        turn.text("instruction", instruction).text("turn_id", turn_id == nullptr ? new_turn_id() : std::string(turn_id));
+        call.turn_id = turn_id == nullptr ? new_turn_id() : std::string(turn_id);
+        call.request.text("instruction", instruction).text("turn_id", call.turn_id);
         if (deadline_s > 0.0) {
-            turn.number("deadline_s", deadline_s);
+            call.request.number("deadline_s", deadline_s);
         }
         return AG_OK;
     });
 }
 
 ag_result ag_replay(ag_client *client, ag_game game, int64_t turn, int64_t after_seq, ag_request *request) {
-    const auto fill = [&](Request &replay) {
+    return start(client, &game, Verb::replay, "replay", request, [&](Call &call) {
         if (after_seq < -1) {
             return invalid("after_seq is less than -1", "give the last `seq` that you have, or -1 for all");
         }
-        replay.turn(turn).integer("after_seq", after_seq);
+        call.turn = turn;
+        call.seq = after_seq;
+        call.request.turn(turn).integer("after_seq", after_seq);
         return check_turn(turn, 1);
-    };
-    return start_for(client, game, Verb::replay, "replay", request, fill, turn, after_seq);
+    });
 }
 
 ag_result ag_cancel(ag_client *client, ag_game game, ag_request *request) {
-    return start_for(client, game, Verb::cancel, "cancel", request, no_fields);
+    return start(client, &game, Verb::cancel, "cancel", request, no_fields);
 }
 
 ag_result ag_rewind(ag_client *client, ag_game game, int64_t turn, ag_request *request) {
-    return start_for(client, game, Verb::rewind, "rewind", request, [&](Request &rewind) {
-        rewind.integer("turn", turn);
+    return start(client, &game, Verb::rewind, "rewind", request, [&](Call &call) {
+        call.request.integer("turn", turn);
         return check_turn(turn, 0);
     });
 }
 
 ag_result ag_branch(ag_client *client, ag_game game, int64_t turn, int64_t seed, ag_request *request) {
-    return start_for(client, game, Verb::branch, "branch", request, [&](Request &branch) {
-        branch.integer("turn", turn);
+    return start(client, &game, Verb::branch, "branch", request, [&](Call &call) {
+        call.request.integer("turn", turn);
         if (seed >= 0) {
-            branch.integer("seed", seed);
+            call.request.integer("seed", seed);
         }
         return seed < -1 ? invalid("the seed is less than -1", "give 0 or more, or -1 for this game's") : check_turn(turn, 0);
     });
 }
 
 ag_result ag_list(ag_client *client, ag_game game, int64_t before, ag_request *request) {
-    return start_for(client, game, Verb::list, "list", request, [&](Request &list) {
+    return start(client, &game, Verb::list, "list", request, [&](Call &call) {
         if (before > 0) {
-            list.integer("before", before);
+            call.request.integer("before", before);
         }
         return check_turn(before, 0);
     });
 }
 
 ag_result ag_export(ag_client *client, ag_game game, ag_request *request) {
-    return start_for(client, game, Verb::exporting, "export", request, no_fields);
+    return start(client, &game, Verb::exporting, "export", request, no_fields);
 }
 
 ag_result ag_close_game(ag_client *client, ag_game game, ag_request *request) {
-    return start_for(client, game, Verb::close_game, "close", request, no_fields);
+    return start(client, &game, Verb::close_game, "close", request, no_fields);
 }
 
-ag_result ag_status(ag_client *client, ag_request *request) { return start(client, Verb::status, "status", request, no_fields); }
+ag_result ag_status(ag_client *client, ag_request *request) { return start(client, nullptr, Verb::status, "status", request, no_fields); }
 
-ag_result ag_ping(ag_client *client, ag_request *request) { return start(client, Verb::ping, "ping", request, no_fields); }
+ag_result ag_ping(ag_client *client, ag_request *request) { return start(client, nullptr, Verb::ping, "ping", request, no_fields); }
 
 ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info) {
     return guarded([&] {
@@ -291,7 +304,7 @@ ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info) {
         }
         const auto found = client->client.game(game); // of a closed client as well: its token is needed then
         if (!found) {
-            return invalid(("there is no game of number " + std::to_string(game)).c_str(), "use `game` of an AG_EVENT_OPENED of this client");
+            return no_game(game);
         }
         const std::lock_guard<std::mutex> lock(found->mutex);
         *info = found->info;

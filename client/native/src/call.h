@@ -28,6 +28,8 @@ public:
     virtual ~Games() = default;
     /// The game of a session that was just opened; the same one if it is known.
     virtual std::shared_ptr<Game> opened(const std::string &session, const std::string &token) = 0;
+    /// The game of a session; nullptr if it was never opened here.
+    virtual std::shared_ptr<Game> known(std::string_view session) = 0;
 };
 
 enum class Verb { connect, open, turn, replay, cancel, rewind, branch, list, exporting, close_game, status, ping };
@@ -39,7 +41,7 @@ struct Call {
     bool is_turn() const { return verb == Verb::turn || verb == Verb::replay; }
     bool on_control() const { return verb == Verb::cancel || verb == Verb::status || verb == Verb::ping; }
     /// As long as the server answers, it does not time out: it may wait in the server's queue for long.
-    bool may_be_slow() const { return verb == Verb::exporting || (is_turn() && turn != 0); }
+    bool may_be_slow() const { return verb == Verb::exporting || request.buffer() != nullptr || (is_turn() && turn != 0); }
     /// The type of the answer that ends it; empty for a turn.
     const char *answer() const;
 
@@ -51,6 +53,8 @@ struct Call {
 
     // A turn: its number, the last event's, and what was asked for again.
     std::int64_t turn = 0, seq = -1, gap_after = -2;
+    std::string turn_id;     // empty: not known
+    bool understood = false; // that was told: each replay sends it again
     bool begun = false;     // an event of it arrived
     bool cancelled = false; // a cancel was asked for
     bool starved = false;   // an event was dropped because nobody read: the rest is asked for when there is room
@@ -69,10 +73,15 @@ Request replay_of(const Call &call);
 /// A request about a game: its session in the header, its token in the fields, after `fields` were added.
 Request about(const Game &game, const char *type);
 
+/// `list` of the turns up to this one: whose turn has its number now?
+Request check_of(const Call &call);
+
 /// Fill an event of a turn's message. Returns the fault of its fields, or none.
 Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer_bytes, Slot &slot);
 /// Fill the event of an answer to another request. `seconds`: the round trip.
 Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &slot);
+/// Fill the event of an `offer`.
+Fault fill_offer(const Header &header, const Tree &tree, Slot &slot);
 /// The event type of a turn's message; 0 for a type that this client does not know.
 ag_event_type turn_event_type(std::string_view type);
 /// Read `character` of a message's fields.

@@ -22,8 +22,9 @@ std::string seconds_text(double seconds) {
 
 } // namespace
 
-Channel::Channel(Address address, double timeout_s, std::optional<Request> hello, EventQueue &events, ChannelOwner &owner)
-    : address_(std::move(address)), timeout_s_(timeout_s), hello_(std::move(hello)), events_(events), owner_(owner), link_(*this) {}
+Channel::Channel(Address address, double timeout_s, std::optional<Request> hello, const std::optional<CurveKeys> &keys,
+                 EventQueue &events, ChannelOwner &owner)
+    : address_(std::move(address)), timeout_s_(timeout_s), hello_(std::move(hello)), events_(events), owner_(owner), link_(*this, keys) {}
 
 void Channel::start(std::shared_ptr<Call> call) {
     if (calls_.empty()) {
@@ -38,7 +39,7 @@ void Channel::start(std::shared_ptr<Call> call) {
 
 std::uint64_t Channel::send(const Request &request) {
     const auto id = ++last_request_;
-    link_.send(request.header(std::to_string(id)));
+    link_.send(request.header(std::to_string(id)), request.buffer());
     return id;
 }
 
@@ -57,6 +58,9 @@ void Channel::send_call(const std::shared_ptr<Call> &call) {
         Request resume("open");
         resume.text("token", call->game->token);
         session_of_resume_[send(resume)] = call->game->id;
+    }
+    if (call->reconnected && call->is_turn() && call->turn != 0 && !call->turn_id.empty()) {
+        call_of_check_[send(check_of(*call))] = call;
     }
     call->sent = true;
     call->starved = false;
@@ -89,6 +93,7 @@ void Channel::forget_ended() {
 
 void Channel::open() {
     call_of_request_.clear();
+    call_of_check_.clear();
     session_of_resume_.clear();
     attached_.clear();
     backoff_s_ = std::min(std::max(min_backoff_s, 2 * backoff_s_), max_backoff_s);
@@ -201,7 +206,7 @@ void Channel::advance(double clock, bool can_read, bool can_write) {
     if (link_.is_open()) {
         std::string trouble;
         const auto outcome = link_.advance(can_read, can_write, trouble);
-        if (link_.arrived() > 0 || link_.waits()) {
+        if (link_.arrived() > 0 || link_.waits() || link_.uploads()) {
             heard_at_ = now_;
         }
         if (outcome == Link::Outcome::fault && phase_ != Phase::down) {
@@ -225,7 +230,9 @@ void Channel::tick() {
         const double heard_at = call->may_be_slow() ? std::max(call->heard_at, answer_at_) : call->heard_at;
         const bool waits = !call->sent && phase_ == Phase::ready; // for the end of a cancelled turn, which has its own limit
         if (!waits && now_ - heard_at >= timeout_s_) {
-            fail(*call, call->refused ? call->refused : timed_out());
+            // A turn that has begun may count already: who takes a refusal of its replay for the turn's would play it twice.
+            const bool told = call->refused && !(call->is_turn() && call->begun);
+            fail(*call, told ? call->refused : timed_out());
         }
     }
     forget_ended();
@@ -285,16 +292,18 @@ Fault Channel::timed_out() const {
                       : "check that animegamer-rt serve runs there, and that this is the address it printed"};
 }
 
-bool Channel::is_attached(const std::string &session) const {
+bool Channel::is_attached(std::string_view session) const {
     return std::find(attached_.begin(), attached_.end(), session) != attached_.end();
 }
 
 void Channel::refuse(const std::shared_ptr<Call> &call, const Fault &fault) {
-    static constexpr const char *after_reconnect[] = {"draining", "busy", "rate_limited", "too_many_sessions"};
-    // After a reconnect the server may still be the one that is stopping, or still count the connection that was lost.
-    const bool temporary = fault.code == "starting" || (call->reconnected && std::find(std::begin(after_reconnect), std::end(after_reconnect),
-                                                                                       fault.code) != std::end(after_reconnect));
-    if (temporary) {
+    static constexpr const char *temporary[] = {"starting", "draining",          "busy",         "rate_limited",
+                                                "too_many_sessions", "degraded", "turn_running"};
+    // After a reconnect the server may still be the one that is stopping, or still count the connection that was lost. The rest
+    // of a turn that has begun is asked for until it comes.
+    const auto last = std::begin(temporary) + (call->is_turn() && call->begun ? 7 : call->reconnected ? 5 : 1);
+    if (std::find(std::begin(temporary), last, fault.code) != last) {
+        trouble_ = fault.text;
         call->refused = fault;
         call->retry_at = now_ + retry_s;
     } else if (fault.code == "no_such_turn" && call->verb == Verb::turn && call->turn != 0) {

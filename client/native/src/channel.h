@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -34,8 +35,9 @@ struct Address {
 
 class Channel : private LinkOwner {
 public:
-    /// hello: the first message on each connection; none on control.
-    Channel(Address address, double timeout_s, std::optional<Request> hello, EventQueue &events, ChannelOwner &owner);
+    /// hello: the first message on each connection; none on control. keys: of CURVE; none: the server has no keys.
+    Channel(Address address, double timeout_s, std::optional<Request> hello, const std::optional<CurveKeys> &keys, EventQueue &events,
+            ChannelOwner &owner);
 
     void start(std::shared_ptr<Call> call);
     /// Read, write, and look at the clock (seconds).
@@ -78,11 +80,17 @@ private:
     Fault process_turn(const std::shared_ptr<Call> &call, const Header &header, const Tree &tree, std::size_t buffer_bytes);
     Fault process_answer(Call &call, const Header &header, const Tree &tree);
     Fault add_turn_event(Call &call, const Header &header, const Tree &tree, std::size_t buffer_bytes);
-    Fault read_opened(Call &call, const Header &header, const Tree &tree);
     void refuse(const std::shared_ptr<Call> &call, const Fault &fault);
     std::shared_ptr<Call> call_for(const Header &header);
     void push_error(const Call &call, const Fault &fault);
-    bool is_attached(const std::string &session) const;
+    bool is_attached(std::string_view session) const;
+
+    // session.cpp: what arrives about a session
+    Fault process_offer(const Header &header, const Tree &tree);
+    void process_session(const Header &header, const Tree &tree);
+    void process_check(Call &call, const Header &header, const Tree &tree);
+    void check_turn_id(Call &call, const Tree &tree, std::uint32_t entry);
+    Fault read_opened(Call &call, const Header &header, const Tree &tree);
 
     const Address address_;
     const double timeout_s_;
@@ -93,6 +101,7 @@ private:
     Phase phase_ = Phase::down;
     std::vector<std::shared_ptr<Call>> calls_;
     std::unordered_map<std::uint64_t, std::shared_ptr<Call>> call_of_request_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<Call>> call_of_check_; // requests that ask whose turn has its number
     std::unordered_map<std::uint64_t, std::string> session_of_resume_;
     std::vector<std::string> attached_; // sessions that belong to this connection
     std::uint64_t last_request_ = 0, hello_id_ = 0;

@@ -14,8 +14,8 @@ double clock_s() { return std::chrono::duration<double>(std::chrono::steady_cloc
 } // namespace
 
 Client::Client(Settings settings)
-    : settings_(std::move(settings)), turns_(settings_.turns, settings_.timeout_s, settings_.hello, events_, *this),
-      control_(settings_.control, settings_.timeout_s, std::nullopt, events_, *this) {
+    : settings_(std::move(settings)), turns_(settings_.turns, settings_.timeout_s, settings_.hello, settings_.keys, events_, *this),
+      control_(settings_.control, settings_.timeout_s, std::nullopt, settings_.keys, events_, *this) {
     thread_ = std::thread([this] { run(); });
 }
 
@@ -56,20 +56,20 @@ void Client::give(Buffer buffer) {
     }
 }
 
-Fault Client::start(Verb verb, Request request, std::shared_ptr<Game> game, std::int64_t turn, std::int64_t after_seq, ag_request &number) {
+Fault Client::start(Call call, ag_request &number) {
     const auto most = std::min(header_bytes_.load(), static_cast<std::int64_t>(max_request_bytes));
-    const auto bytes = static_cast<std::int64_t>(request.header("18446744073709551615").size());
+    const auto bytes = static_cast<std::int64_t>(call.request.header("18446744073709551615").size());
     if (bytes > most) {
-        return {AG_REFUSED, "too_large", "`" + request.type() + "` would have a header of " + std::to_string(bytes) + " bytes; the server takes " + std::to_string(most),
+        return {AG_REFUSED, "too_large",
+                "`" + call.request.type() + "` would have a header of " + std::to_string(bytes) + " bytes; the server takes " +
+                    std::to_string(most),
                 "send a shorter text; welcome.text_characters is the longest instruction"};
     }
-    auto call = std::make_shared<Call>(0, verb, std::move(request), std::move(game));
-    call->turn = turn;
-    call->seq = after_seq;
+    auto shared = std::make_shared<Call>(std::move(call));
     {
         const std::lock_guard<std::mutex> lock(mutex_);
-        number = call->number = ++last_number_;
-        requests_.push_back(std::move(call));
+        number = shared->number = ++last_number_;
+        requests_.push_back(std::move(shared));
     }
     waker_.wake();
     return {};
@@ -171,6 +171,16 @@ std::shared_ptr<Game> Client::opened(const std::string &session, const std::stri
     game->token = token;
     games_.push_back(game);
     return game;
+}
+
+std::shared_ptr<Game> Client::known(std::string_view session) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto &game : games_) {
+        if (game->id == session) {
+            return game;
+        }
+    }
+    return nullptr;
 }
 
 void Client::welcomed(const ag_welcome &welcome) { header_bytes_.store(welcome.header_bytes); }

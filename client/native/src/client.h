@@ -4,11 +4,14 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "channel.h"
+#include "curve.h"
 #include "event_queue.h"
 #include "net.h"
 
@@ -19,12 +22,15 @@ struct Settings {
     Address turns, control;
     double timeout_s = 30.0;
     Request hello{"hello"};
+    std::optional<CurveKeys> keys;
     ag_log_function log = nullptr;
     void *log_user = nullptr;
 };
 
 /// Read and check the options. What is wrong is this thread's last error.
 ag_result read_options(const ag_options &given, Settings &settings);
+/// The same for the keys of CURVE, in Z85.
+ag_result read_keys(const char *server_key, const char *secret_key, Settings &settings);
 
 class Client final : private ChannelOwner {
 public:
@@ -43,8 +49,8 @@ public:
     bool must_be_freed() const { return free_when_polled_ && !polling_; }
 
     void give(Buffer buffer);
-    /// Start a request. Returns its number, or a fault if it is too large.
-    Fault start(Verb verb, Request request, std::shared_ptr<Game> game, std::int64_t turn, std::int64_t after_seq, ag_request &number);
+    /// Start a request; `number` is set to its number. Returns a fault if it is too large.
+    Fault start(Call call, ag_request &number);
     /// The game of a number; nullptr if there is none.
     std::shared_ptr<Game> game(ag_game number);
     const Request &hello() const { return settings_.hello; }
@@ -56,6 +62,7 @@ private:
     void mark_cancelled(const Call &cancel);
 
     std::shared_ptr<Game> opened(const std::string &session, const std::string &token) override;
+    std::shared_ptr<Game> known(std::string_view session) override;
     void cancelled_turn_begun(const Call &call) override;
     bool must_wait(const Call &call) override;
     void welcomed(const ag_welcome &welcome) override;

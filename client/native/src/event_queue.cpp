@@ -1,9 +1,16 @@
 #include "event_queue.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace animegamer {
+
+namespace {
+
+constexpr std::size_t slot_text_bytes = 512; // more than a picture's fields have
+
+} // namespace
 
 void Texts::reset(std::size_t most) {
     bytes_.clear();
@@ -26,13 +33,20 @@ void Slot::reset(ag_event_type type, std::size_t text_bytes) {
     event.seq = -1;
     texts.reset(text_bytes);
     turns.clear();
-    files.clear();
+    strings.clear();
+    people.clear();
     is_log = false;
 }
 
 void Slot::set_error(const Fault &fault) {
     texts.reset(fault.code.size() + fault.text.size() + fault.what_to_do.size() + 3);
     event.of.error = ag_error{fault.kind, texts.put(fault.code), texts.put(fault.text), texts.put(fault.what_to_do)};
+}
+
+EventQueue::EventQueue() {
+    for (std::size_t n = 0; n < spare_slots; ++n) {
+        add_slot();
+    }
 }
 
 EventQueue::~EventQueue() {
@@ -58,6 +72,12 @@ Slot *EventQueue::take() {
     return new Slot;
 }
 
+void EventQueue::add_slot() {
+    auto slot = std::make_unique<Slot>();
+    slot->texts.reset(slot_text_bytes);
+    release(slot.release());
+}
+
 void EventQueue::append(Slot *slot) {
     slot->next = nullptr;
     (last_ != nullptr ? last_->next : first_) = slot;
@@ -79,6 +99,7 @@ void EventQueue::push_connection(Slot *slot) {
     if (last_ != nullptr && only_tells(*last_)) {
         std::swap(last_->event, slot->event);
         std::swap(last_->texts, slot->texts);
+        std::swap(last_->strings, slot->strings);
         release(slot);
     } else {
         append(slot);
@@ -157,6 +178,10 @@ Slot *EventQueue::poll(Slot *&held) {
 bool EventQueue::give(Buffer buffer) {
     const std::lock_guard<std::mutex> lock(mutex_);
     buffers_.push_back(buffer);
+    if (buffers_.size() > most_buffers_) {
+        most_buffers_ = buffers_.size();
+        add_slot();
+    }
     largest_ = std::max(largest_, buffer.bytes);
     return starved.load();
 }

@@ -1,6 +1,6 @@
 // What the I/O thread hands to the game's thread: events in order, and the caller's buffers on their way in and out.
 //
-// Slots are used again, so once it is warm nothing is allocated for an event.
+// There is a slot for each buffer and some more, and they are used again: nothing is allocated for a picture.
 #pragma once
 
 #include <atomic>
@@ -29,7 +29,8 @@ struct Slot {
     ag_event event{};
     Texts texts;
     std::vector<ag_logged_turn> turns;
-    std::vector<const char *> files;
+    std::vector<const char *> strings;
+    std::vector<ag_person> people;
     bool is_log = false;
     ag_log_level level = AG_LOG_DEBUG;
     Slot *next = nullptr;
@@ -48,7 +49,9 @@ class EventQueue {
 public:
     static constexpr std::size_t enough_events = 1024; // unread ones, before a turn's events are held back
 
-    EventQueue() = default;
+    static constexpr std::size_t spare_slots = 64;     // for the events between two pictures
+
+    EventQueue(); // throws std::bad_alloc
     ~EventQueue();
     EventQueue(const EventQueue &) = delete;
     EventQueue &operator=(const EventQueue &) = delete;
@@ -85,6 +88,7 @@ public:
     std::atomic<bool> starved{false};
 
 private:
+    void add_slot();
     void release(Slot *slot);
     void append(Slot *slot);
 
@@ -92,7 +96,7 @@ private:
     Slot *first_ = nullptr, *last_ = nullptr, *free_ = nullptr;
     std::size_t events_ = 0;
     std::vector<Buffer> buffers_;
-    std::size_t largest_ = 0;
+    std::size_t largest_ = 0, most_buffers_ = 0;
 };
 
 } // namespace animegamer

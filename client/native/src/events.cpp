@@ -1,5 +1,6 @@
 // Messages to events: reads the fields of each answer, and checks their kinds and bounds.
 #include <cstring>
+#include <iterator>
 
 #include "call.h"
 
@@ -53,6 +54,28 @@ Fault read_frame(Fields &fields, std::size_t bytes, ag_frame &frame) {
     return {};
 }
 
+struct Range {
+    std::size_t at, count;
+};
+
+/// Add a list of text to the slot's strings; a list that is absent has none.
+Range add_strings(Fields &fields, std::string_view name, Slot &slot) {
+    const std::size_t before = slot.strings.size();
+    const auto list = fields.has(name) ? fields.list(name) : Tree::none;
+    const Tree &tree = fields.tree();
+    for (std::uint32_t at = list + 1; list != Tree::none && at < tree.at(list).end; at = tree.at(at).end) {
+        if (tree.at(at).kind != Kind::text) {
+            fields.fault = protocol_fault("bad_field", "received a message whose " + std::string(name) + " is not a list of text");
+            break;
+        }
+        slot.strings.push_back(slot.texts.put(tree.at(at).text));
+    }
+    return {before, slot.strings.size() - before};
+}
+
+/// Once all strings of the slot are added: where these are.
+ag_strings strings_of(const Slot &slot, Range range) { return {slot.strings.data() + range.at, range.count}; }
+
 void read_listed(Fields &fields, Slot &slot) {
     const auto list = fields.list("turns");
     slot.event.of.listed.more = fields.flag("more");
@@ -81,15 +104,41 @@ void read_exported(Fields &fields, Slot &slot) {
     auto &exported = slot.event.of.exported;
     exported.folder = slot.texts.put(fields.text("folder"));
     exported.turns = fields.integer("turns", 0);
-    const auto list = fields.list("files");
-    if (list != Tree::none) {
-        const Tree &tree = fields.tree();
-        for (std::uint32_t at = list + 1; at < tree.at(list).end; at = tree.at(at).end) {
-            slot.files.push_back(slot.texts.put(tree.at(at).text));
-        }
+    const auto files = add_strings(fields, "files", slot);
+    exported.files = strings_of(slot, files).items;
+    exported.count = files.count;
+}
+
+void clear(ag_understood &understood) {
+    understood = ag_understood{};
+    for (const char **text : {&understood.motion, &understood.place, &understood.hour, &understood.position, &understood.caption,
+                              &understood.text, &understood.notice}) {
+        *text = "";
     }
-    exported.files = slot.files.data();
-    exported.count = slot.files.size();
+}
+
+void read_understood(Fields &fields, Slot &slot) {
+    auto &understood = slot.event.of.understood;
+    clear(understood);
+    const auto list = fields.list("people");
+    const Tree &tree = fields.tree();
+    for (std::uint32_t at = list + 1; list != Tree::none && at < tree.at(list).end && !fields.fault; at = tree.at(at).end) {
+        Fields person(tree, at);
+        const char *const name = slot.texts.put(person.text("name"));
+        slot.people.push_back({name, slot.texts.put(person.text("clothes"))});
+        fields.fault = person.fault;
+    }
+    understood.people = slot.people.data();
+    understood.count = slot.people.size();
+    understood.motion = slot.texts.put(fields.text("motion"));
+    understood.place = slot.texts.put(fields.text("place"));
+    understood.hour = slot.texts.put(fields.text("hour"));
+    understood.position = slot.texts.put(fields.text("position"));
+    understood.level = fields.small("level", 1, 5);
+    understood.caption = slot.texts.put(fields.text("caption"));
+    understood.text = slot.texts.put(fields.text("text"));
+    understood.notice = slot.texts.put(fields.text_or_empty("notice"));
+    understood.unknown = strings_of(slot, add_strings(fields, "unknown", slot)); // not of a picture
 }
 
 void read_status(Fields &fields, Slot &slot) {
@@ -129,7 +178,22 @@ void read_welcome(Fields &fields, Slot &slot) {
     welcome.frames = bundle.small("frames", 1, most_pixels);
     welcome.fps = bundle.number("fps");
     welcome.random_weights = bundle.flag("random_weights");
+    const std::pair<const char *, ag_strings *> words[] = {{"people", &welcome.people}, {"motions", &welcome.motions},
+                                                           {"places", &welcome.places}, {"hours", &welcome.hours},
+                                                           {"clothes", &welcome.clothes}, {"manners", &welcome.manners}};
+    Range ranges[std::size(words)];
+    for (std::size_t n = 0; n < std::size(words); ++n) {
+        ranges[n] = add_strings(bundle, words[n].first, slot);
+    }
+    for (std::size_t n = 0; n < std::size(words); ++n) {
+        *words[n].second = strings_of(slot, ranges[n]);
+    }
     fields.fault = bundle.fault;
+    const auto capabilities = fields.has("capabilities") ? fields.list("capabilities") : Tree::none;
+    const Tree &tree = fields.tree();
+    for (std::uint32_t at = capabilities + 1; capabilities != Tree::none && at < tree.at(capabilities).end; at = tree.at(at).end) {
+        welcome.picture = welcome.picture != 0 || tree.at(at).text == "picture" ? 1 : 0;
+    }
     Fields limits = fields.map("limits");
     welcome.text_characters = limits.integer("text_characters", 0);
     welcome.header_bytes = limits.integer("header_bytes", 0);
@@ -156,8 +220,9 @@ ag_character read_character(Fields &fields, const char *name) {
 
 ag_event_type turn_event_type(std::string_view type) {
     static constexpr std::pair<std::string_view, ag_event_type> types[] = {
-        {"accepted", AG_EVENT_ACCEPTED}, {"state", AG_EVENT_STATE},           {"progress", AG_EVENT_PROGRESS}, {"frame", AG_EVENT_FRAME},
-        {"clip", AG_EVENT_CLIP},         {"restarting", AG_EVENT_RESTARTING}, {"done", AG_EVENT_DONE}};
+        {"accepted", AG_EVENT_ACCEPTED}, {"understood", AG_EVENT_UNDERSTOOD}, {"state", AG_EVENT_STATE},
+        {"progress", AG_EVENT_PROGRESS}, {"frame", AG_EVENT_FRAME},           {"clip", AG_EVENT_CLIP},
+        {"restarting", AG_EVENT_RESTARTING}, {"done", AG_EVENT_DONE}};
     for (const auto &[name, event] : types) {
         if (name == type) {
             return event;
@@ -178,6 +243,9 @@ Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer
         of.accepted.place = fields.integer("place", 0);
         of.accepted.estimate_s = fields.number("estimate_s");
         of.accepted.replayed = fields.flag("replayed");
+        break;
+    case AG_EVENT_UNDERSTOOD:
+        read_understood(fields, slot);
         break;
     case AG_EVENT_STATE:
         of.state.motion_level = fields.small("motion_level", -5, 5);
@@ -220,6 +288,15 @@ Fault fill_turn_event(const Header &header, const Tree &tree, std::size_t buffer
     return fields.fault;
 }
 
+Fault fill_offer(const Header &header, const Tree &tree, Slot &slot) {
+    slot.reset(AG_EVENT_OFFER, text_bytes(header, tree));
+    Fields fields(tree, header.fields);
+    if (fields.list("instructions") != Tree::none) {
+        slot.event.of.offer = strings_of(slot, add_strings(fields, "instructions", slot));
+    }
+    return fields.fault;
+}
+
 Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &slot) {
     const auto bytes = text_bytes(header, tree);
     Fields fields(tree, header.fields);
@@ -228,6 +305,12 @@ Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &
         read_welcome(fields, slot);
     } else if (header.type == "opened") {
         slot.reset(AG_EVENT_OPENED, bytes);
+        clear(slot.event.of.understood);
+        if (fields.has("understood")) {
+            Fields seen = fields.map("understood");
+            read_understood(seen, slot);
+            fields.fault = seen.fault;
+        }
     } else if (header.type == "rewound") {
         slot.reset(AG_EVENT_REWOUND, bytes);
     } else if (header.type == "closed") {

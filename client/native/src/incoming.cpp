@@ -1,7 +1,6 @@
 // What arrives on a channel: which call a message belongs to, and the event that it becomes.
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
 #include "channel.h"
 
@@ -16,12 +15,6 @@ std::uint64_t number_of(std::string_view parent) {
     std::uint64_t number = 0;
     const auto result = std::from_chars(parent.data(), parent.data() + parent.size(), number);
     return result.ec == std::errc() && result.ptr == parent.data() + parent.size() ? number : 0;
-}
-
-void copy_text(char *to, std::size_t size, std::string_view text) {
-    const auto length = std::min(size - 1, text.size());
-    std::memcpy(to, text.data(), length);
-    to[length] = '\0';
 }
 
 } // namespace
@@ -111,14 +104,24 @@ Fault Channel::process(const Header &header, const Tree &tree, std::size_t buffe
     if (hello_ && phase_ == Phase::greeting && header.type == "welcome") {
         return process_welcome(header, tree);
     }
+    if (header.type == "offer") {
+        return process_offer(header, tree);
+    }
+    const auto check = call_of_check_.find(number_of(header.parent));
+    if (check != call_of_check_.end()) {
+        const auto turn = check->second;
+        call_of_check_.erase(check);
+        process_check(*turn, header, tree);
+        return {};
+    }
     const auto call = call_for(header);
     if (header.type == "error") {
         return process_error(call, header, tree);
     }
     answer_at_ = now_;
     backoff_s_ = 0.0;
-    if (header.type == "opened" && !header.session.empty() && !is_attached(std::string(header.session))) {
-        attached_.emplace_back(header.session);
+    if (header.type == "opened" && !header.session.empty()) {
+        process_session(header, tree);
     }
     if (!call) {
         return {};
@@ -195,8 +198,8 @@ Fault Channel::process_error(const std::shared_ptr<Call> &call, const Header &he
 }
 
 Fault Channel::process_turn(const std::shared_ptr<Call> &call, const Header &header, const Tree &tree, std::size_t buffer_bytes) {
-    const bool restarting = header.type == "restarting";
-    if (header.turn == 0 || (header.seq < 0 && !restarting)) {
+    const bool understood = header.type == "understood", unnumbered = understood || header.type == "restarting";
+    if (header.turn == 0 || (header.seq < 0 && !unnumbered) || (understood && call->understood)) {
         return {};
     }
     call->turn = header.turn;
@@ -210,7 +213,7 @@ Fault Channel::process_turn(const std::shared_ptr<Call> &call, const Header &hea
         return {};
     }
     const bool done = header.type == "done";
-    if (restarting || header.seq == call->seq + 1 || (done && header.seq <= call->seq)) {
+    if (unnumbered || header.seq == call->seq + 1 || (done && header.seq <= call->seq)) {
         return add_turn_event(*call, header, tree, buffer_bytes);
     }
     if (header.seq > call->seq + 1 && (call->gap_after != call->seq || done)) {
@@ -252,7 +255,10 @@ Fault Channel::add_turn_event(Call &call, const Header &header, const Tree &tree
         buffer_ = {};
     }
     call.seq = std::max(call.seq, header.seq);
-    if (type == AG_EVENT_STATE) {
+    call.understood = call.understood || type == AG_EVENT_UNDERSTOOD;
+    if (type == AG_EVENT_ACCEPTED) {
+        call.turn_id = event.of.accepted.turn_id;
+    } else if (type == AG_EVENT_STATE) {
         call.has_state = true;
         call.character = event.of.state.character;
     } else if (type == AG_EVENT_DONE) {
@@ -298,33 +304,6 @@ Fault Channel::process_answer(Call &call, const Header &header, const Tree &tree
     } else {
         events_.push(slot);
     }
-    return {};
-}
-
-Fault Channel::read_opened(Call &call, const Header &header, const Tree &tree) {
-    Fields fields(tree, header.fields);
-    ag_game_info info{};
-    const auto token = fields.text("token");
-    info.seed = fields.integer("seed", 0);
-    info.history_turns = fields.small("history_turns", 0, 16);
-    info.turns = fields.integer("turns", 0);
-    info.character = read_character(fields, "character");
-    if (fields.has("running")) {
-        Fields running = fields.map("running");
-        info.running_turn = running.integer("turn", 1);
-        fields.fault = running.fault;
-    }
-    if (!fields.fault && (header.session.empty() || token.empty() || token.size() >= sizeof info.token)) {
-        return protocol_fault("missing_field", "received opened without session or token");
-    }
-    if (fields.fault) {
-        return fields.fault;
-    }
-    copy_text(info.session, sizeof info.session, header.session);
-    copy_text(info.token, sizeof info.token, token);
-    call.game = owner_.opened(std::string(header.session), std::string(token));
-    const std::lock_guard<std::mutex> lock(call.game->mutex);
-    call.game->info = info;
     return {};
 }
 

@@ -8,7 +8,7 @@ bool Link::open(const std::string &host, std::uint16_t port, std::string &troubl
     zmtp_.restart();
     connecting_ = true;
     was_ready_ = false;
-    incoming_at_ = incoming_end_ = arrived_ = sent_ = 0;
+    incoming_at_ = incoming_end_ = arrived_ = sent_ = pictures_ = 0;
     return is_open();
 }
 
@@ -17,9 +17,21 @@ void Link::close() {
     socket_ = net::no_socket;
 }
 
-void Link::send(std::string_view header) {
+void Link::send(std::string_view header, const std::string *buffer) {
     zmtp_.send(std::string_view(reinterpret_cast<const char *>(magic), sizeof magic), false);
-    zmtp_.send(header, true);
+    zmtp_.send(header, buffer == nullptr);
+    if (buffer != nullptr) {
+        zmtp_.send(*buffer, true);
+        pictures_ += buffer->size();
+    }
+}
+
+void Link::sent_all() {
+    if (zmtp_.outgoing.capacity() > outgoing_bytes) {
+        zmtp_.outgoing = std::string(); // the memory of a picture
+    }
+    zmtp_.outgoing.clear();
+    sent_ = pictures_ = 0;
 }
 
 net::Watched Link::watched() const {
@@ -32,6 +44,7 @@ net::Watched Link::watched() const {
 
 Link::Outcome Link::advance(bool can_read, bool can_write, std::string &trouble) {
     arrived_ = 0;
+    uploads_ = false;
     if (!is_open()) {
         return Outcome::lost;
     }
@@ -61,9 +74,9 @@ Link::Outcome Link::advance(bool can_read, bool can_write, std::string &trouble)
             return Outcome::lost;
         }
         sent_ += static_cast<std::size_t>(sent);
+        uploads_ = pictures_ != 0;
     }
-    zmtp_.outgoing.clear();
-    sent_ = 0;
+    sent_all();
     return Outcome::fine;
 }
 
@@ -97,7 +110,7 @@ Link::Outcome Link::read(std::string &trouble) {
             return Outcome::fine;
         }
         if (got <= 0) {
-            trouble = zmtp_.ready() ? "the connection was lost" : "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this client does not have";
+            trouble = zmtp_.ready() ? "the connection was lost" : zmtp_.refusal();
             return Outcome::lost;
         }
         arrived_ += static_cast<std::size_t>(got);

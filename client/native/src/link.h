@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,7 @@ public:
 
 class Link {
 public:
-    explicit Link(LinkOwner &owner) : owner_(owner), reader_(owner), zmtp_(reader_), incoming_(incoming_bytes) {}
+    Link(LinkOwner &owner, const std::optional<CurveKeys> &keys) : owner_(owner), reader_(owner), zmtp_(reader_, keys), incoming_(incoming_bytes) {}
     ~Link() { close(); }
     Link(const Link &) = delete;
     Link &operator=(const Link &) = delete;
@@ -36,9 +37,12 @@ public:
     /// Whether it waits for memory to put a buffer into.
     bool waits() const { return is_open() && zmtp_.waits(); }
 
-    /// Append a message to what is to be sent.
-    void send(std::string_view header);
-    std::size_t unsent() const { return zmtp_.outgoing.size(); }
+    /// Append a message to what is to be sent. buffer: its third frame, a picture; nullptr: none.
+    void send(std::string_view header, const std::string *buffer);
+    /// Bytes that wait to be sent, pictures not counted.
+    std::size_t unsent() const { return zmtp_.outgoing.size() - pictures_; }
+    /// Whether the server took a part of a picture in the last `advance`.
+    bool uploads() const { return uploads_; }
 
     net::Watched watched() const;
     enum class Outcome { fine, lost, fault };
@@ -50,18 +54,20 @@ public:
 
 private:
     static constexpr std::size_t incoming_bytes = 65536;
+    static constexpr std::size_t outgoing_bytes = 65536; // kept from one request to the next
     static constexpr std::size_t bytes_at_once = 8 << 20; // then the other connection has its turn
 
     Outcome read(std::string &trouble);
     Outcome step(Zmtp::Step step);
+    void sent_all();
 
     LinkOwner &owner_;
     MessageReader reader_;
     Zmtp zmtp_;
     net::Socket socket_ = net::no_socket;
-    bool connecting_ = false, was_ready_ = false;
+    bool connecting_ = false, was_ready_ = false, uploads_ = false;
     std::vector<std::uint8_t> incoming_;
-    std::size_t incoming_at_ = 0, incoming_end_ = 0, arrived_ = 0, sent_ = 0;
+    std::size_t incoming_at_ = 0, incoming_end_ = 0, arrived_ = 0, sent_ = 0, pictures_ = 0;
 };
 
 } // namespace animegamer

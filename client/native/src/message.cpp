@@ -192,6 +192,11 @@ Request &Request::integers(const char *name, std::initializer_list<std::int64_t>
     return *this;
 }
 
+Request &Request::buffer(std::string bytes) {
+    buffer_ = std::make_shared<const std::string>(std::move(bytes));
+    return *this;
+}
+
 std::string Request::header(std::string_view id) const {
     const std::size_t optional = std::size_t{!session_.empty()} + std::size_t{turn_ != 0};
     Writer writer;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,9 +15,11 @@
 
 namespace animegamer {
 
+constexpr std::int64_t protocol_minor = 2; // PROTOCOL.md is 1.2
 constexpr std::size_t max_header_bytes = 262144;    // from the server, PROTOCOL.md "Limits"
 constexpr std::size_t max_buffer_bytes = 67108864;  // from the server
 constexpr std::size_t max_request_bytes = 65536;    // from the client, unless welcome says less
+constexpr std::size_t max_picture_bytes = 8388608;  // from the client
 constexpr std::uint8_t magic[5] = {'A', 'G', 'R', 'T', 1};
 
 /// A header that arrived; the views point into its bytes. 0, -1 or empty: the key is absent.
@@ -70,16 +73,20 @@ public:
     Request &number(const char *name, double value);
     Request &flag(const char *name, bool value);
     Request &integers(const char *name, std::initializer_list<std::int64_t> values);
+    Request &buffer(std::string bytes);
 
     /// Frame 1, with this id.
     std::string header(std::string_view id) const;
     const std::string &type() const { return type_; }
+    /// Frame 2; nullptr if it has none.
+    const std::string *buffer() const { return buffer_.get(); }
 
 private:
     std::string type_, session_;
     std::int64_t turn_ = 0;
     std::size_t count_ = 0;
     Writer fields_;
+    std::shared_ptr<const std::string> buffer_; // shared: requests are copied, pictures are large
 };
 
 } // namespace animegamer

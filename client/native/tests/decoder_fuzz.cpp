@@ -29,7 +29,9 @@ struct Everything : MessageOwner {
         return place;
     }
     Fault message(const Header &header, const Tree &tree, std::size_t bytes) override {
-        Fault fault = turn_event_type(header.type) != 0 ? fill_turn_event(header, tree, bytes, slot) : fill_answer(header, tree, 0.0, slot);
+        Fault fault = turn_event_type(header.type) != 0 ? fill_turn_event(header, tree, bytes, slot)
+                      : header.type == "offer"          ? fill_offer(header, tree, slot)
+                                                        : fill_answer(header, tree, 0.0, slot);
         ++messages;
         return fault;
     }

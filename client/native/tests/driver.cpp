@@ -12,7 +12,7 @@
 #include <sstream>
 #include <thread>
 
-#include <animegamer.hpp>
+#include "driver_turn.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 static std::atomic<long> allocations{0};
@@ -31,57 +31,6 @@ static const long allocations = 0;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-template <typename T> std::string joined(const std::vector<T> &values) {
-    std::ostringstream text;
-    text.precision(9);
-    for (std::size_t n = 0; n < values.size(); ++n) {
-        text << (n == 0 ? "" : ",") << values[n];
-    }
-    return text.str();
-}
-
-std::string error_line(const ag_error &error) {
-    const std::string to_do = error.what_to_do;
-    return std::string("error ") + error.code + " " + error.text + (to_do.empty() ? "" : "; " + to_do);
-}
-
-/// What was seen of one turn.
-struct Turn {
-    std::vector<std::int64_t> seqs;
-    long pictures = 0;
-    std::uint32_t hash = 2166136261U;
-    bool replayed = false, ended = false;
-    std::int64_t turns = 0;
-    double server_s = 0.0;
-    std::string error;
-
-    std::string line() const {
-        if (!error.empty()) {
-            return error;
-        }
-        bool whole = true;
-        for (std::size_t n = 1; n < seqs.size(); ++n) {
-            whole = whole && seqs[n] == seqs[n - 1] + 1;
-        }
-        std::ostringstream text;
-        text << "done turns=" << turns << " seq=";
-        if (whole && !seqs.empty()) {
-            text << seqs.front() << "-" << seqs.back();
-        } else {
-            text << joined(seqs);
-        }
-        text << " pictures=" << pictures << " hash=";
-        text.width(8);
-        text.fill('0');
-        text << std::hex << hash << std::dec << " replayed=" << replayed;
-        return text.str();
-    }
-};
-
 class Driver {
 public:
     std::string answer(const std::string &line) {
@@ -99,6 +48,11 @@ private:
     std::string run(const std::string &verb, std::istringstream &words) {
         if (verb == "new") {
             words >> address_ >> timeout_s_;
+            server_key_.clear();
+            for (std::string word; words >> word;) {
+                const auto value = word.substr(word.find('=') + 1);
+                (word[0] == 's' ? server_key_ : secret_key_) = word[0] == 's' ? value : secret_key_of(value);
+            }
             renew();
             return "ok";
         }
@@ -116,6 +70,19 @@ private:
         }
         if (verb == "open") {
             return wait(client_->open(number(words)));
+        }
+        if (verb == "open-picture") {
+            const auto seed = number(words);
+            std::string path;
+            words >> path;
+            const auto answer = wait(client_->open_picture(bytes_of(path), rest_of(words), seed));
+            return answer.substr(0, 2) == "ok" ? answer + " " + seen_ : answer;
+        }
+        if (verb == "offers") {
+            wait(client_->list(game_)); // what the server sent before its answer has arrived then
+            const auto &offer = offers_[game_];
+            const bool holds = offer.first == client_->info(game_).turns + 1 && !offer.second.empty();
+            return "ok " + (holds ? std::to_string(offer.second.size()) + " " + offer.second[0] : "0");
         }
         if (verb == "turn" || verb == "begin") {
             const auto request = ask_turn(words);
@@ -181,9 +148,11 @@ private:
         client_.reset();
         ag::Options options(address_.c_str());
         options.timeout_s = timeout_s_;
-        client_ = std::make_unique<ag::Client>(options);
+        client_ = server_key_.empty() ? std::make_unique<ag::Client>(options)
+                                      : std::make_unique<ag::Client>(options, server_key_, secret_key_);
         turns_.clear();
         answers_.clear();
+        offers_.clear();
         has_buffers_ = false;
     }
 
@@ -224,6 +193,11 @@ private:
             has_buffers_ = true;
             client_->add_buffers(std::size_t(event.of.welcome.frames), std::max<std::size_t>(event.of.welcome.buffer_bytes, 4096));
         }
+        if (event.type == AG_EVENT_OFFER) {
+            auto &offer = offers_[event.game];
+            offer.first = event.turn;
+            offer.second.assign(event.of.offer.items, event.of.offer.items + event.of.offer.count);
+        }
         if (event.type == AG_EVENT_PROGRESS && closes_at_progress_) {
             closes_at_progress_ = false;
             client_->close();
@@ -238,7 +212,7 @@ private:
         if (event.type == AG_EVENT_ERROR) {
             turn.error = error_line(event.of.error);
             turn.ended = true;
-        } else if (event.type != AG_EVENT_RESTARTING) {
+        } else if (event.type != AG_EVENT_RESTARTING && event.type != AG_EVENT_UNDERSTOOD) {
             if (turn.seqs.capacity() == 0) {
                 turn.seqs.reserve(64);
             }
@@ -271,6 +245,7 @@ private:
             return std::string("ok ") + event.of.welcome.bundle + " " + event.of.welcome.state;
         case AG_EVENT_OPENED:
             game_ = event.game;
+            seen_ = event.of.understood.text;
             token_ = client_->info(game_).token;
             return "ok " + std::to_string(client_->info(game_).turns);
         case AG_EVENT_CANCELLING:
@@ -375,7 +350,8 @@ private:
                (count > 2000 ? "" : ", \"at_ns\": [" + joined(at_ns) + "]") + "}";
     }
 
-    std::string address_, token_;
+    std::string address_, token_, server_key_, secret_key_, seen_;
+    std::map<ag_game, std::pair<std::int64_t, std::vector<std::string>>> offers_;
     double timeout_s_ = 30.0;
     std::unique_ptr<ag::Client> client_;
     ag_game game_ = 0;

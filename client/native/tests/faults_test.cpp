@@ -202,6 +202,9 @@ TEST(wrong_arguments_are_refused_without_a_client_and_with_one) {
         CHECK(std::string(ag_last_error()->what_to_do).find("tcp://HOST:PORT") != std::string::npos);
     }
     ag_options_init(&options);
+    CHECK(ag_client_new_with_keys(&options, "no key", nullptr) == nullptr);
+    const std::string to_do = ag_last_error()->what_to_do;
+    CHECK(to_do.find("animegamer-rt keys new") != std::string::npos || to_do.find("ANIMEGAMER_CURVE") != std::string::npos);
     options.timeout_s = 0.0;
     CHECK(ag_client_new(&options) == nullptr);
     GameServer server({});
@@ -213,6 +216,9 @@ TEST(wrong_arguments_are_refused_without_a_client_and_with_one) {
     SAME(int(ag_turn(player.client, game + 1, "x", nullptr, 0.0, &request)), int(AG_INVALID));
     SAME(int(ag_replay(player.client, game, 0, -1, &request)), int(AG_INVALID));
     SAME(int(ag_open(player.client, -2, -1, &request)), int(AG_INVALID));
+    const std::string picture((8 << 20) + 1, 'x');
+    SAME(int(ag_open_picture(player.client, picture.data(), picture.size(), "wave", -1, -1, &request)), int(AG_INVALID));
+    SAME(int(ag_open_picture(player.client, picture.data(), 100, "", -1, -1, &request)), int(AG_INVALID));
     CHECK(player.play(game, "x") == pictures());
 }
 

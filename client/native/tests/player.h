@@ -106,7 +106,7 @@ public:
             if (seen.type == AG_EVENT_ERROR) {
                 throw std::runtime_error("error " + seen.code + ": " + seen.text);
             }
-            if (seen.request != request || seen.type == AG_EVENT_RESTARTING) {
+            if (seen.request != request || seen.type == AG_EVENT_RESTARTING || seen.type == AG_EVENT_UNDERSTOOD) {
                 continue;
             }
             SAME(seen.seq, ++seq);

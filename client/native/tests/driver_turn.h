@@ -1,0 +1,76 @@
+// What the driver says of a turn, and the files that it reads.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <animegamer.hpp>
+
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+template <typename T> std::string joined(const std::vector<T> &values) {
+    std::ostringstream text;
+    text.precision(9);
+    for (std::size_t n = 0; n < values.size(); ++n) {
+        text << (n == 0 ? "" : ",") << values[n];
+    }
+    return text.str();
+}
+
+inline std::string error_line(const ag_error &error) {
+    const std::string to_do = error.what_to_do;
+    return std::string("error ") + error.code + " " + error.text + (to_do.empty() ? "" : "; " + to_do);
+}
+
+/// What was seen of one turn.
+struct Turn {
+    std::vector<std::int64_t> seqs;
+    long pictures = 0;
+    std::uint32_t hash = 2166136261U;
+    bool replayed = false, ended = false;
+    std::int64_t turns = 0;
+    double server_s = 0.0;
+    std::string error;
+
+    std::string line() const {
+        if (!error.empty()) {
+            return error;
+        }
+        bool whole = true;
+        for (std::size_t n = 1; n < seqs.size(); ++n) {
+            whole = whole && seqs[n] == seqs[n - 1] + 1;
+        }
+        std::ostringstream text;
+        text << "done turns=" << turns << " seq=";
+        if (whole && !seqs.empty()) {
+            text << seqs.front() << "-" << seqs.back();
+        } else {
+            text << joined(seqs);
+        }
+        text << " pictures=" << pictures << " hash=";
+        text.width(8);
+        text.fill('0');
+        text << std::hex << hash << std::dec << " replayed=" << replayed;
+        return text.str();
+    }
+};
+
+inline std::vector<std::uint8_t> bytes_of(const std::string &path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// Of a key file as `animegamer-rt keys new` writes it.
+inline std::string secret_key_of(const std::string &path) {
+    const auto bytes = bytes_of(path);
+    const std::string text(bytes.begin(), bytes.end()), name = "secret-key = \"";
+    const auto at = text.find(name);
+    return at == std::string::npos ? "" : text.substr(at + name.size(), 40);
+}
