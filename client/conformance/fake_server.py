@@ -15,6 +15,7 @@
 `finishes_exports`: False, an export's progress comes, and no end.
 `early_cancels`: that many cancels find no turn, as if they had arrived before it.
 `minor`: the minor version that it speaks; one above 1 sends messages, keys and fields that nobody knows yet.
+`offers`: instructions that it says are ready ahead, after `opened` and `done`.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import msgpack
 import zmq
 from client.conformance.fake_turns import (
-    BUNDLE,
+    PNG,
+    SEEN,
+    STATUS,
     STRENGTHS,
     TEXT_CHARACTERS,
     UNDERSTOOD,
     VALUES,
-    WORDS,
     FakeGame,
     Running,
     turn_events,
+    welcome,
 )
 
 from animegamer_client.codec import Message, decode, encode
@@ -56,6 +58,7 @@ class FakeServer:
         self.refusals: dict[str, list[str]] = {}
         self.unanswered: dict[str, int] = {}
         self.minor = minor
+        self.offers: list[str] = []
         self._secret_key = secret_key
         self._later: tuple[Running, Message] | None = None
         self.seen: list[Message] = []
@@ -90,7 +93,6 @@ class FakeServer:
         return next((place for place, job in enumerate(self._jobs) if job.game is game), None)
 
     def drop_soon(self) -> None:
-        """Have the server's thread drop all connections."""
         self._drop_now = True
 
     def kinds(self) -> list[str]:
@@ -173,6 +175,8 @@ class FakeServer:
         def answer(kind: str, fields: dict[str, Any] | None = None, **header: Any) -> None:
             message = Message(kind, fields or {}, parent=request.id, **header)
             socket.send_multipart([route, *encode(message)])
+            if kind == "opened" and self.offers:
+                self._offer(route, str(message.session))
 
         waiting = self.refusals.get(request.type)
         if waiting:
@@ -186,43 +190,33 @@ class FakeServer:
 
     def _on_hello(self, route: bytes, request: Message, answer: Any) -> None:
         self._greeted[route] = request
-        limits = {
-            "text_characters": TEXT_CHARACTERS,
-            "header_bytes": 65536,
-            "turns_a_minute": 60,
-            "sessions": 8,
-            "queue": 8,
-        }
-        bundle = {**BUNDLE, **(WORDS if self.minor else {}), **({"weather": None} if self.minor > 1 else {})}
-        protocol = f"1.{self.minor}"
-        about = {"version": 1, "server": "fake 1", "protocol": protocol, "bundle": bundle, "capabilities": []}
-        answer("welcome", {**about, "limits": limits, "state": self.state})
+        answer("welcome", {**welcome(self.minor, request.fields.get("minor", 0)), "state": self.state})
 
     def _on_ping(self, route: bytes, request: Message, answer: Any) -> None:
         answer("pong")
 
     def _on_status(self, route: bytes, request: Message, answer: Any) -> None:
-        worker = {"state": "ready", "pid": 42, "restarts": 0, "resident_mib": 100.0}
-        about = {"version": "1", "protocol": "1.0", "state": self.state, "bundle": "fake", "plan": "fast"}
-        counts = {"uptime_s": 60.0, "turns_done": 1, "sessions": 1, "connections": 1, "queue": 0, "running": 0}
-        answer("status", {**about, **counts, "worker": worker, "seconds": {"total": 1.5}})
+        answer("status", {**STATUS, "state": self.state})
 
     def _on_open(self, route: bytes, request: Message, answer: Any) -> None:
-        token = request.fields.get("token")
-        if token is None:
-            self._opened(FakeGame("", "", request.fields.get("seed", 5)), answer, new=True)
+        token, picture = request.fields.get("token"), bytes(request.buffers[0]) if request.buffers else PNG
+        if not picture.startswith(PNG):
+            answer("error", {"code": "picture", "text": "no picture", "do": "send another"})
+        elif token is None:
+            seen = {"understood": SEEN} if request.buffers and request.fields["motion"] else {}
+            self._opened(FakeGame("", "", request.fields.get("seed", 5)), answer, new=True, **seen)
         elif token in self.games:
             self._opened(self.games[token], answer)
         else:
             answer("error", {"code": "unknown_session", "text": "no such session"})
 
-    def _opened(self, game: FakeGame, answer: Any, new: bool = False) -> None:
+    def _opened(self, game: FakeGame, answer: Any, new: bool = False, **more: Any) -> None:
         if new:
             number = len(self.games) + 1
             game = replace(game, session=f"s{number}", token=f"token-{number}")
             self.games[game.token] = game
         values = VALUES if game.turns else dict.fromkeys(VALUES, 50)
-        fields = {"token": game.token, "seed": game.seed, "history_turns": 2, "character": values}
+        fields = {"token": game.token, "seed": game.seed, "history_turns": 2, "character": values, **more}
         fields["turns"] = len(game.turns)
         if (place := self._job(game)) is not None:
             fields["running"] = {"turn": self._jobs[place].number, "turn_id": self._jobs[place].turn_id}
@@ -373,6 +367,14 @@ class FakeServer:
         if self._later is not None:
             late, self._later = self._later, None
             self._say(*late)
+        if event.type == "done" and self.offers:
+            self._offer(running.route, running.game.session)
+
+    def _offer(self, route: bytes, session: str) -> None:
+        if self._greeted[route].fields.get("minor", 0) > 1:
+            game = next(game for game in self.games.values() if game.session == session)
+            offer = Message("offer", {"instructions": self.offers}, session=session, turn=len(game.turns) + 1)
+            self._turns.send_multipart([route, *encode(offer)])
 
     def _end(self, running: Running, code: str) -> None:
         if running is self._running:
@@ -388,13 +390,3 @@ class FakeServer:
 
     def _say(self, running: Running, message: Message) -> None:
         self._turns.send_multipart([running.route, *encode(replace(message, parent=running.parent))])
-
-
-@contextlib.contextmanager
-def fake_server() -> Iterator[FakeServer]:
-    """A server that runs for the length of a test."""
-    server = FakeServer()
-    try:
-        yield server
-    finally:
-        server.close()

@@ -41,6 +41,23 @@ UNDERSTOOD = {
     "unknown": [],
     "text": "Mia waves in the meadow by day.",
 }
+SEEN = {key: value for key, value in UNDERSTOOD.items() if key != "unknown"}
+"""What is seen in a start picture."""
+PNG = b"\x89PNG\r\n\x1a\n"
+STATUS = {
+    "version": "1",
+    "protocol": "1.0",
+    "bundle": "fake",
+    "plan": "fast",
+    "uptime_s": 60.0,
+    "turns_done": 1,
+    "sessions": 1,
+    "connections": 1,
+    "queue": 0,
+    "running": 0,
+    "worker": {"state": "ready", "pid": 42, "restarts": 0, "resident_mib": 100.0},
+    "seconds": {"total": 1.5},
+}
 TEXT_CHARACTERS = 500
 VALUES = {"stamina": 50, "social": 55, "entertainment": 50}
 STRENGTHS = {"motion_level": 2, "social": 1, "entertainment": 0, "stamina": 0}
@@ -69,6 +86,21 @@ class Running:
     seq: int
     replayed: bool
     route: bytes
+
+
+def welcome(minor: int, client_minor: int) -> dict[str, Any]:
+    """The fields of `welcome` of a server that speaks this minor version, without its state."""
+    limits = {
+        "text_characters": TEXT_CHARACTERS,
+        "header_bytes": 65536,
+        "turns_a_minute": 60,
+        "sessions": 8,
+        "queue": 8,
+    }
+    bundle = {**BUNDLE, **(WORDS if minor else {}), **({"weather": None} if minor > 1 else {})}
+    capabilities = ["picture"] if min(minor, client_minor) > 1 else []
+    about = {"version": 1, "server": "fake 1", "protocol": f"1.{minor}", "bundle": bundle}
+    return {**about, "capabilities": capabilities, "limits": limits}
 
 
 def turn_events(running: Running, hello: Message | None) -> list[Message]:

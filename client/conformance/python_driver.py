@@ -56,6 +56,16 @@ class Driver:
     def on_open(self, seed: str) -> str:
         return self._opened(self._do(self._client.open(seed=int(seed))))
 
+    def on_open_picture(self, rest: str) -> str:
+        seed, picture, motion = rest.split(" ", 2)
+        answer = self._opened(self._do(self._client.open(seed=int(seed), picture=picture, motion=motion)))
+        seen = self._game.seen
+        return f"{answer} {seen.text if seen else ''}"
+
+    def on_offers(self, rest: str) -> str:
+        offers = self._do(self._game.offers())
+        return f"ok {len(offers)} {offers[0] if offers else ''}"
+
     def on_resume(self, token: str) -> str:
         self._renew()
         return self._opened(self._do(self._client.open(resume=token or self._token)))

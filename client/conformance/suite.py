@@ -19,7 +19,7 @@ from typing import Any
 
 import zmq
 import zmq.auth
-from client.conformance.fake_turns import FRAMES, PADDING, frame_rows
+from client.conformance.fake_turns import FRAMES, PADDING, PNG, frame_rows
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -109,11 +109,15 @@ class Suite:
         self._servers = Process([sys.executable, "-m", "client.conformance.server"], ROOT)
         self._folder = tempfile.TemporaryDirectory()
         _, self._client_keys = zmq.auth.create_certificates(self._folder.name, "client")
+        picture = Path(self._folder.name) / "start.png"
+        picture.write_bytes(PNG + b"the rest")
         server, other = zmq.curve_keypair(), zmq.curve_keypair()
         self._words = {
             "server public": server[0].decode(),
             "server secret": server[1].decode(),
             "other public": other[0].decode(),
+            "picture": str(picture),
+            "no picture": __file__,
         }
 
     def __enter__(self) -> Suite:

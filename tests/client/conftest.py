@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from client.conformance.fake_server import FakeServer, fake_server
+from client.conformance.fake_server import FakeServer
 from client.tools import ignored_tests
 
 from animegamer_client import Client, aio
@@ -21,7 +22,7 @@ collect_ignore = ignored_tests() + ([] if sys.platform == "linux" else ON_LINUX)
 
 @pytest.fixture
 def server() -> Iterator[FakeServer]:
-    with fake_server() as running:
+    with contextlib.closing(FakeServer()) as running:
         yield running
 
 
