@@ -18,20 +18,32 @@ from client.conformance.suite import HERE, PASSED, SCENARIOS, Suite
 RECORD, README = HERE / "record.json", HERE.parent / "README.md"
 PYTHON = [sys.executable, str(HERE / "python_driver.py")]
 TUNNEL = "no keys: use a [tunnel](GAMES.md#a-server-on-another-machine)"
+OTHER_CLIENT = {
+    "ids": "takes that turn for its own",
+    "picture": "open the game with another client, and resume its token",
+    "offer": "not read",
+}
 CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
     "python": ("[Python](python/README.md)", {}),
     "aio": ("Python, asyncio", {}),
-    "native": ("[C and C++](native/README.md)", {"curve": TUNNEL}),
+    "native": ("[C and C++](native/README.md)", {"curve": TUNNEL, **OTHER_CLIENT}),
     "unity": ("[C#, Unity](unity/README.md)", {"curve": TUNNEL}),
+    "godot": ("[Godot 3](godot/README.md)", {"curve": TUNNEL}),
+    "unreal": ("[Unreal](unreal/README.md)", {"curve": TUNNEL, **OTHER_CLIENT}),
 }
 """A client's name: its title in the table, and what it lacks (a scenario's `needs`) with what to do instead."""
 
 
-def play(name: str, command: list[str] | None = None, cwd: Path | None = None) -> dict[str, str]:
-    """The outcome of each scenario with this client. command: its driver; None for Python, which needs no build."""
+def play(
+    name: str, command: list[str] | None = None, cwd: Path | None = None, lacks: dict[str, str] | None = None
+) -> dict[str, str]:
+    """The outcome of each scenario with this client. command: its driver; None for Python, which needs no build.
+
+    lacks: what the driver's build leaves out, as in `CLIENTS`.
+    """
     command = command or [*PYTHON, *(["--aio"] if name == "aio" else [])]
     with Suite() as suite:
-        return suite.play(command, cwd, CLIENTS[name][1])
+        return suite.play(command, cwd, {**CLIENTS[name][1], **(lacks or {})})
 
 
 def recorded() -> dict[str, dict[str, str]]:
