@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
+import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import golden_messages as golden
 import pytest
+from client.conformance import run as conformance
 from live_server import LiveServer
 from PIL import Image
 
@@ -20,31 +20,26 @@ import fakes
 from client.test_unity import in_hex
 
 PROJECT = Path(__file__).parents[2] / "client" / "godot"
+GODOT_DRIVER = [sys.executable, str(PROJECT / "tests" / "conform.py")]
 TIMEOUT_S = 120
 """Longest wait for a program; only a failing test waits for so long."""
-
-
-class Web(BaseHTTPRequestHandler):
-    """A web server that answers whatever comes."""
-
-    def handle(self) -> None:
-        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
 
 
 class Godot:
     """Runs scenes of the project in a window that nobody sees."""
 
     def __init__(self, home: Path, display: str) -> None:
-        self._environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home), "DISPLAY": display}
+        self.environment = {"HOME": str(home), "XDG_DATA_HOME": str(home), "DISPLAY": display}
 
     def start(self, scene: str, **environment: object) -> subprocess.Popen[str]:
         """Start a scene; environment: variables without their prefix ANIMEGAMER_."""
         return subprocess.Popen(
             ["godot3-runner", "--path", str(PROJECT), "--audio-driver", "Dummy", f"res://{scene}.tscn"],
-            env={**self._environment, **{f"ANIMEGAMER_{name}": str(value) for name, value in environment.items()}},
+            env={
+                **os.environ,
+                **self.environment,
+                **{f"ANIMEGAMER_{name}": str(value) for name, value in environment.items()},
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -125,26 +120,10 @@ def test_a_game_is_played_cancelled_rewound_resumed_and_closed(godot: Godot, ser
     ]
 
 
-def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(godot: Godot, bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path, device="simulated:2") as first:
-        driver = godot.driver("restart", first.ready().port)
-        first.await_status(lambda status: status["running"] == 1)
-        first.process.kill()
-        first.process.wait()
-        with LiveServer(bundle, tmp_path, "--port", str(first.port)):
-            assert godot.answers(driver) == ["done, turn 1"]
-
-
-def test_what_is_no_game_server_is_named(godot: Godot) -> None:
-    with HTTPServer(("127.0.0.1", 0), Web) as web:
-        thread = threading.Thread(target=web.serve_forever, daemon=True)
-        thread.start()
-        (said,) = godot.answers(godot.driver("reach", web.server_port))
-        web.shutdown()
-        thread.join()
-    assert said.startswith("protocol: ") and "another program" in said and "HTTP/1.1 400" in said
-    (said,) = godot.answers(godot.driver("reach", 1, timeout_s=1))
-    assert said.startswith("timed_out: ") and "nothing listens" in said and "animegamer-rt serve" in said
+def test_the_scenarios_of_the_conformance_suite_pass(godot: Godot, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in godot.environment.items():
+        monkeypatch.setenv(name, value)
+    assert conformance.play("godot", GODOT_DRIVER) == conformance.recorded()["godot"]
 
 
 def test_the_demo_plays_three_turns_and_shows_the_last_picture(

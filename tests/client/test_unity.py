@@ -21,6 +21,7 @@ import golden_messages as golden
 import pytest
 import zmq
 from client.conformance import run as conformance
+from client.conformance.fake_server import FakeServer
 from live_server import LiveServer
 
 import animegamer_rt
@@ -155,6 +156,16 @@ def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: Mo
 
 def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
     assert build.run("engine", address_of(server)) == ["two plays of one game"]
+
+
+def test_a_component_starts_from_a_picture_and_offers_turns(build: MonoBuild) -> None:
+    server = FakeServer(minor=2)
+    server.offers = ["Mia sits"]
+    try:
+        assert build.run("picture", server.address) == ["from a picture"]
+    finally:
+        server.close()
+    assert server.kinds().count("close") == 1, "the game that it opened first is closed"
 
 
 def test_the_tests_for_the_editor_pass(build: MonoBuild) -> None:

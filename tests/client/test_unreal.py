@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from client.conformance import run as conformance
 from live_server import LiveServer
 
 import animegamer_rt
@@ -21,14 +23,25 @@ def run(*command: object) -> str:
     return done.stdout
 
 
-def test_turns_are_played_cancelled_and_resumed_and_no_shown_texture_is_written(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("build")
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON")
-    run("cmake", "-S", PLUGIN / "tests", "-B", tmp_path / "build", *options)
-    run("cmake", "--build", tmp_path / "build", "--parallel", 2)
+    run("cmake", "-S", PLUGIN / "tests", "-B", folder, *options)
+    run("cmake", "--build", folder, "--parallel", 2)
+    return folder
+
+
+def test_games_are_played_and_no_shown_texture_is_written(build: Path, tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny").folder
     with LiveServer(bundle, tmp_path / "state", "--turns-per-minute", "0", device="simulated:0.2") as server:
-        said = run(tmp_path / "build" / "driver", f"tcp://127.0.0.1:{server.ready().port}")
-    assert said.splitlines() == ["three turns", "say instead", "next level", "second play"]
+        said = run(build / "driver", f"tcp://127.0.0.1:{server.ready().port}")
+    parts = ["two turns", "say instead", "list, branch, export, replay, rewind", "next level", "second play"]
+    assert said.splitlines() == parts
+
+
+def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
+    assert conformance.play("unreal", [str(build / "conform")]) == conformance.recorded()["unreal"]
 
 
 def test_the_packed_plugin_holds_the_native_client(tmp_path: Path) -> None:

@@ -164,19 +164,3 @@ func play() -> void:
 
 func session_size() -> Vector2:
 	return Vector2(session.welcome.bundle.width, session.welcome.bundle.height)
-
-
-func restart() -> void:
-	new_session()
-	session.say("Mia waves.")
-	var end = yield(next(["done", "error"]), "completed")
-	expect(end[0] == "done", "the turn ended with %s" % [end])
-	expect(names().count("frame") == 17 and "disconnected" in names(), "17 frames after a lost connection")
-	say_line("done, turn %d" % session.turns)
-
-
-func reach() -> void:
-	new_session()
-	session.say("Mia waves.")
-	var end = yield(next(["error", "done"]), "completed")
-	say_line(PoolStringArray(end[1]).join(": "))

@@ -8,14 +8,15 @@ const MAX_BUFFER_BYTES := 67108864
 const HEADER_KEYS := ["id", "parent", "session", "turn", "seq"]
 
 
-# The frames of a request. `header`: those of HEADER_KEYS that it has.
-static func encode(type: String, header: Dictionary, fields: Dictionary) -> Array:
+# The frames of a request. `header`: those of HEADER_KEYS that it has. `buffer`: empty, none.
+static func encode(type: String, header: Dictionary, fields: Dictionary, buffer := PoolByteArray()) -> Array:
 	var map := {"type": type}
 	for key in HEADER_KEYS:
 		if header.has(key):
 			map[key] = header[key]
 	map["fields"] = fields
-	return [PoolByteArray(MAGIC), Msgpack.new().encode(map)]
+	var frames := [PoolByteArray(MAGIC), Msgpack.new().encode(map)]
+	return frames + [buffer] if buffer.size() > 0 else frames
 
 
 # A message from a server: type, fields, those of HEADER_KEYS that it has, and buffer (of frame and clip).
@@ -25,9 +26,9 @@ static func decode(frames: Array) -> Dictionary:
 		return _refuse("protocol", "a message of %d frames, expected 2 or more" % frames.size())
 	var magic: PoolByteArray = frames[0]
 	if magic.size() != 5 or Array(magic).slice(0, 3) != MAGIC.slice(0, 3):
-		return _refuse("protocol", "the first frame is not AGRT and a version")
+		return _refuse("protocol", "what arrived is not a message of this protocol")
 	if magic[4] != 1:
-		return _refuse("version", "protocol version %d, this client speaks 1" % magic[4])
+		return _refuse("version", "the server speaks version %d, this client speaks 1" % magic[4])
 	if frames[1].size() > MAX_HEADER_BYTES or frames.size() > 3:
 		return _refuse("too_large", "a header of %d bytes, %d buffers" % [frames[1].size(), frames.size() - 2])
 	if frames.size() == 3 and frames[2].size() > MAX_BUFFER_BYTES:

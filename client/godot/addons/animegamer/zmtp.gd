@@ -11,6 +11,7 @@ const MAX_FRAMES := 3
 const MAX_FRAME_BYTES := 67108864
 const RECONNECT_MSEC := 200
 const HANDSHAKE_MSEC := 5000
+const NO_GAME_SERVER := "a program there accepts connections, but does not answer as a game server does"
 const SIGNATURE := [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f]
 
 var state: int = State.IDLE
@@ -71,10 +72,10 @@ func poll() -> Array:
 			if state == State.CONNECTING:
 				_greet()
 		_:
-			_drop("nothing listens at %s:%d" % [_host, _port] if state == State.CONNECTING else "the connection was lost")
+			_drop("nothing listens there" if state == State.CONNECTING else _lost_text())
 			return messages
 	if state == State.GREETING and now - _since_msec > HANDSHAKE_MSEC:
-		_drop("what listens at %s:%d does not answer as a game server does" % [_host, _port])
+		_drop(NO_GAME_SERVER)
 		return messages
 	_flush()
 	var end := OS.get_ticks_usec() + POLL_USEC
@@ -83,8 +84,9 @@ func poll() -> Array:
 	return messages
 
 
+# Give the connection up, and make another.
 func drop(reason: String) -> void:
-	if state == State.READY:
+	if state == State.READY or state == State.GREETING:
 		_drop(reason)
 
 
@@ -93,7 +95,7 @@ func _connect() -> void:
 	state = State.CONNECTING
 	_tcp = StreamPeerTCP.new()
 	if _tcp.connect_to_host(_host, _port) != OK:
-		_drop("no connection to %s:%d can be made" % [_host, _port])
+		_drop("no connection can be made")
 
 
 func _drop(reason: String) -> void:
@@ -102,6 +104,12 @@ func _drop(reason: String) -> void:
 	_tcp = null
 	_since_msec = OS.get_ticks_msec()
 	state = State.CONNECTING
+
+
+func _lost_text() -> String:
+	if state == State.READY:
+		return "the connection was lost"
+	return "a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this client does not have"
 
 
 func _greet() -> void:
@@ -139,7 +147,7 @@ func _flush() -> void:
 	while _tcp != null and _out.size() > 0:
 		var sent: Array = _tcp.put_partial_data(_out)
 		if sent[0] != OK:
-			_drop("the connection was lost")
+			_drop(_lost_text())
 		elif sent[1] == 0:
 			return
 		elif sent[1] == _out.size():
@@ -164,7 +172,7 @@ func _fill() -> bool:
 		return false
 	var got: Array = _tcp.get_partial_data(int(min(min(missing, there), PIECE)))
 	if got[0] != OK:
-		_drop("the connection was lost")
+		_drop(_lost_text())
 		return false
 	heard = true
 	_have.append_array(got[1])
@@ -205,8 +213,7 @@ func _looks_right() -> bool:
 		if (i == 0 and _have[i] != 0xff) or (i == 9 and _have[i] != 0x7f) or (i == 10 and _have[i] < 3):
 			return _foreign()
 	if _have.size() == 64 and Array(_have).slice(12, 16) != Array("NULL".to_ascii()) + [0]:
-		why = "the server at %s:%d has keys, which this client does not speak" % [_host, _port]
-		return _foreign(why)
+		return _foreign("the server asks for keys, which this client does not have")
 	return true
 
 
@@ -240,6 +247,6 @@ func _take_command(body: PoolByteArray) -> bool:
 # What answers is no game server: it is not asked again.
 func _foreign(reason: String = "") -> bool:
 	var start := _have.get_string_from_ascii() if _part == "greeting" else ""
-	_drop(reason if reason != "" else "another program answers at %s:%d: %s" % [_host, _port, start.strip_edges()])
+	_drop(reason if reason != "" else "another program answers there, not a game server: %s" % start.strip_edges())
 	state = State.FOREIGN
 	return false

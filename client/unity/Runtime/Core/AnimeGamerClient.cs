@@ -91,6 +91,22 @@ namespace AnimeGamer
             return Open(new Request("open").With("seed", seed).With("history_turns", historyTurns));
         }
 
+        /// <summary>
+        /// Start a game from a picture: the bytes of a PNG, JPEG or WebP file (16 pixels a side or more, 8 MiB and 16 megapixels
+        /// at most), and what happens in it ("gently wave"). Only where Welcome.Capabilities has `picture`. Game.Seen says
+        /// what the server saw.
+        /// </summary>
+        public Task<Game> OpenFromPictureAsync(byte[] file, string motion, long? seed = null)
+        {
+            if (file == null || file.Length == 0 || file.Length > Codec.MaxPictureBytes)
+                return Task.FromException<Game>(new AnimeGamerException("bad_argument", "the picture has "
+                    + (file == null ? 0 : file.Length) + " bytes; expected 1 to " + Codec.MaxPictureBytes,
+                    "give the bytes of a PNG, JPEG or WebP file"));
+            Request open = new Request("open").With("seed", seed).With("motion", motion ?? "");
+            open.Buffer = file;
+            return Open(open, slow: true);
+        }
+
         /// <summary>Continue the game of this token.</summary>
         public Task<Game> ResumeAsync(string token) { return Open(new Request("open").With("token", token)); }
 
@@ -115,9 +131,19 @@ namespace AnimeGamer
             EndClose(JoinMilliseconds);
         }
 
-        internal Task<Game> Open(Request request, SessionInfo of = null)
+        // slow: it waits in the server's queue, like a turn.
+        Task<Game> Open(Request request, bool slow = false)
         {
-            return Start(new Ask<Game>(request, "opened", header => new Game(this, SessionInfo.Read(header)), of));
+            return Start(new Ask<Game>(request, "opened", header => new Game(this, SessionInfo.Read(header))) { Slow = slow });
+        }
+
+        internal string[] OffersOf(SessionInfo session)
+        {
+            lock (_gate)
+            {
+                Offer offer = _turns.State.OfferOf(session.Id);
+                return offer.Turn == session.Turns + 1 ? offer.Instructions : Offer.None.Instructions;
+            }
         }
 
         internal Task<T> Start<T>(Ask<T> call)

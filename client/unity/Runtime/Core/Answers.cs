@@ -75,10 +75,11 @@ namespace AnimeGamer
         public long Seed, Turns, RunningTurn;
         public int HistoryTurns;
         public Character Character;
+        public Understood Seen;
 
         public static SessionInfo Read(Header header)
         {
-            MsgView fields = header.Fields, running = fields.Find("running");
+            MsgView fields = header.Fields, running = fields.Find("running"), seen = fields.Find("understood");
             if (!header.Session.Exists) throw new AnimeGamerException("missing_field", "`opened` has no session");
             bool runs = running.Kind == MsgKind.Map;
             return new SessionInfo
@@ -91,12 +92,26 @@ namespace AnimeGamer
                 Character = Character.Read(fields.Map("character")),
                 RunningTurn = runs ? running.Int("turn", 1) : 0,
                 RunningTurnId = runs ? running.Text("turn_id") : null,
+                Seen = seen.Kind == MsgKind.Map ? Understood.Read(seen) : null,
             };
         }
 
         public Request Request(string type, long turn = 0)
         {
             return new Request(type, Id, turn).With("token", Token);
+        }
+    }
+
+    /// <summary>Instructions that a server which plays ahead answers at once, and the number that their turn would have.</summary>
+    sealed class Offer
+    {
+        public static readonly Offer None = new Offer { Instructions = new string[0] };
+        public long Turn;
+        public string[] Instructions;
+
+        public static Offer Read(Header header)
+        {
+            return new Offer { Turn = header.Turn, Instructions = header.Fields.Texts("instructions") };
         }
     }
 

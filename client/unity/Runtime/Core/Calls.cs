@@ -121,6 +121,7 @@ namespace AnimeGamer
         readonly Queue<TurnEvent> _events = new Queue<TurnEvent>(64);
         readonly Request _request;
         readonly bool _new;
+        string _turnId;
         bool _wasSent, _begun, _understood;
         long _seq, _gapAfter = -2;
         Character _character;
@@ -137,9 +138,11 @@ namespace AnimeGamer
         /// <summary>A cancel was sent for it after its first event had come, so that it cannot have come too early.</summary>
         public bool CancelSentInTime;
 
-        public TurnCall(SessionInfo session, Request request, long turn = 0, long afterSeq = -1) : base(session)
+        /// <summary>turnId: null where it is not known yet.</summary>
+        public TurnCall(SessionInfo session, Request request, string turnId, long turn = 0, long afterSeq = -1) : base(session)
         {
             _request = request;
+            _turnId = turnId;
             _new = turn == 0;
             Turn = turn;
             _seq = afterSeq;
@@ -218,6 +221,38 @@ namespace AnimeGamer
             return null;
         }
 
+        /// <summary>What to ask before the rest of a turn on a new connection: whose turn has its number now; null: nothing.
+        /// A server that was killed keeps no turn that was not done, and who else has the token may have played since.</summary>
+        public Request ToCheck()
+        {
+            return Turn == 0 || _turnId == null ? null : Session.Request("list").With("before", Turn + 1);
+        }
+
+        /// <summary>Process the answer to ToCheck: ends with an error if the number is another client's turn.</summary>
+        public void OnListed(MsgView fields)
+        {
+            var page = new List<LoggedTurn>();
+            LoggedTurn.ReadPage(fields, page);
+            foreach (LoggedTurn other in page) Compare(other.Turn, other.TurnId);
+        }
+
+        /// <summary>As OnListed, for the `opened` of its session.</summary>
+        public void OnOpened(MsgView fields)
+        {
+            MsgView running = fields.Find("running");
+            if (running.Kind == MsgKind.Map && Compare(running.Int("turn", 1), running.Text("turn_id")))
+                Session.Turns = fields.Int("turns", 0);
+        }
+
+        bool Compare(long turn, string turnId)
+        {
+            if (Ended || turn != Turn || _turnId == null || turnId == _turnId) return false;
+            Fail(new AnimeGamerException("no_such_turn",
+                "the server lost turn " + Turn + ", and another client has played one of that number since",
+                "read the game's list, and play the turn again if it still fits"));
+            return true;
+        }
+
         public override void Fail(AnimeGamerException error)
         {
             if (Ended) return;
@@ -229,6 +264,7 @@ namespace AnimeGamer
 
         void Add(TurnEvent next)
         {
+            if (next.Accepted != null) _turnId = next.Accepted.TurnId;
             if (next.State != null)
             {
                 _character = next.State.Character;

@@ -28,6 +28,9 @@ namespace AnimeGamer
     {
         public readonly string Type, Session;
         public readonly long Turn;
+
+        /// <summary>Frame 2, sent as it is: the file of a picture. Null: none.</summary>
+        public byte[] Buffer;
         readonly List<KeyValuePair<string, object>> _fields = new List<KeyValuePair<string, object>>();
 
         public Request(string type, string session = null, long turn = 0)
@@ -79,7 +82,10 @@ namespace AnimeGamer
     /// <summary>Frames of version 1 of PROTOCOL.md. Checks frames and header keys; who reads the fields checks those.</summary>
     public static class Codec
     {
-        public const int Major = 1, Minor = 1;
+        public const int Major = 1, Minor = 2;
+
+        /// <summary>The largest file of a picture that a game may start from.</summary>
+        public const int MaxPictureBytes = 8 * 1024 * 1024;
         public static readonly byte[] Magic = { (byte)'A', (byte)'G', (byte)'R', (byte)'T', Major };
 
         /// <summary>Throws `protocol` or `version` unless these bytes are frame 0 of a message.</summary>

@@ -34,16 +34,25 @@ namespace AnimeGamer
         /// <summary>The turn that was running when the game was resumed; 0 if none was. Replay follows it.</summary>
         public long RunningTurn { get { return _session.RunningTurn; } }
 
+        /// <summary>What the server saw in the picture that the game was opened with; null without one, and if the server
+        /// recognised nobody.</summary>
+        public Understood Seen { get { return _session.Seen; } }
+
+        /// <summary>Instructions for the next turn that the server answers at once; empty where it does not play ahead. To offer
+        /// them to a player. The array is another one whenever they change.</summary>
+        public string[] Offers { get { return _client.OffersOf(_session); } }
+
         /// <summary>
         /// Play the next turn. turnId: sending the same id twice plays one turn; null: a new one. deadlineSeconds: the
         /// server ends the turn after so long, time in its queue included.
         /// </summary>
         public Turn Say(string instruction, string turnId = null, double? deadlineSeconds = null)
         {
+            string id = turnId ?? Guid.NewGuid().ToString("N");
             return StartTurn(new TurnCall(_session, _session.Request("turn")
                 .With("instruction", instruction ?? "")
-                .With("turn_id", turnId ?? Guid.NewGuid().ToString("N"))
-                .With("deadline_s", deadlineSeconds)));
+                .With("turn_id", id)
+                .With("deadline_s", deadlineSeconds), id));
         }
 
         /// <summary>
@@ -63,7 +72,8 @@ namespace AnimeGamer
         /// <summary>The events of a finished turn again, with the same bytes; or the rest of the running turn's.</summary>
         public Turn Replay(long turn, long afterSeq = -1)
         {
-            return StartTurn(new TurnCall(_session, null, turn, afterSeq));
+            string id = turn == _session.RunningTurn ? _session.RunningTurnId : null;
+            return StartTurn(new TurnCall(_session, null, id, turn, afterSeq));
         }
 
         /// <summary>Stop the running turn: it ends with the error `cancelled`. False if none was running.</summary>

@@ -150,7 +150,7 @@ namespace AnimeGamer
             if (wire == null || _stop) return;
             try
             {
-                while (wire.Open && State.Outgoing.Count > 0) wire.Send(State.Outgoing.Dequeue());
+                while (wire.Open && State.Outgoing.Count > 0) wire.Send(State.Outgoing.Peek().Key, State.Outgoing.Dequeue().Value);
                 if (wire.HasOutgoing) wire.Flush();
             }
             catch (SocketException)

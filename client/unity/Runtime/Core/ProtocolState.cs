@@ -29,7 +29,9 @@ namespace AnimeGamer
         readonly List<Call> _calls = new List<Call>();
         readonly Dictionary<long, Call> _callOfRequest = new Dictionary<long, Call>();
         readonly Dictionary<long, SessionInfo> _sessionOfResume = new Dictionary<long, SessionInfo>();
+        readonly Dictionary<long, TurnCall> _callOfCheck = new Dictionary<long, TurnCall>();
         readonly List<string> _attached = new List<string>();
+        readonly Dictionary<string, Offer> _offers = new Dictionary<string, Offer>();
         double _clockAt, _now, _connectAt, _backoff, _heardAt, _answerAt, _pingedAt;
         long _lastId, _helloId;
         string _trouble = "nothing answered";
@@ -45,8 +47,11 @@ namespace AnimeGamer
         public Phase Phase { get; private set; }
         public Welcome Welcome { get; private set; }
 
-        /// <summary>Headers to send when the connection's handshake is done.</summary>
-        public Queue<byte[]> Outgoing { get; } = new Queue<byte[]>();
+        /// <summary>Headers, and buffers or null, to send when the connection's handshake is done.</summary>
+        public Queue<KeyValuePair<byte[], byte[]>> Outgoing { get; } = new Queue<KeyValuePair<byte[], byte[]>>();
+
+        /// <summary>The newest offer of a session; one of no instructions for turn 0 if there is none.</summary>
+        public Offer OfferOf(string session) { return _offers.TryGetValue(session, out Offer found) ? found : Offer.None; }
 
         /// <summary>Whether a call waits for something.</summary>
         public bool HasCalls { get { return _calls.Count > 0; } }
@@ -69,7 +74,9 @@ namespace AnimeGamer
         {
             _callOfRequest.Clear();
             _sessionOfResume.Clear();
+            _callOfCheck.Clear();
             _attached.Clear();
+            _offers.Clear();
             Outgoing.Clear();
             _backoff = Math.Min(Math.Max(MinBackoff, 2 * _backoff), MaxBackoff);
             _connectAt = _now + _backoff;
@@ -114,12 +121,22 @@ namespace AnimeGamer
                 return;
             }
             Call call = CallFor(header, parent);
-            if (header.Type.Is("error")) OnError(call, header, parent);
+            if (header.Type.Is("offer"))
+            {
+                if (header.Session.Exists) _offers[header.Session.AsText] = Offer.Read(header);
+            }
+            else if (_callOfCheck.TryGetValue(parent, out TurnCall asked))
+            {
+                _callOfCheck.Remove(parent);  // a refusal says nothing: what comes of the turn itself will tell
+                if (header.Type.Is("listed")) asked.OnListed(header.Fields);
+            }
+            else if (header.Type.Is("error")) OnError(call, header, parent);
             else
             {
+                if (header.Type.Is("rewound") || header.Type.Is("accepted")) EndOffer(header);
                 _answerAt = _now;
                 _backoff = 0;
-                if (header.Type.Is("opened") && header.Session.Exists) Attach(header.Session.AsText);
+                if (header.Type.Is("opened") && header.Session.Exists) OnOpened(header);
                 if (call != null)
                 {
                     call.HeardAt = _now;
@@ -184,6 +201,8 @@ namespace AnimeGamer
                 long resume = Send(new Request("open").With("token", call.Session.Token));
                 _sessionOfResume[resume] = call.Session;
             }
+            Request check = call.Reconnected ? (call as TurnCall)?.ToCheck() : null;
+            if (check != null) _callOfCheck[Send(check)] = (TurnCall)call;
             FollowUp(call, request);
         }
 
@@ -208,8 +227,22 @@ namespace AnimeGamer
             if (header.Length + IdBytes > most)  // a server can tell nobody whose header was too long
                 throw new AnimeGamerException("too_large", "`" + request.Type + "` is too long to be sent; found "
                     + header.Length + " bytes, expected at most " + (most - IdBytes), "shorten its text");
-            Outgoing.Enqueue(header);
+            Outgoing.Enqueue(new KeyValuePair<byte[], byte[]>(header, request.Buffer));
             return _lastId;
+        }
+
+        // The session's next turn, or a rewind, ends an offer; a replay of an older turn does not.
+        void EndOffer(Header header)
+        {
+            if (header.Session.Exists && (header.Turn == 0 || header.Turn == OfferOf(header.Session.AsText).Turn))
+                _offers.Remove(header.Session.AsText);
+        }
+
+        void OnOpened(Header header)
+        {
+            Attach(header.Session.AsText);
+            foreach (Call call in _calls)
+                if (call is TurnCall turn && header.Session.Is(turn.Session.Id)) turn.OnOpened(header.Fields);
         }
 
         void Attach(string session)

@@ -13,7 +13,8 @@ namespace AnimeGamer
         public bool Replayed;
     }
 
-    /// <summary>What the instruction was taken to mean, of a bundle that reads everyday words.</summary>
+    /// <summary>What the instruction was taken to mean, of a bundle that reads everyday words; or what was seen in the picture
+    /// that a game starts from.</summary>
     public sealed class Understood
     {
         /// <summary>A line for the player.</summary>
@@ -26,6 +27,19 @@ namespace AnimeGamer
 
         /// <summary>Words that ask for what the bundle cannot draw, in lower case.</summary>
         public string[] Unknown;
+
+        internal static Understood Read(MsgView fields)
+        {
+            return new Understood
+            {
+                Text = fields.Text("text"),
+                Notice = fields.TextOr("notice", null),
+                Motion = fields.Text("motion"),
+                Place = fields.Text("place"),
+                Hour = fields.Text("hour"),
+                Unknown = fields.TextsOrNone("unknown"),
+            };
+        }
     }
 
     /// <summary>What the turn does to the game; it comes before the first picture. Strengths are -5..5.</summary>
@@ -117,15 +131,7 @@ namespace AnimeGamer
             else if (type.Is("understood"))
             {
                 result.Kind = TurnEventKind.Understood;
-                result.Data = new Understood
-                {
-                    Text = fields.Text("text"),
-                    Notice = fields.TextOr("notice", null),
-                    Motion = fields.Text("motion"),
-                    Place = fields.Text("place"),
-                    Hour = fields.Text("hour"),
-                    Unknown = fields.Texts("unknown"),
-                };
+                result.Data = Understood.Read(fields);
             }
             else if (type.Is("state"))
             {

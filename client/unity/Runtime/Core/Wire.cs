@@ -78,17 +78,24 @@ namespace AnimeGamer
         /// <summary>Send the greeting; once, when Connected.</summary>
         public void SendOpening() { SendBytes(Opening); }
 
-        /// <summary>Send a request, or keep it until the socket takes it.</summary>
-        public void Send(byte[] header)
+        /// <summary>Send a request, or keep it until the socket takes it. buffer: null, none.</summary>
+        public void Send(byte[] header, byte[] buffer)
         {
             var writer = new MsgWriter();
             writer.Byte(0x01);
             writer.Byte(Codec.Magic.Length);
             writer.Raw(Codec.Magic, Codec.Magic.Length);
-            if (header.Length <= 255) writer.Tagged(0x00, (ulong)header.Length, 1);
-            else writer.Tagged(0x02, (ulong)header.Length, 8);
+            FrameStart(writer, header.Length, buffer == null ? 0 : 1);
             writer.Raw(header, header.Length);
+            if (buffer != null) FrameStart(writer, buffer.Length, 0);
             SendBytes(writer.ToArray());
+            if (buffer != null) SendBytes(buffer);
+        }
+
+        static void FrameStart(MsgWriter writer, int length, int more)
+        {
+            if (length <= 255) writer.Tagged(more, (ulong)length, 1);
+            else writer.Tagged(0x02 | more, (ulong)length, 8);
         }
 
         /// <summary>Whether something waits to be sent.</summary>

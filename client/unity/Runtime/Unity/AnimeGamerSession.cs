@@ -9,6 +9,7 @@ namespace AnimeGamer
     [Serializable] public sealed class StateEvent : UnityEvent<GameState> { }
     [Serializable] public sealed class ProgressEvent : UnityEvent<float> { }
     [Serializable] public sealed class DoneEvent : UnityEvent<Done> { }
+    [Serializable] public sealed class OffersEvent : UnityEvent<string[]> { }
     [Serializable] public sealed class ErrorEvent : UnityEvent<AnimeGamerException> { }
 
     /// <summary>
@@ -42,11 +43,15 @@ namespace AnimeGamer
         [Tooltip("0..1, while a turn is computed.")]
         public ProgressEvent onProgress = new ProgressEvent();
         public DoneEvent onDone = new DoneEvent();
+
+        [Tooltip("Suggestions for the next turn, which the server answers at once; none when they are over. Only of servers that play ahead.")]
+        public OffersEvent onOffers = new OffersEvent();
         public ErrorEvent onError = new ErrorEvent();
 
         readonly ClipPlayback _playback = new ClipPlayback();
         AnimeGamerClient _client;
         Task<Game> _connecting;
+        string[] _offers = new string[0];
         Turn _turn;
         int _insteads;
         bool _recalling;
@@ -68,6 +73,25 @@ namespace AnimeGamer
         {
             if (_connecting == null || _connecting.IsFaulted || _connecting.IsCanceled) _connecting = Connect();
             return _connecting;
+        }
+
+        /// <summary>
+        /// Start a new game from a picture, in place of this one: the bytes of a PNG, JPEG or WebP file (of a texture:
+        /// EncodeToPNG), and what happens in it ("gently wave"). Only where Welcome.Capabilities has `picture`. Throws
+        /// AnimeGamerException; then the game is the one before.
+        /// </summary>
+        public async Task<Game> StartFromPictureAsync(byte[] file, string motion)
+        {
+            Game before = await ConnectAsync();
+            if (_turn != null && !_turn.Ended)
+                throw new AnimeGamerException("turn_running", "a turn is running", "wait for its end, or cancel it first");
+            Game = await _client.OpenFromPictureAsync(file, motion);
+            if (before.Turns == 0) Report(before.CloseAsync());  // nobody has played it
+            _turn = null;
+            _connecting = Task.FromResult(Game);
+            Save();
+            onReady.Invoke();
+            return Game;
         }
 
         /// <summary>Play the next turn. Errors come by onError.</summary>
@@ -156,7 +180,16 @@ namespace AnimeGamer
         {
             Turn turn = _turn;
             while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next)) Dispatch(next);
+            ShowOffers();
             _playback.Advance(Time.realtimeSinceStartupAsDouble);
+        }
+
+        void ShowOffers()
+        {
+            string[] offers = Game != null ? Game.Offers : _offers;
+            if (offers == _offers || offers.Length + _offers.Length == 0) return;
+            _offers = offers;
+            onOffers.Invoke(offers);
         }
 
         void Dispatch(TurnEvent next)

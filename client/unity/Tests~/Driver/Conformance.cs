@@ -57,6 +57,13 @@ namespace AnimeGamer.Driver
                 case "resume":
                     Renew();
                     return Opened(_client.ResumeAsync(rest.Length > 0 ? rest : _token).Get());
+                case "open-picture":
+                    byte[] picture = System.IO.File.ReadAllBytes(words[1]);
+                    return Opened(_client.OpenFromPictureAsync(picture, After(After(rest)), long.Parse(words[0])).Get())
+                        + " " + _game.Seen.Text;
+                case "offers":
+                    _client.ConnectAsync().Get();  // what the server has sent before this answer has been read then
+                    return "ok " + _game.Offers.Length + " " + (_game.Offers.Length > 0 ? _game.Offers[0] : "");
                 case "turn": return End(Say(rest), new List<TurnEvent>());
                 case "begin":
                     Begin(Say(rest));

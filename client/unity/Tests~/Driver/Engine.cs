@@ -20,6 +20,29 @@ namespace AnimeGamer.Driver
             Say("two plays of one game");
         }
 
+        /// <summary>A game that starts from a picture, and the offers for its next turn, with a server that has both.</summary>
+        public static void FromPicture(string address)
+        {
+            var file = new byte[] { 0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a };
+            var host = new GameObject("game");
+            AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
+            session.address = address;
+            string[] offers = null;
+            session.onOffers.AddListener(each => offers = each);
+            System.Threading.Tasks.Task<Game> starting = session.StartFromPictureAsync(file, "gently wave");
+            Until(() => starting.IsCompleted, "the game is open");
+            Help.Check(session.Game == starting.Get() && session.Game.Seen.Motion == "wave", "what was seen is said");
+            Until(() => offers != null && offers.Length == 1, "an offer comes");
+            string[] first = offers;
+            session.Say(offers[0]);
+            Until(() => session.Game.Turns == 1 && offers != first && offers.Length == 1, "the next turn has another offer");
+            starting = session.StartFromPictureAsync(new byte[1], "gently wave");
+            Until(() => starting.IsCompleted, "it is answered");
+            Help.Check(starting.Error() == "picture" && session.Game.Turns == 1, "what is no picture leaves the game");
+            UnityEngine.Object.Destroy(session);
+            Say("from a picture");
+        }
+
         /// <summary>Runs the tests that Unity's test runner would run.</summary>
         public static void RunTests(string file)
         {

@@ -23,6 +23,7 @@ namespace AnimeGamer.Driver
                     case "launch": Scenarios.Launch(arguments[1], arguments[2], arguments[3]); break;
                     case "tests": Engine.RunTests(arguments[1]); break;
                     case "engine": Engine.Run(arguments[1]); break;
+                    case "picture": Engine.FromPicture(arguments[1]); break;
                     case "domains": Domains.Run(arguments[1], arguments[2]); break;
                     case "assemblies": Assemblies.Check(arguments); break;
                     default: throw new ArgumentException(arguments[0]);

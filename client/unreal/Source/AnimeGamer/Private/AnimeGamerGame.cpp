@@ -66,16 +66,64 @@ void FAnimeGamerLink::done(const ag_done& Done)
 	Owner.OnDone.Broadcast(static_cast<int32>(Done.turns), static_cast<float>(Done.total_s));
 }
 
-void FAnimeGamerLink::rewound(const ag_game_info&) {}
+void FAnimeGamerLink::rewound(const ag_game_info& Info)
+{
+	Owner.OnRewound.Broadcast(static_cast<int32>(Info.turns));
+}
+
+void FAnimeGamerLink::branched(const ag_game_info& Info)
+{
+	Owner.OnBranched.Broadcast(ToText(Info.token), static_cast<int32>(Info.turns));
+}
+
+void FAnimeGamerLink::listed(const ag_listed& Listed)
+{
+	TArray<FAnimeGamerTurn> Turns;
+	for (size_t Number = 0; Number < Listed.count; ++Number)
+	{
+		FAnimeGamerTurn Turn;
+		Turn.Turn = static_cast<int32>(Listed.turns[Number].turn);
+		Turn.Instruction = ToText(Listed.turns[Number].instruction);
+		Turns.Add(Turn);
+	}
+	Owner.OnListed.Broadcast(Turns, Listed.more != 0);
+}
+
+void FAnimeGamerLink::exported(const ag_exported& Exported)
+{
+	Owner.OnExported.Broadcast(ToText(Exported.folder), static_cast<int32>(Exported.turns));
+}
+
+void FAnimeGamerLink::closed()
+{
+	Owner.OnClosed.Broadcast();
+}
 
 void FAnimeGamerLink::failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo)
 {
 	Owner.OnError.Broadcast(ToText(Code), ToText(Text), ToText(WhatToDo));
 }
 
+animegamer_unreal::Game* UAnimeGamerGame::Find()
+{
+	if (!Link.IsValid())
+	{
+		OnError.Broadcast(TEXT("closed"), TEXT("the game instance has ended"), TEXT("get a game from the new one, and Resume the token"));
+		return nullptr;
+	}
+	return Link->Game;
+}
+
 bool UAnimeGamerGame::Say(const FString& Instruction)
 {
-	return Link.IsValid() && Link->Game->say(TCHAR_TO_UTF8(*Instruction));
+	animegamer_unreal::Game* const Game = Find();
+	return Game != nullptr && Game->say(TCHAR_TO_UTF8(*Instruction));
+}
+
+bool UAnimeGamerGame::Replay(int32 Turn)
+{
+	animegamer_unreal::Game* const Game = Find();
+	return Game != nullptr && Game->replay(Turn);
 }
 
 void UAnimeGamerGame::Cancel()
@@ -88,9 +136,41 @@ void UAnimeGamerGame::Cancel()
 
 void UAnimeGamerGame::Rewind(int32 Turn)
 {
-	if (Link.IsValid())
+	if (animegamer_unreal::Game* const Game = Find())
 	{
-		Link->Game->rewind(Turn);
+		Game->rewind(Turn);
+	}
+}
+
+void UAnimeGamerGame::Branch(int32 Turn)
+{
+	if (animegamer_unreal::Game* const Game = Find())
+	{
+		Game->branch(Turn);
+	}
+}
+
+void UAnimeGamerGame::List(int32 Before)
+{
+	if (animegamer_unreal::Game* const Game = Find())
+	{
+		Game->list(Before);
+	}
+}
+
+void UAnimeGamerGame::Export()
+{
+	if (animegamer_unreal::Game* const Game = Find())
+	{
+		Game->export_game();
+	}
+}
+
+void UAnimeGamerGame::CloseGame()
+{
+	if (animegamer_unreal::Game* const Game = Find())
+	{
+		Game->close();
 	}
 }
 

@@ -28,6 +28,10 @@ public:
 	void frame(animegamer_unreal::Picture Picture, const ag_frame& Frame) override;
 	void done(const ag_done& Done) override;
 	void rewound(const ag_game_info& Info) override;
+	void branched(const ag_game_info& Info) override;
+	void listed(const ag_listed& Listed) override;
+	void exported(const ag_exported& Exported) override;
+	void closed() override;
 	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
 
 	UAnimeGamerGame& Owner;

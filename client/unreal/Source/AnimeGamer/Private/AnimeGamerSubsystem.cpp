@@ -21,7 +21,11 @@ void UAnimeGamerSubsystem::Deinitialize()
 		Entry.Value->Link.Reset();
 	}
 	Games.Empty();
-	Connection.Reset(); // ends the client's thread, without waiting for the network
+	if (Connection.IsValid())
+	{
+		Connection->Core.close(); // ends the client's thread, without waiting for the network; also within a tick
+	}
+	Connection.Reset();
 	Super::Deinitialize();
 }
 
@@ -31,6 +35,44 @@ UAnimeGamerGame* UAnimeGamerSubsystem::GetGame(FName Name)
 	{
 		return Found->Get();
 	}
+	if (!Connect())
+	{
+		return nullptr;
+	}
+	UAnimeGamerGame* const Game = NewObject<UAnimeGamerGame>(this);
+	Games.Add(Name, Game);
+	Game->Link = MakeShared<FAnimeGamerLink>(*Game, Connection, FString());
+	return Game;
+}
+
+void UAnimeGamerSubsystem::AskStatus()
+{
+	if (!Connect())
+	{
+		return;
+	}
+	Connection->Core.ask(&ag_status, [this](const ag_event& Event)
+	{
+		FAnimeGamerStatus Status;
+		if (Event.type == AG_EVENT_STATUS)
+		{
+			Status.State = FString(UTF8_TO_TCHAR(Event.of.status.state));
+			Status.Bundle = FString(UTF8_TO_TCHAR(Event.of.status.bundle));
+			Status.Queue = static_cast<int32>(Event.of.status.queue);
+			Status.Running = static_cast<int32>(Event.of.status.running);
+		}
+		else
+		{
+			const std::string Error = std::string(Event.of.error.text) + "; " + Event.of.error.what_to_do;
+			Status.Error = FString(UTF8_TO_TCHAR(Error.c_str()));
+		}
+		OnStatus.Broadcast(Status);
+	});
+}
+
+// False: the address is none; the log says so.
+bool UAnimeGamerSubsystem::Connect()
+{
 	if (!Connection.IsValid())
 	{
 		const UAnimeGamerSettings* const Settings = GetDefault<UAnimeGamerSettings>();
@@ -39,13 +81,9 @@ UAnimeGamerGame* UAnimeGamerSubsystem::GetGame(FName Name)
 		{
 			UE_LOG(LogAnimeGamer, Error, TEXT("%s"), UTF8_TO_TCHAR(Connection->Core.error().c_str()));
 			Connection.Reset();
-			return nullptr;
 		}
 	}
-	UAnimeGamerGame* const Game = NewObject<UAnimeGamerGame>(this);
-	Games.Add(Name, Game);
-	Game->Link = MakeShared<FAnimeGamerLink>(*Game, Connection, FString());
-	return Game;
+	return Connection.IsValid();
 }
 
 bool UAnimeGamerSubsystem::Tick(float)

@@ -7,6 +7,7 @@
 
 class FAnimeGamerLink;
 class UTexture2D;
+namespace animegamer_unreal { class Game; }
 
 /** A character's values, 0 to 100. */
 USTRUCT(BlueprintType)
@@ -39,6 +40,18 @@ struct FAnimeGamerState
 	FAnimeGamerValues Shown;
 };
 
+/** A finished turn in a game's list. */
+USTRUCT(BlueprintType)
+struct FAnimeGamerTurn
+{
+	GENERATED_BODY()
+
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	int32 Turn = 0;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Instruction;
+};
+
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnOpened, const FString&, Token);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnState, const FAnimeGamerState&, State);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnProgress, float, Fraction, float, SecondsLeft);
@@ -46,6 +59,11 @@ DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnFrame, UTexture2D*, Tex
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnDone, int32, Turns, float, Seconds);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FAnimeGamerOnError, const FString&, Code, const FString&, Text, const FString&, WhatToDo);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE(FAnimeGamerOnClipEnd);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnRewound, int32, Turns);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnBranched, const FString&, Token, int32, Turns);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnListed, const TArray<FAnimeGamerTurn>&, Turns, bool, bMore);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnExported, const FString&, Folder, int32, Turns);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE(FAnimeGamerOnClosed);
 
 /** One game on the server. The subsystem owns it; it outlives levels. */
 UCLASS(BlueprintType)
@@ -60,9 +78,24 @@ public:
 	/** Stop the running turn: it ends with the error `cancelled`. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void Cancel();
+	/** Play a finished turn again: On State .. On Done. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	bool Replay(int32 Turn);
 	/** Delete the turns after this one; 0 deletes all. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void Rewind(int32 Turn);
+	/** A second game that shares the turns up to this one. On Branched has its token: Resume it, here or in a game of another name. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void Branch(int32 Turn);
+	/** Up to 100 turns before this one, the newest last; 0: the newest of all. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void List(int32 Before = 0);
+	/** Write the game to a folder on the server's machine. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void Export();
+	/** End the game for good. To go on later keep its token instead. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void CloseGame();
 	/** Go on with the game of this token, in place of this one. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void Resume(const FString& InToken);
@@ -94,10 +127,22 @@ public:
 	/** All pictures of a finished turn were shown. */
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnClipEnd OnClipEnd;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnRewound OnRewound;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnBranched OnBranched;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnListed OnListed;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnExported OnExported;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnClosed OnClosed;
 
 private:
 	friend class UAnimeGamerSubsystem;
 	friend class FAnimeGamerLink;
+	/** The game in the connection; none, with On Error, after the end of the game instance. */
+	animegamer_unreal::Game* Find();
 	void ShowPictures();
 	void MakeTextures(int32 Width, int32 Height);
 

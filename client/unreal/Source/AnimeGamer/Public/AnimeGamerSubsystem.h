@@ -9,6 +9,28 @@
 class FAnimeGamerConnection;
 class UAnimeGamerGame;
 
+/** What the server says of itself. State: starting, ready, degraded, draining, or a newer one; empty if there was no answer. */
+USTRUCT(BlueprintType)
+struct FAnimeGamerStatus
+{
+	GENERATED_BODY()
+
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString State;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Bundle;
+	/** Turns that wait, and that run. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	int32 Queue = 0;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	int32 Running = 0;
+	/** Why there was no answer, and what to do. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Error;
+};
+
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnStatus, const FAnimeGamerStatus&, Status);
+
 /** Owns the connection and the games. It lives as long as the game instance, so levels come and go. */
 UCLASS()
 class ANIMEGAMER_API UAnimeGamerSubsystem : public UGameInstanceSubsystem
@@ -22,9 +44,16 @@ public:
 	/** The game of this name, opened at its first use. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	UAnimeGamerGame* GetGame(FName Name);
+	/** Ask for the server's state and load: On Status. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void AskStatus();
+
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnStatus OnStatus;
 
 private:
 	friend class UAnimeGamerGame;
+	bool Connect();
 	bool Tick(float DeltaSeconds);
 
 	UPROPERTY(Transient)

@@ -2,14 +2,34 @@
 
 namespace animegamer_unreal {
 
-bool Game::say(const std::string &instruction) {
-    const std::int64_t ticket = heard_ticket_ = ++last_ticket_;
+bool Game::may_play(std::int64_t ticket) {
+    heard_ticket_ = ticket;
     if ((busy() && !cancelled_) || next_turn_ != 0) {
         listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
         return false;
     }
+    return true;
+}
+
+bool Game::started(ag_result result, ag_request request, std::int64_t ticket) {
+    if (result != AG_OK) {
+        refuse();
+        return false;
+    }
+    (turn_ == 0 ? turn_ticket_ : next_turn_ticket_) = ticket;
+    (turn_ == 0 ? turn_ : next_turn_) = request;
+    cancelled_ = false;
+    return true;
+}
+
+bool Game::say(const std::string &instruction, const std::string &turn_id) {
+    const std::int64_t ticket = ++last_ticket_;
+    if (!may_play(ticket)) {
+        return false;
+    }
     if (game_ == 0) {
         waiting_ = instruction;
+        waiting_id_ = turn_id;
         waiting_ticket_ = ticket;
         if (opening_ == 0) { // the last attempt failed
             ag_result result = token_.empty() ? ag_open(client_, -1, -1, &opening_) : ag_resume(client_, token_.c_str(), &opening_);
@@ -20,14 +40,19 @@ bool Game::say(const std::string &instruction) {
         return true;
     }
     ag_request request = 0;
-    if (ag_turn(client_, game_, instruction.c_str(), nullptr, 0.0, &request) != AG_OK) {
-        refuse();
+    const char *const id = turn_id.empty() ? nullptr : turn_id.c_str();
+    const ag_result result = ag_turn(client_, game_, instruction.c_str(), id, 0.0, &request);
+    return started(result, request, ticket);
+}
+
+bool Game::replay(std::int64_t turn, std::int64_t after_seq) {
+    const std::int64_t ticket = ++last_ticket_;
+    if (!is_open() || !may_play(ticket)) {
         return false;
     }
-    (turn_ == 0 ? turn_ticket_ : next_turn_ticket_) = ticket;
-    (turn_ == 0 ? turn_ : next_turn_) = request;
-    cancelled_ = false;
-    return true;
+    ag_request request = 0;
+    const ag_result result = ag_replay(client_, game_, turn, after_seq, &request);
+    return started(result, request, ticket);
 }
 
 void Game::advance() {
@@ -47,10 +72,46 @@ void Game::cancel() {
     }
 }
 
-void Game::rewind(std::int64_t turn) {
+bool Game::is_open() {
+    heard_ticket_ = 0;
     if (game_ == 0) {
         listener_->failed("not_open", "the game is not open yet", "wait until it is open");
-    } else if (ag_rewind(client_, game_, turn, nullptr) != AG_OK) {
+    }
+    return game_ != 0;
+}
+
+void Game::rewind(std::int64_t turn) {
+    if (is_open()) {
+        check(ag_rewind(client_, game_, turn, nullptr));
+    }
+}
+
+void Game::branch(std::int64_t turn) {
+    if (is_open()) {
+        check(ag_branch(client_, game_, turn, -1, &branching_));
+    }
+}
+
+void Game::list(std::int64_t before) {
+    if (is_open()) {
+        check(ag_list(client_, game_, before, nullptr));
+    }
+}
+
+void Game::export_game() {
+    if (is_open()) {
+        check(ag_export(client_, game_, nullptr));
+    }
+}
+
+void Game::close() {
+    if (is_open()) {
+        check(ag_close_game(client_, game_, nullptr));
+    }
+}
+
+void Game::check(ag_result result) {
+    if (result != AG_OK) {
         refuse();
     }
 }
@@ -92,6 +153,20 @@ Game *Connection::open(Listener &listener, const std::string &token, std::int64_
 
 void Connection::leave(Game *game) { games_.erase(game); }
 
+void Connection::ask(ag_result (*request)(ag_client *, ag_request *), Answer answer) {
+    ag_request number = 0;
+    if (request(client_, &number) == AG_OK) {
+        answers_[number] = std::move(answer);
+        return;
+    }
+    ag_event refused{};
+    refused.type = AG_EVENT_ERROR;
+    refused.of.error = *ag_last_error();
+    answer(refused);
+}
+
+void Connection::close() { ag_client_close(client_); }
+
 void Connection::tick() {
     if (client_ == nullptr) {
         return;
@@ -105,7 +180,7 @@ void Connection::tick() {
 Game *Connection::game_of(const ag_event &event) const {
     for (const auto &entry : games_) {
         Game *const game = entry.first;
-        if (event.request != 0 && event.request == game->opening_) {
+        if (event.request != 0 && (event.request == game->opening_ || event.request == game->branching_)) {
             return game;
         }
         if (event.game != 0 && event.game == game->game_) {
@@ -121,6 +196,12 @@ void Connection::hand_out(const ag_event &event) {
         if (event.of.welcome.buffer_bytes > pool_->buffer_bytes()) { // two clips: one plays while the next arrives
             pool_->grow(client_, 2 * static_cast<std::size_t>(event.of.welcome.frames), event.of.welcome.buffer_bytes);
         }
+    }
+    const auto asked = answers_.find(event.request);
+    if (asked != answers_.end()) {
+        const Answer answer = std::move(asked->second);
+        answers_.erase(asked);
+        answer(event);
         return;
     }
     // A picture that nobody takes gives its buffer back at the end of this function.
@@ -135,8 +216,15 @@ void Connection::hand_out(const ag_event &event) {
                           : event.request == game->next_turn_ ? game->next_turn_ticket_
                           : event.request == game->opening_   ? game->waiting_ticket_
                                                               : 0;
+    listener.heard(event);
     switch (event.type) {
     case AG_EVENT_OPENED:
+        if (event.request == game->branching_) {
+            game->branching_ = 0;
+            ag_game_get(client_, event.game, &info);
+            listener.branched(info);
+            break;
+        }
         game->game_ = event.game;
         game->opening_ = 0;
         ag_game_get(client_, event.game, &info);
@@ -149,7 +237,7 @@ void Connection::hand_out(const ag_event &event) {
             const std::string instruction = std::move(game->waiting_);
             game->waiting_.clear();
             game->last_ticket_ = game->waiting_ticket_ - 1; // it keeps its number
-            game->say(instruction);
+            game->say(instruction, game->waiting_id_);
         }
         break;
     case AG_EVENT_STATE:
@@ -168,6 +256,15 @@ void Connection::hand_out(const ag_event &event) {
     case AG_EVENT_REWOUND:
         ag_game_get(client_, event.game, &info);
         listener.rewound(info);
+        break;
+    case AG_EVENT_LISTED:
+        listener.listed(event.of.listed);
+        break;
+    case AG_EVENT_EXPORTED:
+        listener.exported(event.of.exported);
+        break;
+    case AG_EVENT_GAME_CLOSED:
+        listener.closed();
         break;
     case AG_EVENT_ERROR:
         if (event.request != 0 && event.request == game->opening_) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,18 +22,35 @@ public:
     virtual void frame(Picture picture, const ag_frame &frame) = 0;
     virtual void done(const ag_done &done) = 0;
     virtual void rewound(const ag_game_info &info) = 0;
+    virtual void branched(const ag_game_info &info) = 0; // a second game: open info.token to play it
+    virtual void listed(const ag_listed &listed) = 0;
+    virtual void exported(const ag_exported &exported) = 0;
+    virtual void closed() = 0;
     virtual void failed(const std::string &code, const std::string &text, const std::string &what_to_do) = 0;
+    /// Each event of the game, before it is handed to one of the others.
+    virtual void heard(const ag_event &) {}
 };
 
 /// One game. What is asked for before it is open waits until then.
 class Game {
 public:
     /// Play a turn; false: one runs that was not cancelled, or a text that is refused: the listener's `failed` says so.
-    bool say(const std::string &instruction);
+    /// turn_id: the same one twice is one turn; "": a new one.
+    bool say(const std::string &instruction, const std::string &turn_id = "");
+    /// The events of a finished turn again, those after after_seq.
+    bool replay(std::int64_t turn, std::int64_t after_seq = -1);
     /// Stop the running turn: it fails with `cancelled`. "Say this instead": cancel, then say.
     void cancel();
     /// Delete the turns after this one.
     void rewind(std::int64_t turn);
+    /// A second game that shares the turns up to this one; this one stays as it is.
+    void branch(std::int64_t turn);
+    /// Up to 100 turns before this one; 0: the newest.
+    void list(std::int64_t before = 0);
+    /// Write the game to a folder on the server's machine. Its progress comes as a turn's does.
+    void export_game();
+    /// End the game for good.
+    void close();
     /// Each `say` has a number, from 1, refused or not: that of the next one, and that of what the listener hears now (0: none).
     std::int64_t next_ticket() const { return last_ticket_ + 1; }
     std::int64_t ticket() const { return heard_ticket_; }
@@ -41,14 +59,18 @@ public:
 private:
     friend class Connection;
     void refuse();
+    void check(ag_result result);
+    bool may_play(std::int64_t ticket);
+    bool started(ag_result result, ag_request request, std::int64_t ticket);
+    bool is_open();
     void advance();
     ag_client *client_ = nullptr;
     Listener *listener_ = nullptr;
     ag_game game_ = 0;
-    ag_request opening_ = 0, turn_ = 0, next_turn_ = 0;
+    ag_request opening_ = 0, branching_ = 0, turn_ = 0, next_turn_ = 0;
     std::int64_t last_ticket_ = 0, heard_ticket_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
     bool cancelled_ = false;
-    std::string token_, waiting_;
+    std::string token_, waiting_, waiting_id_;
 };
 
 class Connection {
@@ -65,8 +87,14 @@ public:
     Game *open(Listener &listener, const std::string &token = "", std::int64_t seed = -1);
     /// Hear no more of a game. It stays on the server.
     void leave(Game *game);
+    /// Ask about the server: ag_status, ag_ping or ag_connect. `answer` gets the event that ends it, within `tick`; an error
+    /// of asking at once.
+    using Answer = std::function<void(const ag_event &)>;
+    void ask(ag_result (*request)(ag_client *, ag_request *), Answer answer);
     /// Hand out what has come. Never waits.
     void tick();
+    /// Disconnect for good, also within `tick`; calls of its games fail with `closed`. The games stay on the server.
+    void close();
     double fps() const { return fps_; }
 
 private:
@@ -75,6 +103,7 @@ private:
     ag_client *client_ = nullptr;
     std::shared_ptr<PicturePool> pool_ = std::make_shared<PicturePool>();
     std::map<Game *, std::unique_ptr<Game>> games_;
+    std::map<ag_request, Answer> answers_;
     std::string error_;
     double fps_ = 8.0;
 };

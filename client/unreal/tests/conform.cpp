@@ -1,0 +1,226 @@
+// The driver of the conformance suite: commands on standard input, one line of answer to each (client/conformance/README.md). It
+// drives the part of the plugin that knows nothing of Unreal, in ticks, as the subsystem does.
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "Core/Connection.h"
+
+namespace {
+
+namespace plugin = animegamer_unreal;
+
+std::string error_line(const std::string &code, const std::string &text, const std::string &what_to_do) {
+    return "error " + code + " " + text + (what_to_do.empty() ? "" : "; " + what_to_do);
+}
+
+class Driver : public plugin::Listener {
+public:
+    std::string answer(const std::string &line) {
+        std::istringstream words(line);
+        std::string verb;
+        words >> verb;
+        said_.clear();
+        run(verb, words);
+        if (verb == "turn" || verb == "begin" || verb == "rest" || verb == "replay") {
+            while (ended_.empty() && said_.empty() && (verb != "begin" || seqs_.empty())) {
+                tick();
+            }
+            return !said_.empty() ? said_ : ended_.empty() ? "ok" : ended_;
+        }
+        while (said_.empty()) {
+            tick();
+        }
+        return said_;
+    }
+
+    void opened(const ag_game_info &info) override {
+        token_ = info.token;
+        said_ = "ok " + std::to_string(info.turns);
+    }
+    void rewound(const ag_game_info &info) override { said_ = "ok " + std::to_string(info.turns); }
+    void branched(const ag_game_info &info) override { branch_ = info.token; }
+    void listed(const ag_listed &listed) override {
+        said_ = "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
+    }
+    void exported(const ag_exported &exported) override { said_ = "ok " + std::to_string(exported.turns) + " " + exported.folder; }
+    void closed() override { said_ = "ok"; }
+    void state(const ag_state &) override {}
+    void progress(const ag_progress &) override {
+        if (closes_at_progress_) {
+            closes_at_progress_ = false;
+            connection_->close();
+            game_->rewind(0); // refused: it is closed
+        }
+    }
+    void frame(plugin::Picture picture, const ag_frame &) override {
+        ++pictures_;
+        for (int y = 0; y < picture.height; ++y) {
+            for (int x = 0; x < 4 * picture.width; ++x) {
+                hash_ = (hash_ ^ picture.pixels()[y * picture.stride + x]) * 16777619U;
+            }
+        }
+    }
+    void done(const ag_done &done) override {
+        bool whole = true;
+        std::ostringstream text, numbers;
+        for (std::size_t n = 0; n < seqs_.size(); ++n) {
+            whole = whole && (n == 0 || seqs_[n] == seqs_[n - 1] + 1);
+            numbers << (n == 0 ? "" : ",") << seqs_[n];
+        }
+        text << "done turns=" << done.turns << " seq=";
+        if (whole && !seqs_.empty()) {
+            text << seqs_.front() << "-" << seqs_.back();
+        } else {
+            text << numbers.str();
+        }
+        text << " pictures=" << pictures_ << " hash=";
+        text.width(8);
+        text.fill('0');
+        text << std::hex << hash_ << std::dec << " replayed=" << replayed_;
+        ended_ = text.str();
+    }
+    void failed(const std::string &code, const std::string &text, const std::string &what_to_do) override {
+        const bool of_turn = game_ != nullptr && game_->ticket() == ticket_;
+        (of_turn ? ended_ : said_) = error_line(code, text, what_to_do);
+    }
+    void heard(const ag_event &event) override {
+        const bool is_numbered = event.type >= AG_EVENT_ACCEPTED && event.type <= AG_EVENT_DONE && event.type != AG_EVENT_RESTARTING;
+        if (is_numbered && event.turn > 0) {
+            seqs_.push_back(event.seq);
+        }
+        if (event.type == AG_EVENT_ACCEPTED) {
+            replayed_ = event.of.accepted.replayed;
+        }
+    }
+
+private:
+    void run(const std::string &verb, std::istringstream &words) {
+        std::string first;
+        if (verb == "new") {
+            words >> address_ >> timeout_s_;
+            renew();
+            said_ = connection_->working() ? "ok" : "error invalid " + connection_->error();
+        } else if (verb == "connect") {
+            ask(&ag_connect);
+        } else if (verb == "status") {
+            ask(&ag_status);
+        } else if (verb == "ping") {
+            ask(&ag_ping);
+        } else if (verb == "open") {
+            open("", number(words));
+        } else if (verb == "resume") {
+            renew();
+            open(words >> first ? first : token_, -1);
+        } else if (verb == "turn" || verb == "begin") {
+            words >> first;
+            words.get();
+            std::string text;
+            std::getline(words, text);
+            if (!game_->busy()) {
+                begin();
+            }
+            game_->say(text, first);
+        } else if (verb == "replay") {
+            const auto turn = number(words);
+            begin();
+            game_->replay(turn, number(words));
+        } else if (verb == "cancel") {
+            said_ = game_->busy() ? "ok 1" : "ok 0";
+            game_->cancel();
+        } else if (verb == "rewind") {
+            game_->rewind(number(words));
+        } else if (verb == "branch") {
+            branch_.clear();
+            game_->branch(number(words));
+            while (branch_.empty() && said_.empty()) {
+                tick();
+            }
+            if (said_.empty()) {
+                open(branch_, -1);
+            }
+        } else if (verb == "list") {
+            game_->list();
+        } else if (verb == "export" || verb == "export-close") {
+            closes_at_progress_ = verb == "export-close";
+            game_->export_game();
+        } else if (verb == "end") {
+            game_->close();
+        } else if (verb == "close") {
+            connection_->close();
+            said_ = "ok";
+        } else if (verb != "rest") {
+            said_ = "error unknown " + verb;
+        }
+    }
+
+    static std::int64_t number(std::istringstream &words) {
+        std::int64_t value = 0;
+        words >> value;
+        return value;
+    }
+
+    void renew() {
+        game_ = nullptr;
+        connection_.reset();
+        connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_);
+    }
+
+    void open(const std::string &token, std::int64_t seed) {
+        if (game_ != nullptr) {
+            connection_->leave(game_);
+            game_ = nullptr;
+        }
+        ticket_ = -1;
+        game_ = connection_->open(*this, token, seed);
+    }
+
+    void ask(ag_result (*request)(ag_client *, ag_request *)) {
+        connection_->ask(request, [this](const ag_event &event) {
+            const ag_error &error = event.of.error;
+            said_ = event.type == AG_EVENT_ERROR       ? error_line(error.code, error.text, error.what_to_do)
+                    : event.type == AG_EVENT_CONNECTED ? std::string("ok ") + event.of.welcome.bundle + " " + event.of.welcome.state
+                    : event.type == AG_EVENT_STATUS    ? std::string("ok ") + event.of.status.state
+                                                       : "ok";
+        });
+    }
+
+    void begin() {
+        ticket_ = game_->next_ticket();
+        seqs_.clear();
+        ended_.clear();
+        pictures_ = replayed_ = 0;
+        hash_ = 2166136261U;
+    }
+
+    void tick() {
+        connection_->tick();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+
+    std::string address_, token_, branch_;
+    double timeout_s_ = 30.0;
+    std::unique_ptr<plugin::Connection> connection_;
+    plugin::Game *game_ = nullptr;
+    std::int64_t ticket_ = -1; // of the turn that was begun
+    std::vector<std::int64_t> seqs_; // of the turn that was begun
+    int pictures_ = 0, replayed_ = 0;
+    std::uint32_t hash_ = 0;
+    std::string said_, ended_; // the answer; how the turn ended
+    bool closes_at_progress_ = false;
+};
+
+} // namespace
+
+int main() {
+    Driver driver;
+    for (std::string line; std::getline(std::cin, line);) {
+        std::string answer = driver.answer(line);
+        std::replace(answer.begin(), answer.end(), '\n', ' ');
+        std::cout << answer << std::endl;
+    }
+}
