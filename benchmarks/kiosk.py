@@ -2,7 +2,8 @@
 
 The page's clock runs faster (`--faster`), and the watch looks as often as it would in that time, or as often as this
 machine can. Once an hour of the page's time a visitor plays a turn and goes. The server plays pocket. The record
-says how long it really ran, how many pictures were drawn, how often the watch looked. Needs `web` and Chromium. Writes a record of kind `kiosk` and prints it. Linux only.
+says how long it really ran, how many pictures were drawn, how often the watch looked. Needs `web` and Chromium.
+Writes a record of kind `kiosk` and prints it. Linux only.
 """
 
 from __future__ import annotations
