@@ -182,9 +182,13 @@ def test_staff_may_go_back_and_the_disk_holds_two_versions(kiosk: Kiosk) -> None
 
 
 def test_a_dry_run_prints_every_step_and_changes_nothing(kiosk: Kiosk, capsys: pytest.CaptureFixture[str]) -> None:
+    unit = (kiosk.root / "etc/systemd/system/animegamer-update.service").read_text()
+    words = next(line for line in unit.splitlines() if line.startswith("ExecStart=")).split()[1:]
+    updates = str(kiosk.wheel.parent)
     before = sorted(kiosk.root.rglob("*"))
     capsys.readouterr()
-    assert main(["kiosk", "update", str(kiosk.wheel), "--dry-run", "--root", str(kiosk.root)]) == 0
+    asked = [updates if word == "/var/lib/animegamer-kiosk/updates" else word for word in words]
+    assert updates in asked and main([*asked, "--dry-run", "--root", str(kiosk.root)]) == 0
     printed = capsys.readouterr().out
     for step in (
         "-m venv --without-pip",
