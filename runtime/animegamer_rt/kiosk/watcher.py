@@ -6,6 +6,7 @@ Joins the browser, the ladder, the machine, the operator page and OSC; each of t
 from __future__ import annotations
 
 import logging
+import random
 import signal
 import threading
 import time
@@ -27,7 +28,9 @@ from .operator_page import OperatorPage, Report
 
 LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
 STEADY_ROUNDS = 3
-"""What was seen so often is noted: a clip that loops shows the same picture twice now and then."""
+"""What is wrong is noted after so many looks: a clip that loops shows the same picture twice now and then."""
+UNEVEN = 0.25
+"""Looks come this much earlier or later, or they would fall in step with a clip of 17 frames at 8 a second, 2.1 s."""
 STATE_DIR = Path("/var/lib/animegamer/server")
 
 log = logging.getLogger(__name__)
@@ -67,7 +70,8 @@ class Watcher:
         seen = (picture, wanted, monitor)
         self._rounds_seen = self._rounds_seen + 1 if seen == self._seen else 1
         self._seen, report = seen, self.report
-        if self._rounds_seen < STEADY_ROUNDS or seen == (report.picture, report.wanted, report.monitor):
+        well = picture is Picture.MOVES and wanted and monitor
+        if (self._rounds_seen < STEADY_ROUNDS and not well) or seen == (report.picture, report.wanted, report.monitor):
             return
         report.picture, report.wanted, report.monitor = seen
         hours = "in" if wanted else "out of"
@@ -103,7 +107,7 @@ def watch(config: KioskConfig) -> int:
         listeners.append(OscInput(config.osc_port, browser))
     systemd = ServiceManager()
     systemd.ready()
-    while not stop.wait(LOOK_S):
+    while not stop.wait(LOOK_S * random.uniform(1 - UNEVEN, 1 + UNEVEN)):
         watcher.round(time.monotonic(), datetime.now())
         systemd.alive(time.monotonic())
     for listener in listeners:
