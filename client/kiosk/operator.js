@@ -33,6 +33,10 @@ async function show() {
     row.append(head, cell);
     return row;
   }));
+  const [wheel, ...others] = state.wheels;
+  $("update").textContent = [state.update, wheel ? "" : "No update lies on the disk.", others.length ? "More than one update lies on the disk: leave one there." : ""].filter(Boolean).join(" ");
+  $("install").hidden = !wheel || others.length > 0;
+  $("install").textContent = `Install ${wheel}`;
   $("errors").textContent = state.errors.join("\n") || "none";
 }
 
@@ -40,8 +44,10 @@ for (const button of document.querySelectorAll("[data-do]")) {
   button.onclick = async () => {
     if (button.dataset.ask && !confirm(button.dataset.ask)) return;
     button.disabled = true;
-    await fetch(`do/${button.dataset.do}`, { method: "POST", headers: { "X-Animegamer": "1" } }).catch(() => {});
+    const done = await fetch(`do/${button.dataset.do}`, { method: "POST", headers: { "X-Animegamer": "1" } })
+      .then(async (answer) => answer.ok && (await answer.json()).done).catch(() => false);
     button.disabled = false;
+    $("did").textContent = done ? `${button.textContent}: done.` : `${button.textContent}: that did not work. Try the next one.`;
     show();
   };
 }

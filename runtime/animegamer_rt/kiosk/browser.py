@@ -108,7 +108,7 @@ class Browser:
             page = self._see()
         except BrowserError:
             return Picture.GONE, None
-        if not page.url.startswith((self._page.partition("?")[0], self._waiting)):
+        if not self._is_ours(page.url):
             self.show(self._waiting)
             return Picture.GONE, page
         shown = (page.pixels, page.said)
@@ -183,6 +183,9 @@ class Browser:
             time.sleep(0.3)
         return None
 
+    def _is_ours(self, url: str) -> bool:
+        return url.startswith((self._page.partition("?")[0], self._waiting))
+
     def _see(self) -> Page:
         with self._connection() as ask:
             state = _evaluate(ask, _STATE)
@@ -203,7 +206,11 @@ class Browser:
                 pages = [one for one in json.load(answer) if one["type"] == "page"]
             if not pages:
                 raise BrowserError("no page")
-            address = pages[0]["webSocketDebuggerUrl"]
+            ours = next((one for one in pages if self._is_ours(one["url"])), pages[0])
+            for other in pages:
+                if other is not ours:  # a visitor with a keyboard has opened a tab or a window
+                    urlopen(f"http://127.0.0.1:{self._port}/json/close/{other['id']}", timeout=TIMEOUT_S).close()
+            address = ours["webSocketDebuggerUrl"]
             with connect(address, max_size=None, open_timeout=TIMEOUT_S, close_timeout=1, proxy=None) as socket:
                 count = 0
 

@@ -1,4 +1,4 @@
-"""`animegamer-rt kiosk install|status|remove|watch`: puts the kit on a machine, takes it away, runs its watch.
+"""`animegamer-rt kiosk install|status|remove|update|watch`: puts the kit on a machine, takes it away, renews it.
 
 Knows the command line and what is printed.
 """
@@ -6,16 +6,20 @@ Knows the command line and what is printed.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from animegamer_rt import untrusted
 from animegamer_rt.errors import ConfigError
 
 from . import kit
 from .config import CONFIG_FILE, read_config
+from .update_record import RECORD, Phase, read_record
+from .versions import Versions, find_wheel, own_folder
 
-ACTIONS = ("install", "status", "remove", "watch")
+ACTIONS = ("install", "status", "remove", "update", "watch")
 FAILED = 1
 
 
@@ -25,10 +29,18 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "action",
         choices=ACTIONS,
         help="install: write units and settings and start them; status: what runs; remove: undo install; "
-        "watch: the service that watches the screen",
+        "update: try another version, and go back if it does not play; watch: the service that watches the screen",
     )
-    command.add_argument("--dry-run", action="store_true", help="of install and remove: print all that they would do")
-    command.add_argument("--yes", action="store_true", help="of install and remove: do not ask")
+    command.add_argument(
+        "wheel",
+        nargs="?",
+        type=untrusted.path,
+        metavar="WHEEL_OR_FOLDER",
+        help="of update: the version; none: go on with the one that is on trial",
+    )
+    command.add_argument("--back", action="store_true", help="of update: use the version before the one on trial")
+    command.add_argument("--dry-run", action="store_true", help="print all that would be done")
+    command.add_argument("--yes", action="store_true", help="do not ask")
     command.add_argument(
         "--root", type=Path, default=Path("/"), metavar="DIR", help="of another system; runs no command (default: /)"
     )
@@ -45,6 +57,8 @@ def kiosk(options: argparse.Namespace) -> int:
         return watch(read_config(options.config))
     if options.action == "status":
         return _status(options.root)
+    if options.action == "update":
+        return _update(options)
     return (_install if options.action == "install" else _remove)(options.root, options.dry_run, options.yes)
 
 
@@ -54,18 +68,28 @@ def _install(root: Path, dry_run: bool, yes: bool) -> int:
     files = kit.kit_files(read_config(source), CONFIG_FILE)
     settings = [file for file in kit.settings_files() if not (root / file.path.relative_to("/")).exists()]
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
-    if commands and kit.PROGRAM.parts[1] in ("home", "root"):
+    versions, own = Versions(root), own_folder()
+    place = own or kit.program()
+    if commands and place.parts[1] in ("home", "root"):
         do = "install animegamer-rt into /opt/animegamer and run that one (docs/KIOSK.md)"
-        raise ConfigError("the units may not read a home folder", found=kit.PROGRAM, do=do)
+        raise ConfigError("the units may not read a home folder", found=place, do=do)
+    used, record = versions.current, read_record(kit.under(root, RECORD))
+    if used not in (None, own) and record is not None and record.phase is Phase.TRIAL:
+        do = f"run: sudo {kit.program()} kiosk install; or go back first: kiosk update --back"
+        raise ConfigError("another version is on trial", where=versions.folder, found=used, expected=own, do=do)
     for file in [*settings, *files]:
         print(f"write {file.path}")
         if dry_run:
             print("".join(f"    {line}\n" for line in file.text.splitlines()), end="")
+    if own is not None:
+        print(f"use   {own}" + (f" in place of {used}" if used not in (None, own) else ""))
     _print_commands(commands)
     if dry_run or not _agreed(yes):
         return 0
     kit.write_settings(root)
     kit.write_files(files, root)
+    if own is not None:
+        versions.use(own)
     return _run(commands)
 
 
@@ -79,7 +103,7 @@ def _remove(root: Path, dry_run: bool, yes: bool) -> int:
     for path, state in found:
         print({"ok": f"delete {path}", "changed": f"keep {path}, which was changed"}.get(state, f"{path} is gone"))
     _print_commands(after)
-    print(f"keep {', '.join(map(str, kit.SETTINGS))}, and the games in /var/lib/animegamer")
+    print(f"keep {', '.join(map(str, kit.SETTINGS))}, the games in /var/lib/animegamer, and the versions in /opt")
     if dry_run or not _agreed(yes):
         return 0
     code = _run(before)
@@ -100,7 +124,32 @@ def _status(root: Path) -> int:
     states = [] if root != Path("/") else [(unit, unit_state(unit)) for unit in kit.UNITS]
     for unit, state in states:
         print(f"{state:<10}{unit}")
+    if (record := read_record(kit.under(root, RECORD))) is not None:
+        print(f"{'update':<10}{record.said()}")
     return FAILED if wrong or any(state != "active" for _, state in states) else 0
+
+
+def _update(options: argparse.Namespace) -> int:
+    from .first_turn import first_turn
+    from .update import Updater
+    from .watcher import page_ready
+
+    config = read_config(options.root / CONFIG_FILE.relative_to("/"))
+    updater = Updater(config, lambda: page_ready(config), lambda: first_turn(config.page_port), root=options.root)
+    if options.wheel is None and not options.back:
+        went_on = updater.check()
+        print(went_on.said() if went_on else "no version is on trial")
+        return 0
+    wheel = None if options.wheel is None else find_wheel(options.wheel.absolute())
+    for step in updater.steps(wheel) if wheel else ():
+        print(step.text)
+    if options.dry_run or options.root != Path("/") or not _agreed(options.yes):
+        return 0
+    if hasattr(os, "geteuid") and os.geteuid() != 0:
+        raise ConfigError("an update needs root", do="run: sudo animegamer-rt kiosk update ...")
+    record = updater.update(wheel) if wheel else updater.take_back("it was asked for")
+    print(record.said())
+    return 0 if record.phase is Phase.TRIAL or options.back else FAILED
 
 
 def unit_state(unit: str) -> str:

@@ -18,6 +18,7 @@ from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, OutputError
 
 from .config import CONFIG_FILE, KioskConfig
+from .versions import CURRENT, PACKAGES, PREVIOUS, VERSIONS, own_folder
 
 USER = "animegamer"
 UNITS = ("animegamer-server.service", "animegamer-watch.service", "animegamer-browser.service")
@@ -25,7 +26,9 @@ SETTINGS = (CONFIG_FILE, CONFIG_FILE.with_name("block-list.txt"))
 """Files that staff edit: written once, never replaced."""
 RECEIPT = Path("/var/lib/animegamer-kiosk/installed.json")
 """What install has written: path -> SHA-256. Remove deletes these files and no other."""
-PROGRAM = Path(sys.executable).with_name("animegamer-rt")
+UPDATE_UNIT, PROVE_TIMER = "animegamer-update.service", "animegamer-prove.timer"
+PROVE_UNITS = (PROVE_TIMER, "animegamer-prove.service")
+"""Started by the page for staff; enabled while an update is on trial."""
 MAX_RECEIPT_BYTES = 1 << 20
 
 
@@ -40,6 +43,13 @@ class KitFile:
     def sha256(self) -> str:
         """Of the file's bytes, in hex."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def program() -> Path:
+    """What the units run: the version in use, by its link; this program itself where it has no environment."""
+    if own_folder() is None:
+        return Path(sys.executable).with_name("animegamer-rt")
+    return VERSIONS / CURRENT / "bin" / "animegamer-rt"
 
 
 def templates() -> Path:
@@ -62,7 +72,9 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
     )
     values = {
         "user": USER,
-        "program": str(PROGRAM),
+        "program": str(program()),
+        "previous": str(VERSIONS / PREVIOUS / "bin" / "animegamer-rt"),
+        "updates": str(PACKAGES),
         "config": str(config_path),
         "cage": _program("cage"),
         "chromium": _program("chromium", "chromium-browser", "google-chrome"),
@@ -77,7 +89,7 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
     }
     places = {
         "sysusers.conf": "/etc/sysusers.d/animegamer-kiosk.conf",
-        **{unit: f"/etc/systemd/system/{unit}" for unit in UNITS},
+        **{unit: f"/etc/systemd/system/{unit}" for unit in (*UNITS, UPDATE_UNIT, *PROVE_UNITS)},
         "polkit.rules": "/etc/polkit-1/rules.d/49-animegamer-kiosk.rules",
         "journald.conf": "/etc/systemd/journald.conf.d/animegamer-kiosk.conf",
         "chromium-policy.json": "/etc/chromium/policies/managed/animegamer-kiosk.json",
@@ -86,13 +98,14 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
 
 
 INSTALL_COMMANDS: Sequence[Sequence[str]] = (
+    ("mkdir", "-p", str(PACKAGES)),
     ("systemd-sysusers",),
     ("systemctl", "daemon-reload"),
     ("systemctl", "restart", "systemd-journald.service"),
     ("systemctl", "enable", *UNITS),
     ("systemctl", "--no-block", "restart", *UNITS),
 )
-REMOVE_COMMANDS: Sequence[Sequence[str]] = (("systemctl", "disable", "--now", *reversed(UNITS)),)
+REMOVE_COMMANDS: Sequence[Sequence[str]] = (("systemctl", "disable", "--now", PROVE_TIMER, *reversed(UNITS)),)
 AFTER_REMOVE: Sequence[Sequence[str]] = (
     ("systemctl", "daemon-reload"),
     ("systemctl", "restart", "systemd-journald.service"),
@@ -107,26 +120,26 @@ def write_files(files: Sequence[KitFile], root: Path) -> None:
     """
     before = read_receipt(root)
     for file in files:
-        path = _under(root, file.path)
+        path = under(root, file.path)
         if path.exists() and str(file.path) not in before and _sha256(path) != file.sha256:
             do = "move it away if it is not needed, and install again"
             raise ConfigError("the file is there and is not of this kit", where=path, do=do)
-    _write(_under(root, RECEIPT), json.dumps(before | {str(file.path): file.sha256 for file in files}, indent=1) + "\n")
+    _write(under(root, RECEIPT), json.dumps(before | {str(file.path): file.sha256 for file in files}, indent=1) + "\n")
     for file in files:
-        _write(_under(root, file.path), file.text)
+        _write(under(root, file.path), file.text)
 
 
 def write_settings(root: Path) -> list[Path]:
     """Write the files for staff that are not there yet; returns which."""
-    missing = [file for file in settings_files() if not _under(root, file.path).exists()]
+    missing = [file for file in settings_files() if not under(root, file.path).exists()]
     for file in missing:
-        _write(_under(root, file.path), file.text)
+        _write(under(root, file.path), file.text)
     return [file.path for file in missing]
 
 
 def read_receipt(root: Path) -> dict[str, str]:
     """What earlier installs wrote; empty if there was none. Raises ConfigError for a file that is no receipt."""
-    path = _under(root, RECEIPT)
+    path = under(root, RECEIPT)
     try:
         receipt = json.loads(read_bounded(path, MAX_RECEIPT_BYTES))
         if not isinstance(receipt, dict) or not all(isinstance(one, str) for one in receipt.values()):
@@ -143,7 +156,7 @@ def installed(root: Path) -> list[tuple[Path, str]]:
     """Each file of the last install and its state: `ok`, `changed` or `missing`."""
     found = []
     for name, expected in read_receipt(root).items():
-        path = _under(root, Path(name))
+        path = under(root, Path(name))
         state = "missing" if not path.exists() else "ok" if _sha256(path) == expected else "changed"
         found.append((Path(name), state))
     return found
@@ -156,12 +169,13 @@ def delete_files(root: Path) -> list[Path]:
         if state == "changed":
             stay.append(path)
         elif state == "ok":
-            _under(root, path).unlink()
-    _under(root, RECEIPT).unlink(missing_ok=True)
+            under(root, path).unlink()
+    under(root, RECEIPT).unlink(missing_ok=True)
     return stay
 
 
-def _under(root: Path, path: Path) -> Path:
+def under(root: Path, path: Path) -> Path:
+    """A path of the machine, in the folder `root` of another system."""
     return root / path.relative_to("/")
 
 

@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from .display import turn_television
-from .kit import UNITS
+from .kit import UNITS, UPDATE_UNIT
 from .ladder import Action
 
 SERVER, WATCH, BROWSER = UNITS
 TIMEOUT_S = 20.0
 GATEWAY = "animegamer_rt.serving.gateway"
 LOG_LINES = 30
+WRONG = "warning|error|fail|killed|exited|timed out"
+"""Lower case finds both cases."""
 
 Run = Callable[[Sequence[str]], str]
 log = logging.getLogger(__name__)
@@ -36,8 +38,8 @@ class Machine:
     def __init__(self, run: Run = run_command) -> None:
         self._run = run
 
-    def act(self, action: Action) -> None:
-        """Do what the ladder says. A failure is logged: the ladder goes on."""
+    def act(self, action: Action) -> bool:
+        """Do what the ladder says; returns whether it was done. A failure is logged: the ladder goes on."""
         steps: dict[Action, Callable[[], object]] = {
             Action.BROWSER: lambda: self._systemctl("--no-block", "restart", BROWSER),
             Action.GATEWAY: self._end_gateway,
@@ -46,17 +48,22 @@ class Machine:
             Action.SCREEN_OFF: lambda: self._screen(False),
         }
         if action is Action.NOTHING:
-            return
+            return True
         try:
             steps[action]()
         except (OSError, subprocess.SubprocessError, psutil.Error) as error:
             log.error("%s: %s", action.value, error)
-        else:
-            log.warning("%s: done", action.value)
+            return False
+        log.warning("%s: done", action.value)
+        return True
 
-    def reboot(self) -> None:
-        """Start the whole machine again."""
-        self._systemctl("reboot")
+    def reboot(self) -> bool:
+        """Start the whole machine again; returns whether systemd took it."""
+        return self._asked("reboot")
+
+    def update(self) -> bool:
+        """Begin the update that lies in the folder of updates, as root's unit; returns whether systemd took it."""
+        return self._asked("--no-block", "start", UPDATE_UNIT)
 
     def states(self) -> dict[str, str]:
         """Each unit and its state, as systemd names it; `unknown` where it does not answer."""
@@ -69,9 +76,12 @@ class Machine:
         return found
 
     def errors(self) -> list[str]:
-        """The last warnings and errors of the units, newest last; empty where the journal cannot be read."""
-        units = [word for unit in UNITS for word in ("--unit", unit)]
-        command = ["journalctl", *units, "--lines", str(LOG_LINES), "--priority", "warning", "--output", "short-iso"]
+        """The last warnings and errors of the units, newest last; empty where the journal cannot be read.
+
+        They are found by their words: to the journal, all that a program prints is of one priority.
+        """
+        units = [word for unit in (*UNITS, UPDATE_UNIT) for word in ("--unit", unit)]
+        command = ["journalctl", *units, "--lines", str(LOG_LINES), "--grep", WRONG, "--output", "short-iso"]
         try:
             return self._run([*command, "--no-pager", "--quiet"]).splitlines()[-LOG_LINES:]
         except (OSError, subprocess.SubprocessError):
@@ -97,6 +107,14 @@ class Machine:
         for process in psutil.Process(int(number)).children():
             if GATEWAY in process.cmdline():
                 process.kill()
+
+    def _asked(self, *words: str) -> bool:
+        try:
+            self._systemctl(*words)
+        except (OSError, subprocess.SubprocessError) as error:
+            log.error("%s: %s", " ".join(words), error)
+            return False
+        return True
 
     def _systemctl(self, *words: str) -> str:
         return self._run(["systemctl", *words])

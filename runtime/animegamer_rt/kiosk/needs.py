@@ -18,6 +18,7 @@ from .display import CEC_DEVICE, CONNECTORS, connectors
 PROGRAMS: Mapping[str, tuple[State, str]] = {
     "systemctl": ("broken", "the kit is made of systemd units: take a system that has it, as Debian"),
     "cage": ("broken", "run: sudo apt install cage"),
+    "Xwayland": ("broken", "cage ends at once without it; run: sudo apt install xwayland"),
     "chromium": ("broken", "run: sudo apt install chromium"),
     "pkaction": ("broken", "the watcher restarts the units through polkit; run: sudo apt install polkitd"),
     "cec-ctl": ("limited", "for televisions, which it turns on and off; run: sudo apt install v4l-utils"),

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ from .config import KioskConfig
 from .kit import templates
 from .ladder import Action, Picture
 from .machine import Machine
+from .update_record import RECORD, read_record
+from .versions import PACKAGES, wheels
 
 HEADER = "X-Animegamer"
 REQUEST_S, READY_S = 10.0, 2.0
@@ -126,6 +129,8 @@ class OperatorPage:
             "units": machine.states(),
             "temperature_c": machine.temperature_c(),
             "errors": machine.errors(),
+            "update": record.said() if (record := read_record(RECORD)) else "",
+            "wheels": [wheel.path.name for wheel in wheels(PACKAGES)],
         }
 
 
@@ -161,18 +166,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(403, b"only the page for staff may do this\n", "text/plain")
             return
         machine, browser = self.operator.machine, self.operator.browser
-        if path in ACTIONS:
-            machine.act(ACTIONS[path])
-        elif path == "reset":
-            browser.reset()
-        elif path == "attract":
-            browser.attract()
-        elif path == "reboot":
-            machine.reboot()
-        else:
+        buttons: dict[str, Callable[[], bool]] = {
+            **{name: partial(machine.act, action) for name, action in ACTIONS.items()},
+            "reset": browser.reset,
+            "attract": browser.attract,
+            "reboot": machine.reboot,
+            "update": machine.update,
+        }
+        if (do := buttons.get(path)) is None:
             self._send(404, b"not found\n", "text/plain")
             return
-        self._send_json({"done": path})
+        self._send_json({"done": do()})
 
     def _staff(self) -> bool:
         """Whether staff asks. A foreign site can give its own name our address, so names are refused."""

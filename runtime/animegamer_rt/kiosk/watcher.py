@@ -6,6 +6,7 @@ Joins the browser, the ladder, the machine, the operator page and OSC; each of t
 from __future__ import annotations
 
 import logging
+import random
 import signal
 import threading
 import time
@@ -22,10 +23,14 @@ from .clips import delete_oldest
 from .config import KioskConfig
 from .display import monitor_there
 from .ladder import Action, Ladder, Picture, Seen
-from .machine import Machine
+from .machine import BROWSER, Machine
 from .operator_page import OperatorPage, Report
 
-LOOK_S, CLIPS_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
+LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
+STEADY_ROUNDS = 3
+"""What is wrong is noted after so many looks: a clip that loops shows the same picture twice now and then."""
+UNEVEN = 0.25
+"""Looks come this much earlier or later, or they would fall in step with a clip of 17 frames at 8 a second, 2.1 s."""
 STATE_DIR = Path("/var/lib/animegamer/server")
 
 log = logging.getLogger(__name__)
@@ -38,16 +43,14 @@ class Watcher:
         self.config, self.browser, self.machine = config, browser, machine
         self.report = Report()
         self._ladder = Ladder(config.frozen_seconds)
-        self._clips_at = 0.0
+        self._minute_at = 0.0
+        self._seen, self._rounds_seen = (Picture.GONE, True, True), 0
 
     def round(self, now: float, clock: datetime) -> None:
         """Look once and do what follows. now: seconds, monotonic; clock: local time."""
         wanted, monitor = self.config.screen_on(clock), monitor_there()
         picture, page = self.browser.look() if wanted else (Picture.GONE, None)
-        if (picture, wanted, monitor) != (self.report.picture, self.report.wanted, self.report.monitor):
-            hours = "in" if wanted else "out of"
-            log.info("picture: %s, %s hours, monitor %s", picture.value, hours, "there" if monitor else "missing")
-        self.report.picture, self.report.wanted, self.report.monitor = picture, wanted, monitor
+        self._note(picture, wanted, monitor)
         action = self._ladder.next(Seen(picture, wanted, monitor), now)
         if action is not Action.NOTHING:
             self.report.action, self.report.acted_at = action.value, clock.isoformat(" ", "seconds")
@@ -55,10 +58,24 @@ class Watcher:
         idle_s, limit_s = page.idle_s if page else None, self.config.idle_seconds
         if limit_s and idle_s is not None and idle_s >= limit_s and self.browser.reset():
             self.report.resets += 1
-        if now >= self._clips_at:
-            self._clips_at = now + CLIPS_S
+        if now >= self._minute_at:
+            self._minute_at = now + MINUTE_S
+            if not wanted and self.machine.states()[BROWSER] == "active":  # somebody has started it
+                self.machine.act(Action.SCREEN_OFF)
             limits = self.config.clips_mib, self.config.clips_count, self.config.clips_days
             delete_oldest(STATE_DIR / "exports", time.time(), *limits)
+
+    def _note(self, picture: Picture, wanted: bool, monitor: bool) -> None:
+        """For the page of staff and the log. What is wrong is told only after it has lasted a little."""
+        seen = (picture, wanted, monitor)
+        self._rounds_seen = self._rounds_seen + 1 if seen == self._seen else 1
+        self._seen, report = seen, self.report
+        well = picture is Picture.MOVES and wanted and monitor
+        if (self._rounds_seen < STEADY_ROUNDS and not well) or seen == (report.picture, report.wanted, report.monitor):
+            return
+        report.picture, report.wanted, report.monitor = seen
+        hours = "in" if wanted else "out of"
+        log.info("picture: %s, %s hours, monitor %s", picture.value, hours, "there" if monitor else "missing")
 
 
 def page_ready(config: KioskConfig) -> bool:
@@ -90,7 +107,7 @@ def watch(config: KioskConfig) -> int:
         listeners.append(OscInput(config.osc_port, browser))
     systemd = ServiceManager()
     systemd.ready()
-    while not stop.wait(LOOK_S):
+    while not stop.wait(LOOK_S * random.uniform(1 - UNEVEN, 1 + UNEVEN)):
         watcher.round(time.monotonic(), datetime.now())
         systemd.alive(time.monotonic())
     for listener in listeners:

@@ -46,16 +46,18 @@ class FakeCommands:
     def __init__(self, fail: bool = False) -> None:
         self.done: list[str] = []
         self.fail = fail
+        self.stopped: set[str] = set()
 
     def __call__(self, command: Sequence[str]) -> str:
         line = " ".join(command)
         if self.fail:
             raise subprocess.CalledProcessError(1, line)
         if "--property=ActiveState" in line:
-            return "active\n"
+            return "inactive\n" if command[-1] in self.stopped else "active\n"
         if "--property=MainPID" in line:
             return "0\n"
         if command[0] == "journalctl":
             return "2026-11-25T12:00:00 host <b>worker died</b>\n"
         self.done.append(line)
+        (self.stopped.add if "stop" in command else self.stopped.discard)(command[-1])
         return ""

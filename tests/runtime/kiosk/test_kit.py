@@ -58,6 +58,7 @@ def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) ->
     assert "--web 127.0.0.1:9000 --keep-days 0.5 --ahead 3\n" in unit
     policy = json.loads((tmp_path / "etc/chromium/policies/managed/animegamer-kiosk.json").read_text())
     assert policy["URLAllowlist"] == ["127.0.0.1:9000", "127.0.0.1:8090/waiting"]
+    assert "DeveloperToolsAvailability" not in policy  # it would shut out the watch: HTTP 403 on the DevTools port
 
 
 def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

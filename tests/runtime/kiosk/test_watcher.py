@@ -54,10 +54,27 @@ def test_the_screen_goes_off_and_on_by_its_hours_and_a_dark_one_is_left_alone() 
     hours = KioskConfig(daily=Hours.from_text("09:00-12:01"))
     watcher = Watcher(hours, cast(Browser, browser), Machine(commands))
     _rounds(watcher, 3600)
-    assert commands.done == [
-        "systemctl --no-block start animegamer-browser.service",
-        "systemctl --no-block stop animegamer-browser.service",
-    ]
+    off = "systemctl --no-block stop animegamer-browser.service"
+    assert commands.done == ["systemctl --no-block start animegamer-browser.service", off]
+    commands("systemctl restart animegamer-browser.service".split())  # by the page for staff, at night
+    _rounds(watcher, 7200, NOON - timedelta(hours=12))
+    assert commands.done[-1] == off and len(commands.done) == 4
+
+
+def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    there, browser, commands = [True], FakeBrowser(), FakeCommands()
+    monkeypatch.setattr("animegamer_rt.kiosk.watcher.monitor_there", lambda: there[0])
+    watcher = Watcher(KioskConfig(), cast(Browser, browser), Machine(commands))
+    for second in range(2, 4000, 2):
+        browser.picture = Picture.BLACK if second > 2000 else Picture.FROZEN if second % 20 == 0 else Picture.MOVES
+        there[0] = second <= 2000
+        watcher.round(float(second), NOON)
+    assert not any("restart" in line for line in commands.done)
+    seen = [record.getMessage() for record in caplog.records if record.getMessage().startswith("picture")]
+    assert seen == ["picture: moves, in hours, monitor there", "picture: black, in hours, monitor missing"]
 
 
 def test_a_page_that_nobody_touches_is_emptied_once() -> None:
@@ -90,6 +107,12 @@ def _get(url: str, **headers: str) -> bytes:
         return cast(bytes, answer.read())
 
 
+def _press(url: str, button: str) -> bool:
+    request = Request(f"{url}/do/{button}", method="POST", headers={"X-Animegamer": "1"})
+    with urlopen(request, timeout=10) as answer:
+        return cast(bool, json.load(answer)["done"])
+
+
 def _refused(url: str, method: str = "GET", **headers: str) -> int:
     with pytest.raises(HTTPError) as error:
         urlopen(Request(url, method=method, headers=headers), timeout=10)
@@ -103,10 +126,12 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
         assert state["units"]["animegamer-server.service"] == "active"
         assert state["errors"] == ["2026-11-25T12:00:00 host <b>worker died</b>"]
         assert b"Restart the game" in _get(url + "/")
-        for what in ("server", "reset", "reboot"):
-            urlopen(Request(f"{url}/do/{what}", method="POST", headers={"X-Animegamer": "1"}), timeout=10).close()
-        assert commands.done == ["systemctl --no-block restart animegamer-server.service", "systemctl reboot"]
+        assert [_press(url, what) for what in ("server", "reset", "reboot", "update")] == [True] * 4
+        assert commands.done[:2] == ["systemctl --no-block restart animegamer-server.service", "systemctl reboot"]
+        assert commands.done[2:] == ["systemctl --no-block start animegamer-update.service"]
         assert browser.done == ["reset"]
+        commands.fail = True
+        assert [_press(url, what) for what in ("server", "reboot", "update")] == [False] * 3
 
 
 def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path: Path) -> None:
