@@ -57,6 +57,7 @@ def pick_what_is_ready(page: Page, url: str, shots: Path, axe: Path | None) -> N
         page.evaluate(f"one = document.querySelector('#language'), one.value = '{language}', one.onchange()")
         assert page.evaluate("document.querySelector('#ready h2').textContent") == word
     await_offers(page)
+    time.sleep(0.5)  # the slips come in
     page.screenshot(shots / "ready-kiosk.png")
     print("picked sentences that were ready")
 
