@@ -3,7 +3,7 @@
 const TOKEN = "animegamer.token", PENDING = "animegamer.pending", TAB = "animegamer.tab";
 const ENDED = ["unknown_session", "session_closed", "bundle_mismatch", "engines_mismatch", "wrong_token"];
 const WAIT = ["starting", "draining", "degraded"];
-const RETRY_MS = 1000, RUNNING = "turn_running";
+const RETRY_MS = 1000, SILENT_MS = 10_000, RUNNING = "turn_running";
 
 export class Game {
   /**
@@ -114,8 +114,13 @@ export class Game {
     this.halt();
     this.on.began();
     let next = 0;
+    const expect = () => { // another window that asks for the same turn gets the rest of it; ask again if nothing comes
+      clearTimeout(this.timer);
+      this.timer = setTimeout(again, SILENT_MS);
+    };
     const listen = (kind, content, head) => {
       this.stop = this.connection.listen(kind, content, head, (message) => {
+        expect();
         if (message.type === "error") return this.failed(message.fields, again, waits);
         if (message.seq === undefined) return this.on.event(message);
         if (message.seq > next) { // frames were dropped because this browser was slow: ask for what is missing
@@ -128,11 +133,13 @@ export class Game {
         if (message.type === "done") this.end(null);
       });
     };
+    expect();
     listen(type, fields, header);
   }
 
   failed(error, again, waits) {
     if (WAIT.includes(error.code) || waits.includes(error.code)) {
+      clearTimeout(this.timer);
       this.on.waits(error);
       this.timer = setTimeout(again, RETRY_MS);
     } else this.end(error);

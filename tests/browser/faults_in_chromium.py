@@ -14,7 +14,7 @@ from pathlib import Path
 from chromium import Chromium, Page
 from play_in_chromium import SIZES, Serve, await_turns, check_access, choose, click, say
 
-TURN_S, AHEAD, FROZEN_S = 1, 2, 4
+TURN_S, AHEAD, FROZEN_S = 1, 3, 4
 SLIPS = "[...document.querySelectorAll('#ready button')].map((one) => one.textContent).filter(Boolean)"
 EMPTIED = f"""new MutationObserver(() => {SLIPS}.length || (window.emptied = true))
     .observe(document.querySelector('#ready'), {{ subtree: true, childList: true }}), 0"""
