@@ -12,6 +12,7 @@ import { Words } from "./words.js";
 
 const LANGUAGE = "animegamer.language";
 const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
+const GHOST_MS = 150;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
 const view = { bundle: null, offer: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
@@ -117,8 +118,11 @@ function onEvent(message) {
   else if (message.type === "done") done(message);
 }
 
+/** The clip before becomes a guide once it is clear that the next one takes a while: that is work for the machine, too. */
 function drawing(now) {
-  screen.ghost = now;
+  clearTimeout(view.soon);
+  if (now) view.soon = setTimeout(() => (screen.ghost = true), GHOST_MS);
+  else screen.ghost = false;
   document.body.classList.toggle("drawing", now);
 }
 
