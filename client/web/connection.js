@@ -7,10 +7,11 @@ const LOCAL = ["localhost", "127.0.0.1", "[::1]"], RAW_PIXELS = 40_000;
 export class Connection {
   recorded = false; // a page without a server has another file of this name, which plays recorded turns
 
-  /** onUp(welcome), onDown(): each time the connection is there or gone. */
-  constructor(onUp, onDown) {
+  /** onUp(welcome), onDown(): each time the connection is there or gone. onOffer(message): other turns are ready. */
+  constructor(onUp, onDown, onOffer) {
     this.onUp = onUp;
     this.onDown = onDown;
+    this.onOffer = onOffer;
     this.handlers = new Map();
     this.count = 0;
     this.wait = FIRST_WAIT_MS;
@@ -80,6 +81,7 @@ export class Connection {
     this.heard = performance.now();
     const message = typeof data === "string" ? JSON.parse(data) : behindHeader(data);
     if (message.type === "error" && message.fields.code === "hello_first") return this.socket.close();
+    if (message.type === "offer") return this.onOffer(message);
     this.handlers.get(message.parent)?.(message);
   }
 

@@ -150,7 +150,7 @@ export class Film {
     const picture = document.createElement(address ? "img" : "i");
     if (address) Object.assign(picture, { src: address, alt: "" });
     const number = document.createElement("b"), words = document.createElement("span");
-    number.textContent = turn;
+    number.dataset.turn = turn; // the style shows it: the button's name says more than the number
     words.textContent = instruction;
     button.title = instruction;
     button.append(number, picture, words);

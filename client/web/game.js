@@ -1,9 +1,9 @@
 // One game: its token, its turns, the turn that is being drawn. It survives a reload and a restart of the server.
 
-const TOKEN = "animegamer.token", PENDING = "animegamer.pending";
+const TOKEN = "animegamer.token", PENDING = "animegamer.pending", TAB = "animegamer.tab";
 const ENDED = ["unknown_session", "session_closed", "bundle_mismatch", "engines_mismatch", "wrong_token"];
 const WAIT = ["starting", "draining", "degraded"];
-const RETRY_MS = 1000;
+const RETRY_MS = 1000, SILENT_MS = 10_000, RUNNING = "turn_running";
 
 export class Game {
   /**
@@ -21,8 +21,15 @@ export class Game {
     return { session: this.session };
   }
 
+  /** The turn that this window waits for. Another one's is not asked for: its pictures would come here instead. */
   get pending() {
-    return JSON.parse(localStorage.getItem(PENDING));
+    const { tab, turn } = JSON.parse(localStorage.getItem(PENDING)) ?? {};
+    return tab && tab === sessionStorage.getItem(TAB) ? turn : null;
+  }
+
+  set pending(turn) {
+    if (!sessionStorage.getItem(TAB)) sessionStorage.setItem(TAB, newId());
+    localStorage.setItem(PENDING, JSON.stringify({ tab: sessionStorage.getItem(TAB), turn }));
   }
 
   /** Go on with the kept game, or begin one. Then show a turn of it, the newest unless another is wanted. */
@@ -48,7 +55,7 @@ export class Game {
     localStorage.setItem(TOKEN, this.token);
     this.on.opened({ ...opened.fields, lost });
     if (opened.fields.turns) await this.list();
-    if (this.pending) this.ask(this.pending);
+    if (this.pending) this.ask(this.pending, [RUNNING]);
     else if (opened.fields.turns) this.replay(Math.min(shown, opened.fields.turns));
   }
 
@@ -90,27 +97,31 @@ export class Game {
       this.on.branched(this.session, this.token, after);
       localStorage.setItem(TOKEN, this.token);
     }
-    const turn = { instruction, turn_id: newId() };
-    localStorage.setItem(PENDING, JSON.stringify(turn));
-    this.ask(turn);
+    this.ask((this.pending = { instruction, turn_id: newId() }));
   }
 
-  ask(turn) {
-    this.follow("turn", { ...turn, token: this.token }, this.header, () => this.ask(turn));
+  ask(turn, waits = []) {
+    this.follow("turn", { ...turn, token: this.token }, this.header, () => this.ask(turn, waits), waits);
   }
 
   /** Show a finished turn again. */
   replay(turn) {
-    this.follow("replay", { token: this.token }, { ...this.header, turn }, () => this.replay(turn));
+    this.follow("replay", { token: this.token }, { ...this.header, turn }, () => this.replay(turn), [RUNNING]);
   }
 
-  follow(type, fields, header, again) {
+  /** waits: codes of errors after which this is asked again, beside those of a server that is not ready. */
+  follow(type, fields, header, again, waits) {
     this.halt();
     this.on.began();
     let next = 0;
+    const expect = () => { // another window that asks for the same turn gets the rest of it; ask again if nothing comes
+      clearTimeout(this.timer);
+      this.timer = setTimeout(again, SILENT_MS);
+    };
     const listen = (kind, content, head) => {
       this.stop = this.connection.listen(kind, content, head, (message) => {
-        if (message.type === "error") return this.failed(message.fields, again);
+        expect();
+        if (message.type === "error") return this.failed(message.fields, again, waits);
         if (message.seq === undefined) return this.on.event(message);
         if (message.seq > next) { // frames were dropped because this browser was slow: ask for what is missing
           this.stop();
@@ -122,11 +133,13 @@ export class Game {
         if (message.type === "done") this.end(null);
       });
     };
+    expect();
     listen(type, fields, header);
   }
 
-  failed(error, again) {
-    if (WAIT.includes(error.code)) {
+  failed(error, again, waits) {
+    if (WAIT.includes(error.code) || waits.includes(error.code)) {
+      clearTimeout(this.timer);
       this.on.waits(error);
       this.timer = setTimeout(again, RETRY_MS);
     } else this.end(error);
@@ -134,7 +147,7 @@ export class Game {
 
   end(error) {
     this.halt();
-    localStorage.removeItem(PENDING);
+    if (this.pending) localStorage.removeItem(PENDING);
     this.on.ended(error);
   }
 

@@ -3,6 +3,7 @@
 import { Connection } from "./connection.js";
 import { Film } from "./film.js";
 import { Game } from "./game.js";
+import { Offers } from "./offers.js";
 import { saveFile, saveGif } from "./save.js";
 import { Screen } from "./screen.js";
 import { LANGUAGES, setLanguage, t } from "./strings.js";
@@ -11,9 +12,10 @@ import { Words } from "./words.js";
 
 const LANGUAGE = "animegamer.language";
 const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
+const GHOST_MS = 150;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
-const view = { bundle: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
+const view = { bundle: null, offer: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
 
 const screen = new Screen($("picture"), showFrame);
 const values = new Values($("values"));
@@ -33,10 +35,14 @@ const film = new Film($("turns"), (strip, turn) => {
   film.mark(turn);
   showBranching();
 });
-const connection = new Connection(up, down);
+const offers = new Offers($("ready"), play);
+const connection = new Connection(up, down, (offer) => {
+  view.offer = offer;
+  showButtons();
+});
 const game = new Game(connection, {
   opened({ turns, character, lost, picture, understood }) {
-    Object.assign(view, { turns, turn: turns, drawing: false });
+    Object.assign(view, { turns, turn: turns, drawing: false, offer: null });
     film.use(game.session, game.token, turns);
     values.show(character);
     say(() => (lost ? t("lost") : ""));
@@ -89,6 +95,7 @@ function onEvent(message) {
   if (message.type === "accepted") {
     if (turn > view.turns + 1) game.list(); // another window of this browser has gone on
     Object.assign(view, { turn, instruction: fields.instruction, drawing: true, whole: false, took: () => "" });
+    if (turn > view.turns) view.offer = null;
     screen.begin(view.bundle.frames, view.bundle.fps);
     drawing(turn > view.turns);
     say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
@@ -105,14 +112,17 @@ function onEvent(message) {
   } else if (message.type === "frame") {
     drawing(false);
     scene();
-    $("chart").children[fields.index]?.classList.add("here");
-    view.last = screen.take(fields.index, picture(fields, message.buffer));
+    view.last = screen.take(fields.index, picture(fields, message.buffer))
+      .then((taken) => taken && $("chart").children[fields.index]?.classList.add("here"));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
 }
 
+/** The clip before becomes a guide once it is clear that the next one takes a while: that is work for the machine, too. */
 function drawing(now) {
-  screen.ghost = now;
+  clearTimeout(view.soon);
+  if (now) view.soon = setTimeout(() => (screen.ghost = true), GHOST_MS);
+  else screen.ghost = false;
   document.body.classList.toggle("drawing", now);
 }
 
@@ -249,6 +259,13 @@ function showButtons() {
   $("saves").hidden = !view.whole || kiosk;
   $("gif").disabled = $("mp4").disabled = !ready;
   $("mp4").hidden = connection.recorded;
+  offers.show(offered(), ready);
+}
+
+/** The sentences that are ready, if what is played next goes on from the turn on the table. */
+function offered() {
+  const { session, turn, fields } = view.offer ?? {};
+  return session === game.session && turn === view.turns + 1 && view.turn === view.turns ? fields.instructions : [];
 }
 
 function translate() {
@@ -303,9 +320,9 @@ $("sheet").onsubmit = (event) => {
   event.preventDefault();
   const text = $("text").value.trim() || words.sentence();
   if (!text || $("draw").disabled) return;
+  play(text); // first: what follows takes time
   $("text").value = view.composed = "";
   words.clear();
-  play(text);
 };
 $("text").oninput = () => {
   if ($("text").value !== view.composed) words.release();
@@ -329,7 +346,10 @@ $("cancel").onclick = () => game.cancel();
 $("fresh").onclick = () => game.fresh(film.strips);
 $("again").onclick = () => screen.again();
 $("gif").onclick = () => save("gif", () => saveGif(screen.clip, [view.bundle.width, view.bundle.height]));
-$("mp4").onclick = () => save("mp4", (turn, share) => game.film(turn, share));
+$("mp4").onclick = () => {
+  view.offer = null; // it was of pictures in another form
+  save("mp4", (turn, share) => game.film(turn, share));
+};
 $("rewind").onclick = () => game.rewind(view.turn).catch(tell);
 $("language").onchange = () => {
   localStorage.setItem(LANGUAGE, setLanguage($("language").value));

@@ -1,7 +1,7 @@
 // The picture: plays a clip while it arrives, at its own rate, and loops. Knows frames, not turns.
 
 const PAUSE_S = 0.5; // the last frame is held before a clip begins again
-const FADE_S = 0.25; // a clip is drawn over the one before it
+const FADE_S = 0.25, FIRST_S = 0.05; // a clip is drawn over what is there; of its first picture a fifth is seen at once
 const LINES = "#2f86b8", PAPER = "#fffdf6", PAPER_SHARE = 0.62; // the clip before, in construction blue under the next sheet
 
 export class Screen {
@@ -11,7 +11,6 @@ export class Screen {
     this.context = canvas.getContext("2d");
     this.onFrame = onFrame;
     this.clip = null;
-    this.before = null;
     this.ghost = false; // true: the clip is only a guide for the next one, which is being drawn
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.loop = this.loop.bind(this);
@@ -23,21 +22,24 @@ export class Screen {
     this.next = { frames: [], count, fps, start: null };
   }
 
-  /** Take a frame of the clip that was begun: what createImageBitmap takes. */
+  /** Take a frame of the clip that was begun: what createImageBitmap takes. Returns whether it is still wanted. */
   async take(index, picture) {
     const clip = this.next;
     const bitmap = picture instanceof ImageBitmap ? picture : await createImageBitmap(picture);
-    if (clip !== this.next) return bitmap.close();
+    if (clip !== this.next) {
+      bitmap.close();
+      return false;
+    }
     clip.frames[index] = bitmap;
     if (this.clip !== clip && clip.frames[0]) this.swap(clip);
+    return true;
   }
 
   swap(clip) {
-    this.before?.frames.forEach((one) => one?.close());
-    this.before = this.clip;
+    this.clip?.frames.forEach((one) => one?.close());
     this.clip = clip;
     this.shown = -1;
-    clip.start = null;
+    Object.assign(clip, { start: null, share: 0 });
   }
 
   /** Play the clip from its beginning. */
@@ -55,19 +57,16 @@ export class Screen {
     if (index >= clip.count && seconds > clip.count / clip.fps + PAUSE_S && !this.still.matches && !clip.frames.includes(undefined)
       && clip.frames.length === clip.count) {
       clip.start = now;
-      clip.looped = true;
       index = seconds = 0;
     }
     index = Math.min(index, clip.count - 1);
     while (index > 0 && !clip.frames[index]) index--; // it has not arrived: hold the last one that has
-    const fading = this.before && !clip.looped && seconds < FADE_S && !this.still.matches;
-    if (index === this.shown && this.ghost === this.ghostly && !fading && !this.faded) return;
+    const before = clip.share; // how much of this clip is on the canvas; the rest is what was there
+    if (index === this.shown && this.ghost === this.ghostly && before === 1) return;
     this.ghostly = this.ghost;
-    this.faded = fading;
     this.shown = index;
-    this.draw(clip.frames[index], 1);
-    const last = this.before?.frames.at(-1);
-    if (fading && last) this.draw(last, 1 - seconds / FADE_S);
+    clip.share = this.still.matches ? 1 : Math.max(before, Math.min(1, (seconds + FIRST_S) / FADE_S));
+    this.draw(clip.frames[index], before === 1 ? 1 : (clip.share - before) / (1 - before));
     if (this.ghost) this.fade();
     this.onFrame(index);
   }

@@ -24,6 +24,7 @@ const EN = {
   no_such_turn: "That turn is gone.", engines_mismatch: "This game was drawn by another model. Begin a new one.",
   bundle_mismatch: "This game was drawn by another model. Begin a new one.", unknown_session: "This game is gone. Begin a new one.",
   session_closed: "This game was ended in another window. Begin a new one.", wrong_token: "This game belongs to another browser. Begin a new one.",
+  ready: "ready", offers: "Drawn already: plays at once", offered: "There are sentences that play at once.", slip: "Empty slip",
   too_large: "That is too long.", version: "The page and the server do not fit together. Load the page again.",
 };
 const ZH = {
@@ -42,7 +43,8 @@ const ZH = {
   degraded: "模型暂时无法启动，服务器会继续尝试，游戏会保留。", deadline: "时间太长了，请再试一次。", worker_failed: "模型画这句话时失败了，请换一句。",
   unusable_output: "这张画坏了，请换一句。", storage: "服务器无法保存游戏，请告诉管理员。", internal: "出错了，请再试一次。", no_such_turn: "这个回合已经没有了。",
   engines_mismatch: "这个游戏是另一个模型画的，请开始新游戏。", bundle_mismatch: "这个游戏是另一个模型画的，请开始新游戏。", unknown_session: "这个游戏已经没有了，请开始新游戏。",
-  session_closed: "这个游戏已在另一个窗口结束，请开始新游戏。", wrong_token: "这个游戏属于另一个浏览器，请开始新游戏。", too_large: "太长了。", version: "页面与服务器不匹配，请重新加载。",
+  session_closed: "这个游戏已在另一个窗口结束，请开始新游戏。", wrong_token: "这个游戏属于另一个浏览器，请开始新游戏。", ready: "已画好", offers: "已经画好，立即播放", offered: "有几句已经画好，选了就播放。", slip: "空白纸条",
+  too_large: "太长了。", version: "页面与服务器不匹配，请重新加载。",
 };
 const JA = {
   photo: "絵や写真から始める", looking: "絵を見ています…", began: "フィルムはこの絵から始まります。次に何が起こりますか。", picture: "この絵は読めません。別のものをどうぞ。", no_encoder: "このモデルは絵から始められません。",
@@ -65,6 +67,7 @@ const JA = {
   internal: "問題が起きました。もう一度どうぞ。", no_such_turn: "そのターンはもうありません。", engines_mismatch: "このゲームは別のモデルが描きました。新しく始めてください。",
   bundle_mismatch: "このゲームは別のモデルが描きました。新しく始めてください。", unknown_session: "このゲームはもうありません。新しく始めてください。",
   session_closed: "このゲームは別の窓で終わりました。新しく始めてください。", wrong_token: "このゲームは別のブラウザーのものです。新しく始めてください。",
+  ready: "描けた文", offers: "もう描けている文：すぐに流れます", offered: "もう描けている文があります。選ぶとすぐに流れます。", slip: "空きの紙",
   too_large: "長すぎます。", version: "ページとサーバーが合いません。読み込み直してください。",
 };
 const STRINGS = { en: EN, zh: ZH, ja: JA };

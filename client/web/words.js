@@ -95,8 +95,8 @@ export class Words {
   }
 
   clear() {
-    this.chosen = {};
-    this.show();
+    this.release();
+    this.onChange("");
   }
 
   /** The chosen words as an English sentence. */
@@ -122,7 +122,7 @@ function thirdPerson(motion) {
 }
 
 /** Arrow keys move within a group, so that Tab goes from group to group. */
-function move(event, chips) {
+export function move(event, chips) {
   const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
   const at = chips.indexOf(document.activeElement);
   if (!step || at < 0) return;

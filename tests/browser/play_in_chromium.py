@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from chromium import Chromium
+from chromium import Chromium, Page
 
 SIZES = {"desk": (1440, 900), "phone": (390, 844), "wall": (1080, 1920)}
 CHIPS = (("Tofi", "wave", "gently", "meadow", "day"), ("Zelki", "fly", "cloudland", "night"))
@@ -54,47 +54,61 @@ class Serve:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def kill_gateway(self) -> None:
+        """End the gateway alone."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        [gateway] = [pid for pid in children if b"serving.gateway" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        os.kill(int(gateway), signal.SIGKILL)
+
+    def await_page(self) -> None:
+        """Wait until the page can be asked for."""
+        for _ in range(300):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", int(self.url.rsplit(":", 1)[1].rstrip("/")))) == 0:
+                    return
+            time.sleep(0.1)
+
     def stop(self) -> None:
         """End it."""
         self._process.terminate()
         self._process.wait(60)
 
 
-def await_turns(page: Chromium, count: int) -> None:
+def await_turns(page: Page, count: int) -> None:
     """Wait until so many turns are done, with every picture of the last one on the screen's chart."""
     page.until(f"document.querySelectorAll('#turns .line').length === {count}")
     page.until("document.querySelectorAll('#chart .here').length === 17")
     page.until(READY)
 
 
-def click(page: Chromium, selector: str) -> None:
+def click(page: Page, selector: str) -> None:
     """Click an element, which must be there and enabled."""
     page.until(f"document.querySelector({json.dumps(selector)})?.disabled === false")
     page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
 
-def say(page: Chromium, text: str) -> None:
+def say(page: Page, text: str) -> None:
     """Type a sentence and press Enter."""
     page.until(READY)
     page.evaluate("document.querySelector('#text').focus()")
     page.type(text)
 
 
-def say_next(page: Chromium, text: str) -> None:
+def say_next(page: Page, text: str) -> None:
     """The same where there may be no clip yet."""
     page.until("document.querySelector('#photo').disabled === false")
     page.evaluate("document.querySelector('#text').focus()")
     page.type(text)
 
 
-def choose(page: Chromium, turn: int) -> None:
+def choose(page: Page, turn: int) -> None:
     """Put an earlier turn of the game on the table, and wait for the whole clip."""
     page.evaluate(f"document.querySelectorAll('#turns .line button')[{turn - 1}].click()")
     page.until(f"document.querySelectorAll('#turns .line button')[{turn - 1}].ariaCurrent === 'true'")
     page.until("!document.querySelector('#saves').hidden && !document.querySelector('#gif').disabled")
 
 
-def check_access(page: Chromium, axe: Path | None) -> None:
+def check_access(page: Page, axe: Path | None) -> None:
     """No control without a name; with axe-core's file, no violation at all."""
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     controls = {"button", "textbox", "combobox", "image", "img", "progressbar", "link"}
@@ -102,11 +116,13 @@ def check_access(page: Chromium, axe: Path | None) -> None:
     assert not [node for node in nameless if not node["name"]["value"]], "a control has no name"
     if axe is not None:
         page.evaluate(axe.read_text() + ";0")
-        found = page.evaluate("axe.run().then((one) => one.violations.map((bad) => `${bad.impact} ${bad.id}`))")
+        found = page.evaluate(
+            "axe.run().then((one) => one.violations.map((bad) => `${bad.impact} ${bad.id}: ${bad.nodes[0].html}`))"
+        )
         assert not found, found
 
 
-def play(page: Chromium, server: Serve, shots: Path, axe: Path | None) -> None:
+def play(page: Page, server: Serve, shots: Path, axe: Path | None) -> None:
     """The whole visit; fails by an assertion."""
     page.size(*SIZES["desk"])
     page.open(server.url)
@@ -180,6 +196,12 @@ def play(page: Chromium, server: Serve, shots: Path, axe: Path | None) -> None:
         dispatchEvent(new DragEvent('drop', { dataTransfer: files }));
     })()"""
     if page.evaluate("document.querySelector('#photo').hidden === false"):
+        page.call("Page.setInterceptFileChooserDialog", enabled=True)
+        page.call("Runtime.evaluate", expression="document.querySelector('#photo').click()", userGesture=True)
+        page.evaluate(
+            "['cancel', 'change'].forEach((kind) => document.querySelector('#file').dispatchEvent(new Event(kind)))"
+        )
+        assert page.evaluate("!document.querySelector('#deal').disabled"), "a camera that is refused changes nothing"
         click(page, "#turns ol:first-child li:nth-child(3) button")
         await_turns(page, 3)
         kept = page.evaluate("localStorage['animegamer.token']")
@@ -221,11 +243,7 @@ def main() -> int:
         server = Serve(options, state)
         server.start()
         try:
-            for _ in range(300):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", int(server.url.rsplit(":", 1)[1].rstrip("/")))) == 0:
-                        break
-                time.sleep(0.1)
+            server.await_page()
             play(page, server, arguments.out, arguments.axe)
         finally:
             server.stop()
