@@ -23,6 +23,7 @@ from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
+from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.bench import command as bench
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -33,6 +34,7 @@ from animegamer_rt.engine_config import ATTENTIONS, EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling import host_memory
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 from benchmarks import precision
@@ -96,11 +98,37 @@ def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines
     assert len(shots) == 2 and np.abs(shots[0] - shots[1]).max() <= 1e-5
 
 
-def test_game_of_two_turns_looks_as_onnxruntime_paints_it(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
-    (ours, our_states), (theirs, their_states) = (played(short_pipeline(bundle, engines)) for engines in both)
+@pytest.fixture(scope="module")
+def game(bundle: Bundle, both: tuple[Engines, Engines]) -> tuple[Frames, list[object]]:
+    """Two turns by PyTorch."""
+    return played(short_pipeline(bundle, both[0]))
+
+
+def test_game_of_two_turns_looks_as_onnxruntime_paints_it(
+    bundle: Bundle, both: tuple[Engines, Engines], game: tuple[Frames, list[object]]
+) -> None:
+    (ours, our_states), (theirs, their_states) = game, played(short_pipeline(bundle, both[1]))
     assert our_states == their_states
     assert ours.shape == theirs.shape == (34, 96, 144, 3)
     assert psnr(ours, theirs) > PSNR_DB
+
+
+def test_parts_that_take_turns_in_memory_play_the_same_turn(
+    bundle: Bundle, game: tuple[Frames, list[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, names = [], ["read_predictor", "read_denoiser", "read_decoder"]
+    for name in names:
+        read = getattr(torch_backend, name)
+        monkeypatch.setattr(
+            torch_backend, name, lambda *given, read=read, name=name: opened.append(name) or read(*given)
+        )
+    monkeypatch.setattr(host_memory, "KEPT_BYTES", 0)
+    monkeypatch.setattr(TorchDevice, "free_bytes", lambda device: 0.0)
+    engines = registry.open_engines(bundle, EngineConfig("torch-cpu"))
+    assert not opened and "one part in memory at a time" in engines.device
+    ours, states = played(short_pipeline(bundle, engines), turns=1)
+    assert opened == names and states == game[1][:1]
+    assert np.abs(ours.astype(np.int16) - game[0][:17]).max() <= 1
 
 
 def short_pipeline(bundle: Bundle, engines: Engines) -> Pipeline:
@@ -110,18 +138,12 @@ def short_pipeline(bundle: Bundle, engines: Engines) -> Pipeline:
     return pipeline
 
 
-def played(pipeline: Pipeline) -> tuple[Frames, list[object]]:
+def played(pipeline: Pipeline, turns: int = 2) -> tuple[Frames, list[object]]:
     session, events = Session.start(pipeline.bundle, seed=7), list[Event]()
-    for text in pipeline.bundle.manifest.world.examples[:2]:
+    for text in pipeline.bundle.manifest.world.examples[:turns]:
         events += pipeline.run_turn(session, Instruction.parse(text))
     states: list[object] = [event.game_state for event in events if isinstance(event, StatePredicted)]
     return np.stack([event.frame for event in events if isinstance(event, FrameReady)]), states
-
-
-def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(BackendError, match=r"PyTorch finds no NVIDIA GPU; found torch .*; check the driver"):
-        registry.open_engines(bundle, EngineConfig("torch"))
 
 
 def test_why_a_fresh_process_cannot_play_is_one_line(
