@@ -98,7 +98,7 @@ pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
 	$(BIN)/python -m animegamer_export.pocket --work pocket-work --out engines/pocket $(ARGS)
 
 kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); without nvcc, their references
-	cmake -S . -B build/kernels $(ARGS)
+	cmake --fresh -S . -B build/kernels $(ARGS)
 	cmake --build build/kernels --parallel 2
 
 clients: $(VENV)/.dev  ## build and test every client, into build/; says what is missing for those that it leaves out

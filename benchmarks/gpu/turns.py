@@ -23,6 +23,7 @@ from animegamer_rt.backends.interface import Engines, FloatArray, StateSlots
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.custom_ops import open_kernels
 from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.networks import Models, load_models
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -228,9 +229,7 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs != "off")
     with torch_device.use():
         packed = variant.int4_predictor
-        networks = (
-            backend.load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
-        )
+        networks = load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
     kernels, words = open_kernels(Path(job_args["library"]) if variant.kernels else False, torch_device.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     graphs: Any = variant.graphs
@@ -311,7 +310,7 @@ def prompt(geometry: Geometry) -> Prompt:
     )
 
 
-def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> backend.Models:
+def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> Models:
     """Networks with weights drawn on the device, the same in every type and variant: nothing passes through the host.
 
     Each tensor has a seed of its own, made from its name, so it does not depend on what is drawn before it.
@@ -342,7 +341,7 @@ def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool 
     random = torch.Generator(torch_device.device).manual_seed(0)
     shape = (size.denoiser.shot_tokens, size.denoiser.hidden)
     constant = torch.randn(shape, generator=random, device=torch_device.device)
-    return backend.Models(predictor, denoiser, decoder, constant)
+    return Models(predictor, denoiser, decoder, constant)
 
 
 def pack(predictor: PredictorNetwork) -> None:

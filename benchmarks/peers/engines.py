@@ -23,7 +23,8 @@ from animegamer_rt.backends.interface import (
     TokenBatch,
 )
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.loader import cast_for_inference, load_models
+from animegamer_rt.backends.torch.loader import cast_for_inference
+from animegamer_rt.backends.torch.networks import load_models
 from animegamer_rt.backends.torch.vae import to_uint8
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle

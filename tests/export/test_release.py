@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
+import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import torch
+from live_server import LiveServer
 from tiny_release import ENCODER_SIZE, PICTURE, write_release
 from torch import Tensor
 from torch_engines import torch_engines
@@ -19,14 +24,17 @@ from tower_files import clip_features, write_open_clip, write_t5
 from transformers import T5EncoderModel
 from watching import Watching
 
+from animegamer_client import Client, Frame
 from animegamer_export.build.command import main
 from animegamer_export.build.sizes import PARTS
 from animegamer_export.build.state_file import ExportState
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
 from animegamer_export.parts.streamed.parts import whole_encoder, with_weights
+from animegamer_rt import cli
 from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.loader import Bundle, find, load
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.events import Event, FrameReady, StatePredicted
@@ -83,6 +91,36 @@ def test_a_turn_equals_the_reference_paths(release: Path, bundle: Bundle) -> Non
     assert states == reference_states
     assert clip.shape == (34, *PICTURE, 3) and clip.std() > 1
     assert np.abs(clip - reference_clip).max() <= 1
+
+
+def test_published_files_become_a_clip_and_a_served_turn_with_a_predictor_in_4_bits(
+    copied: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """The whole way: export, `play --plan fast` to an mp4, `serve` to a client; each twice, with the same frames."""
+    given, out = copied
+    source = ["--checkpoints", str(given), "--picture", "32x48", "--parts", "predictor"]
+    assert main([*source, "--precision", "predictor=int4-qdq", "--out", str(out)]) == 0
+    manifest = load(out).manifest
+    assert manifest.parts["predictor"].precision == "int4-qdq"
+    plans = {name: replace(plan, fidelity={"ssim": 0.9}) for name, plan in manifest.plans.items()}
+    write_manifest(out, replace(manifest, plans=plans), changed=())  # as `search-plans` does
+    (tmp_path / "story.txt").write_text(TEXTS[0], encoding="utf-8")
+    games = []
+    for name in ("one", "two"):
+        game = ["--instructions", str(tmp_path / "story.txt"), "--out", str(tmp_path / name), "--seed", "7"]
+        assert cli.main(["play", "--bundle", str(out), "--plan", "fast", *game]) == 0
+        games.append(json.loads((tmp_path / name / "game.json").read_text(encoding="utf-8"))["turns"][0])
+    assert games[0]["frames_sha256"] == games[1]["frames_sha256"]
+    with av.open(str(tmp_path / "one" / "turn-001.mp4")) as clip:
+        assert len(list(clip.decode(video=0))) == 17
+    with LiveServer(out, tmp_path / "state", "--plan", "fast", device="cpu") as server:
+        with Client(f"tcp://127.0.0.1:{server.ready().port}") as client:
+            served = [
+                np.stack([event.pixels for event in client.open(seed=7).turn(TEXTS[0]) if isinstance(event, Frame)])
+                for _ in range(2)
+            ]
+    assert served[0].shape == (17, *PICTURE, 3) and served[0].std() > 1
+    assert {hashlib.sha256(frames).hexdigest() for frames in served} == {games[0]["frames_sha256"]}
 
 
 @torch.no_grad()

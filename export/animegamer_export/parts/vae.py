@@ -76,7 +76,8 @@ def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent
     latents = torch.randn(1, sum(CHUNKS), *grid, generator=torch.Generator().manual_seed(0)).split(CHUNKS, dim=1)
     with FakeTensorMode(allow_non_fake_inputs=True):
         _, *shapes = graph(latents[0], order, flip)
-    caches = [torch.zeros(tuple(cache.shape)) for cache in shapes]
+    # Of a cache's shape and one number's memory: those of full size would take 5.2 GiB.
+    caches = [torch.zeros(()).expand(cache.shape) for cache in shapes]
     names = _cache_names(graph.cache_count)
     first = {"latent": latents[0], "channel_order": order, "flip": flip}
     following = {**first, "latent": latents[1], **dict(zip(names, caches, strict=True))}

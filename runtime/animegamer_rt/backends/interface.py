@@ -248,6 +248,7 @@ class Engines:
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
     memory: reads the peak memory on the device; None where the library does not report it.
     reader, picture_reader: of a bundle that has them; they always run on the CPU.
+    one_at_a_time: a part is read from the disk when it is used, and then leaves the memory: nothing can be warmed up.
     concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: true where
     they share no memory that is written to, and where the two together are faster than one after the other.
     """
@@ -259,6 +260,7 @@ class Engines:
     device: str = "CPU"
     kind: str = ""
     concurrent_prediction: bool = False
+    one_at_a_time: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
     attention: str | None = None
     memory: Callable[[], DeviceMemory] | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from animegamer_rt.engine_config import DEFAULT_CONFIG, TORCH_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError
+from animegamer_rt.profiling import host_memory
 
 if TYPE_CHECKING:
     from animegamer_rt.bundle.loader import Bundle
@@ -27,6 +28,7 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
 
     Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
     """
+    host_memory.check(bundle, config.device)
     engines = replace(_provider(config).load(bundle, config, cache), kind=config.kind)
     if bundle.manifest.reader is None:
         return engines

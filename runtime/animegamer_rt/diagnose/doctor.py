@@ -27,7 +27,7 @@ from animegamer_rt.backends.tensorrt.engine_id import (
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
-from animegamer_rt.profiling import gpu_specs
+from animegamer_rt.profiling import gpu_specs, host_memory
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.untrusted import plain
 
@@ -138,6 +138,7 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
         )
     yield CheckResult("parts", "ok", _parts(bundle))
     yield _disk(bundle)
+    yield _host_memory(bundle)
     yield from _memory(bundle, cards)
     yield from _engines(bundle, cards)
 
@@ -167,6 +168,21 @@ def _parts(bundle: Bundle) -> str:
     return ", ".join(f"{name} {precision[name].precision} {size / 1e6:.1f} MB" for name, size in _part_bytes(bundle))
 
 
+def _host_memory(bundle: Bundle) -> CheckResult:
+    """What a turn on the CPU will take, by stage where one part at a time is in memory."""
+    free, whole = host_memory.machine_bytes()
+    plain, in_turn = host_memory.with_onnxruntime(bundle), host_memory.with_torch(bundle)
+    found = f"a turn on the CPU takes about {plain.peak_bytes / 2**30:.1f} GiB"
+    if in_turn.one_at_a_time:
+        stages = ", ".join(f"{stage} {size / 2**30:.1f}" for stage, size in in_turn.stages.items())
+        found += f" with --device cpu, {in_turn.peak_bytes / 2**30:.1f} GiB with torch-cpu (one at a time: {stages})"
+    found += f"; {free / 2**30:.1f} of {whole / 2**30:.1f} GiB are free"
+    if min(plain.peak_bytes, in_turn.peak_bytes) > free:
+        return CheckResult("host memory", "limited", found, "to play on the CPU, close other programs")
+    do = "to play on the CPU: --device torch-cpu" if plain.peak_bytes > free else ""
+    return CheckResult("host memory", "limited" if do else "ok", found, do)
+
+
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     """Whether the bundle's weights fit on each GPU, beside the memory that frames and prompts need."""
     parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
@@ -179,10 +195,16 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     except (KeyError, TypeError, ZeroDivisionError):  # other sizes than a predictor's
         needed = weights + gpu_specs.overhead_bytes(size.height, size.width, gpu_specs.FULL_PREDICTOR)
     for card in cards:
-        enough = needed <= card.total_mib * 2**20
-        do = "" if enough else "export it at a smaller precision (see the table); TensorRT streams what does not fit"
         description = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
-        yield CheckResult("memory", "ok" if enough else "limited", description, do)
+        do = ""
+        if needed > card.total_mib * 2**20:
+            do = "export it at a smaller precision (see the table); TensorRT streams what does not fit"
+        elif needed > card.free_mib * 2**20:
+            description += f"; {card.free_mib / 1024:.1f} GiB are free" + (
+                f", as {card.programs}" if card.programs else ""
+            )
+            do = "close other programs that use the GPU: nvidia-smi lists them"
+        yield CheckResult("memory", "limited" if do else "ok", description, do)
 
 
 def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -27,18 +28,23 @@ from .check_result import CheckResult
 from .onnxruntime_check import check_onnxruntime
 
 OLDEST_PYTHON = (3, 10)
+DRIVER_FOR_CUDA = {11: 450, 12: 525, 13: 580}
+"""CUDA -> the oldest driver that runs its libraries. Source: CUDA's release notes, minor version compatibility."""
+OLDEST_ARCH = {13: 75}
+"""CUDA -> the oldest GPU architecture that its libraries run on."""
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as its driver describes it; memory in MiB, arch as in sm89."""
+    """A GPU as its driver describes it; memory in MiB, arch as in sm89. programs: the others that use it, in words."""
 
     name: str
     total_mib: int
     free_mib: int
     driver: str
     arch: str
+    programs: str = ""
 
 
 def gpus() -> tuple[list[Gpu], str]:
@@ -58,7 +64,8 @@ def gpus() -> tuple[list[Gpu], str]:
         try:
             memory, arch = pynvml.nvmlDeviceGetMemoryInfo(handle), pynvml.nvmlDeviceGetCudaComputeCapability(handle)
             mib = (memory.total // 2**20, memory.free // 2**20)
-            found.append(Gpu(pynvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch)))
+            others = nvml.NvmlDevice(pynvml, handle).programs()
+            found.append(Gpu(pynvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch), others))
         except pynvml.NVMLError as error:
             why = f"the NVIDIA driver does not say what a GPU has ({error})"
     return found, "" if found else why
@@ -70,12 +77,12 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
     enough = sys.version_info >= OLDEST_PYTHON
     yield CheckResult("python", "ok" if enough else "broken", version, "" if enough else "install Python 3.10 or newer")
     yield from _gpu(cards, why_none)
-    tensorrt, torch = _tensorrt(cards), _torch(bool(cards))
+    tensorrt, torch = _tensorrt(cards), _torch(cards)
     others = [check.what for check in (tensorrt, torch) if check.state == "ok"]
     yield check_onnxruntime(bool(cards), others if cards else [])
     yield tensorrt
     yield torch
-    yield _kernels(bool(cards))
+    yield _kernels(cards)
     yield _export()
     yield _library("sockets", _sockets)
     yield _state_folder(ServeOptions().state_dir)
@@ -88,7 +95,8 @@ def _gpu(cards: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
         yield CheckResult("gpu", "limited", f"{why}; the CPU plays")
     for card in cards:
         memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
-        yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}")
+        others = f"; {card.programs}" if card.programs else ""
+        yield CheckResult("gpu", "ok", f"{card.name} ({card.arch}), {memory}, driver {card.driver}{others}")
 
 
 def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:
@@ -112,23 +120,54 @@ def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
     if absent:
         do = "to run them: pip install 'cuda-python>=13'" + ("" if cards else ", on a machine with a GPU")
         return CheckResult("tensorrt", "limited" if cards else "ok", f"{builds}: builds engines", do)
+    if unfit := _unfit(cards, "13"):
+        return CheckResult("tensorrt", "limited", f"{builds} uses CUDA 13: {unfit[0]}", unfit[1])
     return CheckResult("tensorrt", "ok", builds if cards else f"{builds}: builds engines, runs none without a GPU")
 
 
-def _torch(gpu_here: bool) -> CheckResult:
-    """For `--device torch` and exporting; found by its metadata, as importing it takes seconds."""
+def _torch(cards: Sequence[Gpu]) -> CheckResult:
+    """For `--device torch` and exporting; found by its files, as importing it takes seconds."""
     install = "run: pip install 'torch>=2.9'"
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
         return CheckResult(
-            "torch", "limited", "torch is not installed: no --device torch, no export", install if gpu_here else ""
+            "torch", "limited", "torch is not installed: no --device torch, no export", install if cards else ""
         )
-    if gpu_here and version.endswith("+cpu"):
-        return CheckResult(
-            "torch", "limited", f"torch {version} was built without CUDA: --device torch-cpu only", install
+    cuda = _cuda_of_torch()
+    if cards and cuda is None:
+        found = f"torch {version} was built without CUDA: --device torch-cpu only"
+        return CheckResult("torch", "limited", found, f"{install}, for CUDA: pytorch.org/get-started")
+    if cuda and (unfit := _unfit(cards, cuda)):
+        return CheckResult("torch", "limited", f"torch {version} was built for CUDA {cuda}: {unfit[0]}", unfit[1])
+    return CheckResult("torch", "ok", f"torch {version}" + (f" for CUDA {cuda}" if cuda else ""))
+
+
+def _cuda_of_torch() -> str | None:
+    """The CUDA that the installed torch was built for, such as 13.0; None for a build without, or one that hides it."""
+    spec = importlib.util.find_spec("torch")
+    said = Path(getattr(spec, "origin", None) or ".").parent / "version.py"
+    if not said.is_file():
+        return None
+    found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", said.read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else None
+
+
+def _unfit(cards: Sequence[Gpu], cuda: str) -> tuple[str, str] | None:
+    """Why libraries of this CUDA run on none of these GPUs, and what to do; None if they run on one."""
+    major = int(cuda.partition(".")[0])
+    driver_needed, oldest = DRIVER_FOR_CUDA.get(major, 0), OLDEST_ARCH.get(major, 0)
+    if not cards:
+        return None
+    if int(cards[0].driver.partition(".")[0]) < driver_needed:
+        do = "update the driver, or install libraries for an older CUDA"
+        return f"the driver is too old; found {cards[0].driver}; expected {driver_needed} or later", do
+    if all(int(card.arch.removeprefix("sm")) < oldest for card in cards):
+        return (
+            f"it does not run on this GPU; found {cards[0].arch}; expected sm{oldest} or later",
+            "install libraries for an older CUDA (pytorch.org/get-started), or play on the CPU",
         )
-    return CheckResult("torch", "ok", f"torch {version}")
+    return None
 
 
 def _export() -> CheckResult:
@@ -140,9 +179,9 @@ def _export() -> CheckResult:
     return CheckResult("export", "ok", f"libraries to make bundles: {', '.join(EXPORT_MODULES[1:])}")
 
 
-def _kernels(gpu_here: bool) -> CheckResult:
+def _kernels(cards: Sequence[Gpu]) -> CheckResult:
     """What `--device torch` runs between its products."""
-    build = "to build them: make kernels" if gpu_here else ""
+    build = "to build them: make kernels" if cards else ""
     if find_library() is None:
         return CheckResult(
             "kernels", "limited", "not built, or switched off: --device torch uses plain operators", build
@@ -150,9 +189,13 @@ def _kernels(gpu_here: bool) -> CheckResult:
     try:
         library = open_library()
     except KernelError as error:
-        return CheckResult("kernels", "limited", f"{error.where}: {error.what}", error.do or "")
+        found = f"{error.where}: {error.what}" + (f"; found {error.found}" if error.found else "")
+        return CheckResult("kernels", "limited", found, error.do or "")
     if not library.has_cuda:
         return CheckResult("kernels", "limited", f"{library.path} was built without CUDA: CPU references only", build)
+    if cards and not library.runs_here:
+        found = f"{library.path} was built for other GPUs or a newer driver: --device torch uses plain operators"
+        return CheckResult("kernels", "limited", found, "to build them for this GPU: make kernels")
     return CheckResult("kernels", "ok", str(library.path))
 
 

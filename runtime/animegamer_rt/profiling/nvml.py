@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import psutil
+
 INSTALL = "pip install nvidia-ml-py"
+NAMED = 3
+"""So many other programs are named, those with the most memory first."""
 THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
     {
         0x4: "power cap",
@@ -56,6 +60,14 @@ class NvmlDevice:
         memory = self._ask("nvmlDeviceGetMemoryInfo")
         return None if memory is None else int(memory.used)
 
+    def programs(self) -> str:
+        """The other programs that compute on the GPU and the memory of each, in words; empty if there are none."""
+        running = self._ask("nvmlDeviceGetComputeRunningProcesses") or ()
+        others = [(process.usedGpuMemory or 0, process.pid) for process in running if process.pid != os.getpid()]
+        words = [f"{_program(pid)}" + (f" ({held / 2**30:.1f} GiB)" if held else "") for held, pid in sorted(others)]
+        more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
+        return f"other programs use it: {', '.join(words[::-1][:NAMED])}{more}" if words else ""
+
     def watts(self) -> float | None:
         """Power now, in watts."""
         return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
@@ -98,6 +110,14 @@ def _handle(nvml: Any, uuid: str | None) -> Any:
         return nvml.nvmlDeviceGetHandleByIndex(0)
     first = uuid or os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
     return nvml.nvmlDeviceGetHandleByUUID(first) if first.startswith("GPU-") else None
+
+
+def _program(pid: int) -> str:
+    """A program's name and process number; a container may not see it."""
+    try:
+        return f"{psutil.Process(pid).name()}, process {pid}"
+    except psutil.Error:
+        return f"process {pid}"
 
 
 def _thousandth(value: int | None) -> float | None:

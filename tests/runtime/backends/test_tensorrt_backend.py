@@ -9,9 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from enum import IntEnum
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -289,17 +287,6 @@ def test_disk_that_takes_nothing_is_told_once_and_the_game_goes_on(
     (printed,) = (record.getMessage() for record in caplog.records)
     assert "cannot be written" in printed and runtime_cache.FOLDER in printed
     assert list(cache.iterdir()) == [], "nothing half-written is left"
-
-
-def test_machine_without_a_gpu_is_told_so(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoDriver(IntEnum):
-        cudaErrorInsufficientDriver = 35
-
-    runtime = SimpleNamespace(cudaGetDeviceCount=lambda: (NoDriver.cudaErrorInsufficientDriver, None))
-    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
-    monkeypatch.setitem(sys.modules, "cuda.bindings.utils", SimpleNamespace())
-    with pytest.raises(BackendError, match="no usable NVIDIA GPU; found cudaErrorInsufficientDriver; check"):
-        load(bundle, EngineConfig("tensorrt"))
 
 
 def test_backend_imports_no_torch_and_no_gpu_library() -> None:

@@ -25,7 +25,10 @@ class Code(IntEnum):
     cudaSuccess = 0
     cudaErrorInvalidValue = 1
     cudaErrorMemoryAllocation = 2
+    cudaErrorInsufficientDriver = 35
+    cudaErrorDevicesUnavailable = 46
     cudaErrorIllegalAddress = 700
+    cudaErrorSystemDriverMismatch = 803
 
 
 class Cuda:
@@ -80,6 +83,9 @@ def test_every_no_of_the_library_is_an_error(cuda: Cuda) -> None:
         context.shape("x", (9, 3))
     with pytest.raises(BackendError, match="an engine failed to run"):
         context.execute()
+    cuda.fails["cudaGetLastError"] = Code.cudaErrorDevicesUnavailable  # the GPU left in the turn
+    with pytest.raises(DeviceLostError, match="lost to this process; found cudaErrorDevicesUnavailable; start the"):
+        context.execute()
 
 
 @pytest.mark.parametrize(
@@ -99,3 +105,32 @@ def test_fatal_errors_are_told_from_others(cuda: Cuda, call: str, code: Code, er
         device.allocate(512)
         device.pinned((8,), np.float32)
     assert type(raised.value) is error
+
+
+@pytest.mark.parametrize(
+    ("code", "arch", "said"),
+    [
+        (Code.cudaErrorInsufficientDriver, (8, 9), "no NVIDIA driver, or it is too old.*found cuda.*CUDA 13 needs 580"),
+        (Code.cudaSuccess, None, "finds no NVIDIA GPU.*CUDA_VISIBLE_DEVICES"),
+        (Code.cudaErrorDevicesUnavailable, (8, 9), "another program has the GPU to itself.*nvidia-smi -c DEFAULT"),
+        (Code.cudaErrorSystemDriverMismatch, (8, 9), "older module still runs.*restart the machine"),
+        (Code.cudaErrorMemoryAllocation, (8, 9), "full before anything was loaded.*nvidia-smi lists them"),
+        (
+            Code.cudaSuccess,
+            (6, 1),
+            "TensorRT does not run on this GPU; found sm61; expected sm75 or later; use --device",
+        ),
+    ],
+)
+def test_gpu_that_cannot_be_used_is_named_before_an_engine_is_read(
+    cuda: Cuda, monkeypatch: pytest.MonkeyPatch, code: Code, arch: tuple[int, int] | None, said: str
+) -> None:
+    major, minor = arch or (0, 0)
+    properties = SimpleNamespace(major=major, minor=minor)
+    runtime = SimpleNamespace(
+        cudaGetDeviceCount=lambda: (code, None if code else int(arch is not None)),
+        cudaGetDeviceProperties=lambda ordinal: (Code.cudaSuccess, properties),
+    )
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", runtime)
+    with pytest.raises(BackendError, match=said):
+        CudaDevice.open()

@@ -5,11 +5,12 @@ torch.cuda is a stand-in. Streams, captures and copies are tested on a GPU: test
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
+from fake_machine import Machine
 from torch import Tensor
 
 from animegamer_rt.backends.torch import loader as backend
@@ -18,19 +19,9 @@ from animegamer_rt.errors import BackendError, DeviceLostError
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """torch.cuda with a GPU on which nothing can run."""
-    stand_ins: dict[str, Any] = {
-        "is_available": lambda: True,
-        "current_device": lambda: 0,
-        "graph_pool_handle": lambda: (0, 0),
-        "Stream": lambda device: None,
-        "stream": lambda stream: torch.no_grad(),
-        "device": lambda device: torch.no_grad(),
-        "current_blas_handle": lambda: 0,
-    }
-    for name, stand_in in stand_ins.items():
-        monkeypatch.setattr(torch.cuda, name, stand_in)
+    Machine().install(monkeypatch, tmp_path)
 
 
 def test_error_that_the_process_survives_is_not_a_lost_gpu(cuda: None) -> None:
@@ -46,10 +37,11 @@ def test_error_that_the_process_survives_is_not_a_lost_gpu(cuda: None) -> None:
         with pytest.raises(BackendError, match=said) as found, CudaTorchDevice(torch.bfloat16).use():
             raise error
         assert not isinstance(found.value, DeviceLostError)
-    error.error_code = 719
     lost = "lost to this process; found CUDA error: this and that; .*start the program again"
-    with pytest.raises(DeviceLostError, match=lost), CudaTorchDevice(torch.bfloat16).use():
-        raise error
+    for code in (46, 100, 700, 719, 999):  # taken out of the machine, faults of memory, fallen off the bus
+        error.error_code = code
+        with pytest.raises(DeviceLostError, match=lost), CudaTorchDevice(torch.bfloat16).use():
+            raise error
     with pytest.raises(BackendError, match="memory is full"), CudaTorchDevice(torch.bfloat16).use():
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 

@@ -28,6 +28,7 @@ from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import Attention
 from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.device import TorchDevice, Work
+from animegamer_rt.backends.torch.networks import Models
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.manifest import Geometry
@@ -135,7 +136,7 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
         kernels = Kernels("none is called") if case.kernels else None
         engines = backend.build_engines(
             torch_device,
-            backend.Models(predictor, denoiser, decoder, unconditional),
+            Models(predictor, denoiser, decoder, unconditional),
             GEOMETRY,
             [PLAN],
             case.graphs,

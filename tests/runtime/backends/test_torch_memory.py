@@ -26,7 +26,8 @@ from animegamer_export.build.sizes import FULL
 from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.torch import vae_decoder
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.loader import Models, build_engines, cast_for_inference
+from animegamer_rt.backends.torch.loader import build_engines, cast_for_inference
+from animegamer_rt.backends.torch.networks import Models
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
 from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BackendError, DeviceLostError, EngineStaleError
+from ...errors import BackendError, EngineStaleError
+from ..cuda_errors import lost, opening_error
 from .device import Array, GpuInfo, Shape, Stream, Tensor, Work
 from .engine_id import RTX, library_for
 
@@ -42,9 +43,16 @@ FATAL_ERRORS = frozenset(
         "InvalidPc",
         "LaunchFailure",
         "Unknown",
+        "DevicesUnavailable",
+        "NoDevice",
+        "DeviceUninitialized",
     )
 )
-"""After these "the process must be terminated and relaunched" (CUDA runtime API, cudaError)."""
+"""After these "the process must be terminated and relaunched" (CUDA runtime API, cudaError), or the GPU has left."""
+NO_DEVICE = 100
+"""cudaErrorNoDevice."""
+OLDEST = (7, 5)
+"""The first compute capability of TensorRT 10 and TensorRT-RTX."""
 
 
 class CudaDevice:
@@ -76,11 +84,18 @@ class CudaDevice:
             ) from error
         code, count = runtime.cudaGetDeviceCount()
         if int(code) or not count:
-            raise BackendError(
-                "no usable NVIDIA GPU", found=code.name, do="check the driver with nvidia-smi, or use another --device"
-            )
-        properties = _check(runtime.cudaGetDeviceProperties(ordinal))
+            raise opening_error(int(code) or NO_DEVICE, code.name)
+        code, properties = runtime.cudaGetDeviceProperties(ordinal)
+        if int(code):
+            raise opening_error(int(code), code.name)
         arch = f"sm{properties.major}{properties.minor}"
+        if (properties.major, properties.minor) < OLDEST:
+            raise BackendError(
+                "TensorRT does not run on this GPU",
+                found=arch,
+                expected="sm{}{} or later".format(*OLDEST),
+                do="use --device cuda, or --device cpu",
+            )
         name = library_for(arch)
         try:
             library = importlib.import_module(name)
@@ -185,6 +200,12 @@ class CudaStream:
 
     def synchronize(self) -> None:
         _check(self._cuda.cudaStreamSynchronize(self._stream))
+
+    def check_device(self) -> None:
+        """Raises DeviceLostError where the GPU is lost: TensorRT says only that an execution failed."""
+        code = self._cuda.cudaGetLastError()[0]
+        if code.name in FATAL_ERRORS:
+            raise lost(code.name)
 
     def _copy(self, target: int, source: int, bytes: int, kind: Any) -> None:
         _check(self._cuda.cudaMemcpyAsync(target, source, bytes, kind, self._stream))
@@ -316,6 +337,7 @@ class CudaContext:
         with self._stream.queueing:
             queued = self._context.execute_async_v3(self._stream.handle)
         if not queued:
+            self._stream.check_device()
             raise BackendError("an engine failed to run", where=self._path, do="run: animegamer-rt selftest")
 
 
@@ -332,7 +354,7 @@ def _check(answer: tuple[Any, ...]) -> Any:
     """The results of a CUDA call. Raises DeviceLostError after a fatal error, BackendError after any other."""
     code, *values = answer
     if code.name in FATAL_ERRORS:
-        raise DeviceLostError("the GPU is lost to this process", found=code.name, do="start the program again")
+        raise lost(code.name)
     if int(code):
         raise BackendError("a CUDA call failed", found=code.name, do="run: animegamer-rt selftest --device tensorrt")
     return values[0] if len(values) == 1 else tuple(values)

@@ -7,6 +7,7 @@ for tests. It knows no network. **No GPU has run the kernels yet.** See docs/KER
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from animegamer_rt.errors import BackendError
 
 from .rowwise_linear import MAX_VALUE
 
+log = logging.getLogger(__name__)
 Call = TypeVar("Call", bound=Callable[..., None])
 
 KernelChoice = bool | Path | None
@@ -196,7 +198,9 @@ def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | 
         )
     if on_gpu and not library.runs_here:
         if choice is None:
-            return None, f"plain operators, as {library.path.name} was built for other GPUs or a newer driver"
+            instead = f"plain operators, as {library.path.name} was built for other GPUs or a newer driver"
+            log.warning("%s; build it here: make kernels", instead)
+            return None, instead
         raise BackendError(
             "the kernels do not run on this GPU: they were built for other GPUs or for a newer driver",
             where=library.path,

@@ -38,6 +38,8 @@ REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
 """CUDA's errors after which the process can go on: what happened, and what to do. After any other the GPU is lost."""
 FIRST = -1
 """The priority of a stream whose blocks the GPU starts before those of other streams (CUDA's are 0 to -5)."""
+CPU_BYTES = 8 * 2**30
+"""What the vae may take on a CPU, caches included, before it runs in parts; at full size it would take twice that."""
 TIMED_RUNS = 6
 """Runs of the work to be timed. The first does not count: libraries initialise in it."""
 
@@ -84,8 +86,10 @@ class TorchDevice:
         return torch.zeros(tuple(shape), dtype=dtype or self.dtype, device=self.device)
 
     def free_bytes(self) -> float:
-        """Bytes of device memory that can still be allocated; infinite on the CPU."""
-        return math.inf
+        """Bytes of device memory that can still be allocated; a fixed number on the CPU, so that a bundle is decoded in
+        the same way, to the same bytes, on every machine.
+        """
+        return CPU_BYTES
 
     def reserve(self, size: int) -> None:
         """Announces that graphs will need `size` bytes: the first capture allocates the largest such block."""

@@ -10,22 +10,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from animegamer_kernels.library import find_library
 from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
 from animegamer_rt.backends.torch.attention import check_attention, select_attention
+from animegamer_rt.backends.torch.card import check_gpu, check_memory, opening, try_kernel
 from animegamer_rt.backends.torch.custom_ops import KernelChoice, Kernels, open_kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.networks import (
+    PACKED_PRECISIONS,
+    Models,
+    load_models,
+    read_decoder,
+    read_denoiser,
+    read_encoder,
+    read_predictor,
+    refuse_quantised,
+    size,
+)
 from animegamer_rt.backends.torch.nf4_linear import Nf4Linear
-from animegamer_rt.backends.torch.onnx_reader import read_weights
 from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
+from animegamer_rt.backends.torch.parts_in_turn import DenoiserInTurn, InMemory, PredictorInTurn, VaeInTurn
 from animegamer_rt.backends.torch.predictor import Predictor
 from animegamer_rt.backends.torch.rowwise_linear import (
     DTYPE_NAMES,
@@ -37,20 +49,15 @@ from animegamer_rt.backends.torch.rowwise_linear import (
 )
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
-from animegamer_rt.backends.torch.weight_names import load_denoiser, load_encoder, load_predictor, load_vae
-from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
-from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import Encoder as EncoderNetwork
-from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
-from animegamer_rt.models.predictor import PredictorSize
-from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.profiling.host_memory import with_torch
 
 log = logging.getLogger(__name__)
 HALF_SUMS = "fp16-sums"
@@ -66,27 +73,10 @@ PRECISIONS: Mapping[str, torch.dtype] = {
 """Precision -> dtype of activations and products; fp8 and int8 leave it for the four products of ROWWISE only."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> dtype of the four large products of each denoiser block."""
-READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
-"""Precisions of a bundle's parts that this backend can read."""
-PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq", "nf4")}
-"""Part -> quantised precisions that it may have as well; its weights stay quantised on the device."""
-
 Graphs = Literal["step", "turn", "off"]
 """What one CUDA graph holds: a denoising step, or a whole turn, without progress in it. `off` runs eagerly."""
 
-Size = TypeVar("Size")
 Network = TypeVar("Network", bound=nn.Module)
-
-
-@dataclass(frozen=True, slots=True)
-class Models:
-    """The networks with their weights. unconditional [226, D]: the constant shot of the unconditional row."""
-
-    predictor: PredictorNetwork
-    denoiser: DenoiserNetwork
-    decoder: VaeDecoder
-    unconditional: Tensor
-    encoder: EncoderNetwork | None = None
 
 
 def load(
@@ -116,7 +106,11 @@ def load(
         kernels = find_library() or False
     opened, which = open_kernels(kernels, torch_device.device)
     check_attention(attention, opened)
+    check_memory(bundle, torch_device)
     plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
+    if device == "cpu" and opened is None and not compiled and with_torch(bundle).one_at_a_time:
+        engines = open_in_turn(torch_device, bundle, plans, ROWWISE.get(precision))
+        return replace(engines, device=f"{engines.device}, {which}")
     networks, geometry = load_models(bundle, torch_device), bundle.manifest.geometry
     engines = build_engines(
         torch_device, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
@@ -124,34 +118,45 @@ def load(
     return replace(engines, device=", ".join(filter(None, (engines.device, which, instead))))
 
 
-def load_models(bundle: Bundle, torch_device: TorchDevice) -> Models:
-    """The networks of a bundle on the device, weights in their stored dtypes.
+def open_in_turn(
+    torch_device: TorchDevice, bundle: Bundle, plans: Sequence[DenoisePlan], rowwise: torch.dtype | None = None
+) -> Engines:
+    """The engines of a bundle on the CPU, one part in memory at a time; each is read from the disk when it is used.
 
-    Raises BackendError for a bundle without sizes, or with weights that this backend cannot read.
+    As `build_engines`, without kernels. Raises BackendError as `load_models` does, here or at a part's first use.
     """
-    parts, sizes = bundle.manifest.parts, bundle.manifest.sizes
-    _refuse_quantised(bundle)
+    refuse_quantised(bundle)
+    geometry, dtype, memory = bundle.manifest.geometry, torch_device.dtype, InMemory()
+    blocks = size(bundle, DenoiserSize, "denoiser").layers
+    packed = bundle.manifest.parts["predictor"].precision in PACKED_PRECISIONS["predictor"]
 
-    def size(kind: type[Size], name: str) -> Size:
-        if name not in sizes:
-            raise BackendError(f"the bundle does not say the sizes of its {name}", where=bundle.folder)
-        return read_record(kind, sizes[name], f"{bundle.folder}: sizes of {name}")
+    def open_predictor() -> Predictor:
+        network = cast_for_inference(read_predictor(bundle, torch_device), dtype)
+        return Predictor(torch_device, network, geometry.window_tokens)
 
-    def send(tensor: Tensor) -> Tensor:
-        return tensor.to(torch_device.device)
+    def open_denoiser() -> Denoiser:
+        network, unconditional = read_denoiser(bundle, torch_device)
+        cast_for_inference(network, dtype)
+        if rowwise is not None:
+            convert_to_rowwise(network, rowwise)
+        timesteps = [step.timestep for plan in plans for step in plan]
+        return Denoiser(torch_device, Transformer(network, dtype), unconditional, timesteps)
 
-    with torch.device("meta"):
-        predictor = PredictorNetwork(size(PredictorSize, "predictor"))
-        denoiser = DenoiserNetwork(size(DenoiserSize, "denoiser"))
-        decoder = VaeDecoder(size(VaeSize, "decoder"))
-        encoder = EncoderNetwork(size(EncoderSize, "encoder")) if "encoder" in parts else None
-    with torch_device.use():
-        load_predictor(predictor, read_weights(bundle.part_path("predictor")), send)
-        unconditional = load_denoiser(denoiser, read_weights(bundle.part_path("denoiser")), send)
-        load_vae(decoder, read_weights(bundle.part_path("vae_first")), send)
-        if encoder is not None:
-            load_encoder(encoder, read_weights(bundle.part_path("encoder")), send)
-    return Models(predictor, denoiser, decoder, unconditional, encoder)
+    def open_vae() -> Vae:
+        network = cast_for_inference(read_decoder(bundle, torch_device), dtype)
+        return Vae(torch_device, network, geometry.latent_height, geometry.latent_width)
+
+    encoder = read_encoder(bundle, torch_device)
+    return Engines(
+        PredictorInTurn(memory, open_predictor),
+        DenoiserInTurn(memory, open_denoiser, blocks),
+        VaeInTurn(memory, open_vae),
+        None if encoder is None else Encoder(torch_device, cast_for_inference(encoder, dtype)),
+        f"{_describe_dtypes(torch_device, rowwise)} on {torch_device.description}, one part in memory at a time",
+        one_at_a_time=True,
+        precision=_precision_by_part(torch_device, rowwise, packed),
+        attention="torch",
+    )
 
 
 def build_engines(
@@ -203,7 +208,7 @@ def build_engines(
             None if networks.encoder is None else Encoder(torch_device, networks.encoder),
             ", ".join(filter(None, (f"{dtypes} on {torch_device.description}", about_attention, vae.description))),
             concurrent_prediction=torch_device.device.type == "cuda",
-            precision=_precision_by_part(torch_device, rowwise, networks),
+            precision=_precision_by_part(torch_device, rowwise, _is_packed(networks.predictor)),
             attention=chosen_attention,
             memory=torch_device.memory if isinstance(torch_device, CudaTorchDevice) else None,
         )
@@ -219,9 +224,12 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
     if device == "cpu":
         return TorchDevice(PRECISIONS[precision or "fp32"])
     if device == "cuda":
+        check_gpu()
         # float16 only where the GPU lacks bfloat16: the vae's activations can exceed float16's range.
-        half = "bf16" if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-        torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures, precision == HALF_SUMS)
+        with opening():
+            half = "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp16"
+            torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures, precision == HALF_SUMS)
+            try_kernel(torch_device)
         # Before any weight is read.
         products = ROWWISE.get(precision, torch_device.dtype)
         check_products(products, torch.cuda.get_device_capability(torch_device.device), torch.__version__)
@@ -271,10 +279,14 @@ class Encoder:
         return shot
 
 
-def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, networks: Models) -> dict[str, str]:
+def _is_packed(predictor: PredictorNetwork) -> bool:
+    return any(isinstance(layer, PackedLinear | Nf4Linear) for layer in predictor.modules())
+
+
+def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, packed: bool) -> dict[str, str]:
     arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == torch_device.dtype)
     parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
-    if any(isinstance(layer, PackedLinear | Nf4Linear) for layer in networks.predictor.modules()):
+    if packed:
         del parts["predictor"]  # the bundle's manifest is more precise
     if torch_device.half_sums:
         parts["denoiser"] = HALF_SUMS
@@ -287,18 +299,3 @@ def _describe_dtypes(torch_device: TorchDevice, rowwise: torch.dtype | None) -> 
         + str(torch_device.dtype).removeprefix("torch.")
         + (f" and {DTYPE_NAMES[rowwise]}" if rowwise is not None else "")
     )
-
-
-def _refuse_quantised(bundle: Bundle) -> None:
-    for name in ("predictor", "denoiser", "vae_first"):
-        part = bundle.manifest.parts.get(name)
-        read = (*READABLE_PRECISIONS, *PACKED_PRECISIONS.get(name, ()))
-        if part is not None and part.precision not in read:
-            raise BackendError(
-                f"this backend cannot read the quantised weights of {name}",
-                where=bundle.folder,
-                found=part.precision,
-                expected=" or ".join(read),
-                do="quantise the original bundle with predictor=int4-qdq alone; the denoiser is quantised when it is "
-                "loaded (--precision fp8 or int8)",
-            )

@@ -76,7 +76,8 @@ def work(options: argparse.Namespace, secret: str) -> None:
         engines = open_engines(bundle, config)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
-        warmup_s = warm_up(PrecisionRetry(pipeline, higher, lambda: None))
+        # Parts that leave the memory take minutes to hours a turn, and none of it would make the first turn faster.
+        warmup_s = 0.0 if engines.one_at_a_time else warm_up(PrecisionRetry(pipeline, higher, lambda: None))
         ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint, pipeline.engines)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:

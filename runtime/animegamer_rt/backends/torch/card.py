@@ -1,0 +1,103 @@
+"""Whether PyTorch can use this machine's GPU, and whether a bundle's weights fit: found out before any of them is read.
+
+It does not know networks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import BackendError
+from animegamer_rt.profiling.nvml import open_nvml
+
+from ..cuda_errors import opening_error
+from .device import OUT_OF_MEMORY, TorchDevice
+
+PARTS = ("predictor", "denoiser", "vae_first")
+"""The parts whose files hold all weights that play needs; vae_next shares those of vae_first."""
+_REASONS = {
+    "no nvidia driver": ("there is no NVIDIA driver", "install it: nvidia-smi must list the GPU"),
+    "too old": (
+        "the NVIDIA driver is too old for this PyTorch",
+        "update the driver (CUDA 13 needs 580 or later, CUDA 12 needs 525), or install a torch for an older CUDA",
+    ),
+    "no cuda gpus": (
+        "the driver finds no NVIDIA GPU",
+        "look at nvidia-smi -L and at the variable CUDA_VISIBLE_DEVICES",
+    ),
+}
+"""Words of PyTorch's reasons (c10/cuda/CUDAFunctions.cpp) -> ours."""
+
+
+def check_gpu() -> None:
+    """Raises BackendError where PyTorch has no GPU, with the reason."""
+    if torch.cuda.is_available():
+        return
+    built = torch.version.cuda
+    about = f"torch {torch.__version__}, built {f'for CUDA {built}' if built else 'without CUDA'}"
+    if not built:
+        do = "install a CUDA build of torch (pytorch.org/get-started), or use --device cpu"
+        raise BackendError("this PyTorch was built without CUDA", found=about, do=do)
+    said = _why_cuda_does_not_start()
+    what, do = "PyTorch finds no NVIDIA GPU", "check the driver with nvidia-smi"
+    what, do = next((reason for words, reason in _REASONS.items() if words in said.lower()), (what, do))
+    raise BackendError(what, found=f"{about}: {said}" if said else about, do=f"{do}; or use --device cpu")
+
+
+def _why_cuda_does_not_start() -> str:
+    try:
+        torch.cuda.init()
+    except (RuntimeError, AssertionError) as error:
+        return str(error).partition("\n")[0].partition(". ")[0]
+    return ""
+
+
+@contextlib.contextmanager
+def opening() -> Iterator[None]:
+    """Raises CUDA's errors of this block as BackendError: nothing is loaded yet, so the GPU cannot have been lost."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise opening_error(OUT_OF_MEMORY, _first_line(error)) from error
+    except torch.AcceleratorError as error:
+        raise opening_error(getattr(error, "error_code", None), _first_line(error)) from error
+
+
+def try_kernel(torch_device: TorchDevice) -> None:
+    """Runs one small kernel and reads its answer: a GPU that PyTorch was not built for, or that is full, fails here."""
+    torch.ones(1, device=torch_device.device).add_(1).item()
+
+
+def check_memory(bundle: Bundle, torch_device: TorchDevice) -> None:
+    """Raises BackendError where the bundle's weights alone are more than the GPU's free memory.
+
+    Of a CPU `profiling.host_memory` knows more.
+    """
+    if torch_device.device.type != "cuda":
+        return
+    manifest, free = bundle.manifest, torch_device.free_bytes()
+    files = {file for name in PARTS if name in manifest.parts for file in manifest.parts[name].files}
+    weights = sum(manifest.files[file].bytes for file in files)
+    if weights <= free:
+        return
+    card, _ = open_nvml(_uuid(torch_device))
+    others = card.programs() if card is not None else ""
+    raise BackendError(
+        "the GPU has too little free memory for the bundle's weights",
+        where=bundle.folder,
+        found=f"{free / 2**30:.1f} GiB free" + (f", as {others}" if others else ""),
+        expected=f"{weights / 2**30:.1f} GiB and more",
+        do="close other programs, or use a bundle of a smaller precision (animegamer-rt doctor lists what fits)",
+    )
+
+
+def _uuid(torch_device: TorchDevice) -> str:
+    return f"GPU-{torch.cuda.get_device_properties(torch_device.device).uuid}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,164 @@
+"""A GPU that cannot be used is named in one sentence with what to do, before a weight is read; `doctor` tells the same.
+
+Driver, NVML and PyTorch's view of the GPU are stand-ins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fake_machine import GIB, Machine, cuda_error
+
+import fakes
+from animegamer_kernels.library import PATH_VARIABLE
+from animegamer_rt.backends.interface import FloatArray
+from animegamer_rt.backends.torch import loader
+from animegamer_rt.backends.torch.device import CudaTorchDevice
+from animegamer_rt.cli import main
+from animegamer_rt.diagnose import machine_checks
+from animegamer_rt.play import command
+
+GONE = 2**22 + 7
+"""No process has this number."""
+OLD = Machine(driver="535.54", start="The NVIDIA driver on your system is too old (found version 12020). Please update")
+NONE = Machine(driver="", start="Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU")
+BAD = {
+    "no driver": (NONE, "there is no NVIDIA driver; .*install it", "gpu", "no NVIDIA driver"),
+    "old driver": (
+        OLD,
+        "driver is too old for this PyTorch; .*12020.*update the driver",
+        "torch",
+        "535.54; expected 580",
+    ),
+    "no CUDA": (Machine(torch_cuda=None), "built without CUDA; .*pytorch.org", "torch", "was built without CUDA"),
+    "old GPU": (
+        Machine(arch=(6, 1), code=209),
+        "built for other GPUs; .*install a build for this GPU",
+        "torch",
+        "found sm61; expected sm75",
+    ),
+    "hidden GPU": (Machine(start="No CUDA GPUs are available"), "finds no NVIDIA GPU; .*CUDA_VISIBLE_DEVICES", "", ""),
+    "full": (
+        Machine(free_bytes=0, programs=((GONE, 23 * GIB),)),
+        rf"too little free memory .*0\.0 GiB free, as other programs use it: process {GONE} \(23\.0 GiB\).*close other",
+        "memory",
+        f"GiB are free, as other programs use it: process {GONE} (23.0 GiB)",
+    ),
+    "full to the brim": (
+        Machine(free_bytes=0, programs=((GONE, 24 * GIB),), code=2),
+        "full before anything was loaded; .*nvidia-smi lists them",
+        "gpu",
+        f"0.0 of 24.0 GiB free, driver 590.48; other programs use it: process {GONE} (24.0 GiB)",
+    ),
+    "taken": (Machine(code=46), "another program has the GPU to itself; .*nvidia-smi -c DEFAULT", "", ""),
+    "updated": (Machine(code=803), "its older module still runs; .*restart the machine", "", ""),
+}
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.mark.parametrize(("machine", "said", "what", "finding"), BAD.values(), ids=BAD)
+def test_gpu_that_cannot_be_used_is_named_and_doctor_tells_the_same(
+    machine: Machine,
+    said: str,
+    what: str,
+    finding: str,
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    machine.install(monkeypatch, tmp_path)
+    monkeypatch.setenv(PATH_VARIABLE, "off")
+
+    def read(*given: object) -> None:
+        raise AssertionError("a weight was read")
+
+    monkeypatch.setattr(loader, "load_models", read)
+    assert play(bundle, tmp_path) == 2
+    sentences = capsys.readouterr().err.splitlines()
+    assert len(sentences) == 1 and re.search(said, sentences[0]), sentences
+    found = doctors_findings(bundle, capsys)
+    if what:
+        assert finding in found[what]["found"]
+        assert found[what]["state"] == ("ok" if finding.startswith("0.0 of") else "limited")
+
+
+KERNELS = {
+    "other CUDA": (None, "not a library of these kernels; found", "build it anew: make kernels"),
+    "other GPU": (
+        SimpleNamespace(has_cuda=True, runs_here=False, path="k.so"),
+        "k.so was built for other GPUs",
+        "make kernels",
+    ),
+}
+
+
+@pytest.mark.parametrize(("library", "said", "do"), KERNELS.values(), ids=KERNELS)
+def test_doctor_names_kernels_of_another_cuda_or_gpu(
+    library: object,
+    said: str,
+    do: str,
+    bundle: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Machine().install(monkeypatch, tmp_path)
+    (tmp_path / "kernels.so").write_text("built elsewhere")
+    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "kernels.so"))
+    if library is not None:
+        monkeypatch.setattr(machine_checks, "open_library", lambda: library)
+    found = doctors_findings(bundle, capsys)["kernels"]
+    assert found["state"] == "limited" and said in found["found"] and do in found["do"]
+
+
+def play(bundle: Path, folder: Path) -> int:
+    (folder / "story.txt").write_text("Mia waves.\nTobo runs.\nMia sleeps.\n", encoding="utf-8")
+    given = ["--instructions", str(folder / "story.txt"), "--out", str(folder / "out")]
+    return main(["play", "--bundle", str(bundle), "--device", "torch", *given])
+
+
+def doctors_findings(bundle: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    main(["doctor", "--bundle", str(bundle), "--json"])
+    return {found["what"]: found for found in json.loads(capsys.readouterr().out)["findings"]}
+
+
+class LeavingDenoiser(fakes.FakeDenoiser):
+    """Its GPU leaves in the second turn: from the second step on, CUDA knows no device."""
+
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> fakes.FakeDenoising:
+        run = super().start(latent, shot, motion_scope)
+        if len(self.motion_scopes) == 2:
+            step = run.step
+
+            def lost(*given: Any) -> None:
+                with CudaTorchDevice(torch.float32).use():
+                    if len(self.steps) == 1:
+                        raise cuda_error(100)
+                    step(*given)
+
+            run.step = lost  # type: ignore[method-assign]
+        return run
+
+
+def test_gpu_that_leaves_in_a_turn_costs_that_turn_alone(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Machine().install(monkeypatch, tmp_path)
+    monkeypatch.setattr(command, "open_engines", lambda *given: fakes.fake_engines(denoiser=LeavingDenoiser()))
+    assert play(bundle, tmp_path) == 2
+    *_, sentence = capsys.readouterr().err.splitlines()
+    assert "the GPU is lost to this process; found CUDA error: number 100; start the program again" in sentence
+    game = json.loads((tmp_path / "out" / "game.json").read_text(encoding="utf-8"))
+    assert [turn["instruction"] for turn in game["turns"]] == ["Mia waves."]
+    assert (tmp_path / "out" / "turn-001.mp4").is_file()
