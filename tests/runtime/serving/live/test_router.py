@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import subprocess
 import sys
@@ -36,6 +37,13 @@ class Router:
         line = self.process.stdout.readline()
         assert line.startswith("ready tcp://127.0.0.1:"), line
         self.port = int(line.split()[1].rpartition(":")[2])
+
+    def __enter__(self) -> Router:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.end(signal.SIGKILL)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait for the exit code."""
@@ -78,20 +86,27 @@ def test_sessions_are_found_and_move_and_players_are_told(
     servers: list[LiveServer], capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = servers
-    router = Router(first.port, second.port)
-    with router.client() as player, router.client() as other, first.client() as direct:
+    with (
+        Router(first.port, second.port) as router,
+        router.client() as player,
+        router.client() as other,
+        first.client() as direct,
+    ):
         games = [player.open(), other.open(), direct.open(seed=8)]
         assert {knows(first, game) for game in games[:2]} == {True, False}, "one server got both"
         game = games[2]
         before = frames(direct.play(game))
         opened = player.ask("open", {"token": game.token}, answer="opened")
         assert opened.session == game.session and opened.fields["turns"] == 1
+        worker = first.status()["worker"]["pid"]
+        os.kill(worker, signal.SIGSTOP)
         id = player.begin(game)
-        player.until(id, "accepted")
+        begun = player.until(id, "accepted")
         move = ["sessions", "move", game.session, "--state-dir", str(first.state), "--to", str(second.state)]
         assert main(move) == 75
+        os.kill(worker, signal.SIGCONT)
         assert "the session is playing; found a turn; try again when its turn is over" in capsys.readouterr().out
-        frames(player.rest(id))
+        frames([*begun, *player.rest(id)])
         assert main(move) == 0
         assert f"2 turns, now at tcp://127.0.0.1:{second.port}" in capsys.readouterr().out
         refused = direct.play(game)
@@ -105,7 +120,7 @@ def test_sessions_are_found_and_move_and_players_are_told(
         assert player.ask("status", control=True, answer="status").fields["state"] == "ready"
         nobody = player.ask("open", {"token": "a token of no session"})
         assert error_code(nobody) == "unknown_session"
-    assert router.end() == 0
+        assert router.end() == 0
 
 
 def test_players_play_on_while_servers_and_router_are_started_again(
@@ -150,12 +165,10 @@ def test_a_server_that_is_away_and_what_is_no_server_are_said(
 ) -> None:
     with servers[1].client() as client:
         game = client.open()
-    router = Router(servers[0].port, 9)  # nothing listens there
-    with router.client() as player:
+    with Router(servers[0].port, 9) as router, router.client() as player:  # nothing listens at port 9
         assert player.open().opened.fields["turns"] == 0
         refused = player.ask("open", {"token": game.token})
         assert error_code(refused) == "starting" and "try again in a moment" in refused.fields["do"]
-    assert router.end() == 0
     for words, said in ((["5570"], "not a server's address"), (["tcp://a:1", "tcp://a:1"], "given twice")):
         assert main(["route", *words]) == 2
         assert said in capsys.readouterr().err
