@@ -1,7 +1,7 @@
 """Draws the plots of README and docs from the records in benchmarks/results, with matplotlib.
 
 `python benchmarks/plots.py` writes them beside the records: turn.svg, wire.svg, calibrate.svg, quantization.svg,
-soak.svg and one for each trace-*.json. The same records give the same bytes.
+soak.svg, scale.svg and one for each trace-*.json. The same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def draw_all(results: Path) -> Iterator[Path]:
         ("calibrate", "calibrate", plan_plot),
         ("quantization", "quantize", precision_plot),
         ("soak", "soak", soak_plot),
+        ("scale", "scale", scale_plot),
     ):
         if records := read_records(results, kind):
             drawings.append((name, draw(records[-1])))
@@ -231,6 +232,41 @@ def soak_plot(record: Record) -> Figure:
         f"{record['turns_lost']} turns lost, {record['wrong_bytes']} bytes wrong\n"
         f"{record['bundle']}, {record['plan']}, {record['device']}; {record['machine']}"
     )
+    return figure
+
+
+def scale_plot(record: Record) -> Figure:
+    """A simulation: waits by load, failures by engines, and how many engines fill each shared part."""
+    figure, (waits, failing, full) = _figure([2.4, 1.6, 1.5])
+    for layout, colour in zip(dict.fromkeys(one["layout"] for one in record["crowds"]), COLOURS.values(), strict=False):
+        here = [one for one in record["crowds"] if one["layout"] == layout]
+        players = [one["players_per_engine"] for one in here]
+        for percentile, style in (("p95", "-"), ("p50", ":")):
+            seconds = [max(1e-3, one["wait_s"][percentile]) for one in here]
+            waits.plot(players, seconds, style, color=colour, label=f"{layout}, {percentile}")
+    waits.axhline(record["wait_goal_s"], color=GOAL, linestyle="--", label=f"{record['wait_goal_s']:g} s", zorder=0.5)
+    waits.set_yscale("log")
+    waits.set_ylabel("wait in the queue, s")
+    waits.set_xlabel("players for each engine")
+    waits.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    engines = [one["engines"] for one in record["failures"]]
+    for name, colour in (("process_deaths_per_day", BAR), ("hardware_failures_per_day", GOAL)):
+        label = name.replace("_", " ").removesuffix(" per day")
+        failing.plot(engines, [one[name] for one in record["failures"]], "o-", color=colour, label=label)
+    failing.set_xscale("log")
+    failing.set_yscale("log")
+    failing.set_xlabel("engines")
+    failing.set_ylabel("a day (assumed rates)")
+    failing.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    names = [one["part"] for one in record["limits"]]
+    full.barh(names, [one["engines"] for one in record["limits"]], height=0.6, color=BAR)
+    full.bar_label(full.containers[0], padding=3)  # type: ignore[arg-type]
+    full.set_xscale("log")
+    full.set_xlim(1, 10 * max(one["engines"] for one in record["limits"]))
+    full.set_xlabel("engines that fill it")
+    full.invert_yaxis()
+    turn = record["inputs"]["turn_s"]["value"]["p50"]
+    waits.set_title(f"A simulation of 96 engines of {turn:.2f} s a turn, calibrated by records; think times assumed")
     return figure
 
 

@@ -1,7 +1,8 @@
 """`animegamer-rt serve` whose disk and clock can be made to fail while it runs, by files in the folder FAULTS.
 
 `python faulty_server.py FAULTS serve ...`: while FAULTS/disk is there, the store's writes fail with the SQLite message
-that it holds; the clock is as many seconds off as FAULTS/clock says. Everything else is the server itself.
+that it holds; the clock is as many seconds off as FAULTS/clock says, and runs CLOCK_RATE times as fast as a true one,
+so that sessions grow old within minutes. Everything else is the server itself.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ WRITES = ("BEGIN IMMEDIATE", "INSERT", "UPDATE", "DELETE", "COMMIT")
 """Beginnings of the statements that fail. A disk that fails at COMMIT has taken the statements before it."""
 
 
+CLOCK_RATE = 1000.0
+"""Sessions count as unused after half an hour, which are two seconds then."""
+
+
 def main(arguments: list[str]) -> int:
     """Run the command behind the first argument with a disk and a clock that fail as the folder says."""
     faults = Path(arguments[0])
-    true_time = time.time
+    true_time, began = time.time, float(_read(faults / "began") or 0.0)
 
     def wrong_time() -> float:
-        return true_time() + float(_read(faults / "clock") or 0.0)
+        return began + CLOCK_RATE * (true_time() - began) + float(_read(faults / "clock") or 0.0)
 
     time.time = wrong_time  # before anything keeps the function as a default
 

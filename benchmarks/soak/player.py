@@ -17,10 +17,11 @@ import zmq
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
-from .schedule import GAME_TURNS, game_seed, instruction
+from .schedule import ABANDONED, GAME_TURNS, game_seed, instruction
 
 SILENCE_S, AGAIN_S, STUCK_S = 8.0, 0.1, 240.0
-"""Longest wait for a message before the player connects anew; wait after a refusal; longest wait for a whole turn."""
+"""Longest wait for a message before the player connects anew, which it does at once when the connection is gone; wait
+after a refusal; longest wait for a whole turn."""
 
 
 class LostError(Exception):
@@ -30,12 +31,22 @@ class LostError(Exception):
 class Player(threading.Thread):
     """Plays `turns` turns, in games of GAME_TURNS; `played` has the SHA-256 of each turn's frames.
 
+    One of ABANDONED games is left open: its shots stay in the store until the quota wants their room.
     vanish, slow_s: set by a fault: close the connection in the middle of a turn; read nothing for so long.
     """
 
-    def __init__(self, index: int, port: int, seed: int, world: World, turns: int, on_turn: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        index: int,
+        port: int,
+        seed: int,
+        world: World,
+        turns: int,
+        on_turn: Callable[[], None],
+        game_turns: int = GAME_TURNS,
+    ) -> None:
         super().__init__(name=f"player {index}", daemon=True)
-        self.index, self.turns = index, turns
+        self.index, self.turns, self.game_turns = index, turns, game_turns
         self.played: dict[tuple[str, int], str] = {}
         self.lost, self.changed, self.asked_again = 0, 0, 0
         self.vanish, self.slow_s = threading.Event(), 0.0
@@ -44,11 +55,14 @@ class Player(threading.Thread):
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._session, self._token = "", ""
         self._until = 0.0
+        self._abandoned = ("", 0, "", "")
+        """The first game that was left open: its name, its turns, its session and token."""
 
     def run(self) -> None:
         try:
-            for game, turns in games(self.index, self.turns):
+            for game, turns in games(self.index, self.turns, self.game_turns):
                 self._play_game(game, turns)
+            self._replay(*self._abandoned)
         except BaseException as error:  # noqa: BLE001  a thread has nobody who would hear it
             self.failure = f"{type(error).__name__}: {error}"
         finally:
@@ -61,7 +75,16 @@ class Player(threading.Thread):
             self._on_turn()
         again = self._insist(lambda: self._turn(game, turns))
         self.changed += again != self.played[game, turns]
-        self._insist(lambda: self._close(game, turns))
+        if int(game.rpartition(".")[2]) % ABANDONED:
+            self._insist(lambda: self._close(game, turns))
+        elif not self._abandoned[0]:
+            self._abandoned = game, turns, self._session, self._token
+
+    def _replay(self, game: str, turns: int, session: str, token: str) -> None:
+        """Play the last turn of a game again whose shots may be gone by now."""
+        self._session, self._token = session, token
+        again = self._insist(lambda: self._turn(game, turns))
+        self.changed += again != self.played[game, turns]
 
     def _insist(self, action: Callable[[], Any]) -> Any:
         self._until = time.monotonic() + STUCK_S
@@ -116,6 +139,7 @@ class Player(threading.Thread):
             self._context = zmq.Context()
             self._socket = self._context.socket(zmq.DEALER)
             self._socket.linger = 0
+            self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
             self._socket.connect(f"tcp://127.0.0.1:{self._port}")
             self._ask("hello", {"versions": [1], "client": "soak", "pixel_format": "rgb24"})
         fields = {"token": self._token} if self._token else {"seed": game_seed(self._seed, game)}
@@ -139,10 +163,14 @@ class Player(threading.Thread):
             raise LostError("not connected")
         id = uuid.uuid4().hex
         self._socket.send_multipart(encode(Message(type, dict(fields), id, session=self._session or None)))
+        poller = zmq.Poller()
+        for socket in (self._socket, self._monitor):
+            poller.register(socket, zmq.POLLIN)
         while True:
-            if not self._socket.poll(int(SILENCE_S * 1000)):
+            ready = dict(poller.poll(int(SILENCE_S * 1000)))
+            if self._socket not in ready:
                 self._disconnect()
-                raise LostError(f"no message for {SILENCE_S:g} s")
+                raise LostError("the connection is gone" if ready else f"no message for {SILENCE_S:g} s")
             message = decode([part.buffer for part in self._socket.recv_multipart(copy=False)], SERVER_LIMITS)
             if message.parent != id:
                 continue
@@ -163,11 +191,12 @@ class Player(threading.Thread):
 
     def _disconnect(self) -> None:
         if self._context is not None:
+            self._socket.disable_monitor()
             self._context.destroy(linger=0)
         self._context = None
 
 
-def games(index: int, turns: int) -> list[tuple[str, int]]:
+def games(index: int, turns: int, game_turns: int = GAME_TURNS) -> list[tuple[str, int]]:
     """The games of a player and how many turns each has."""
-    counts = [min(GAME_TURNS, turns - first) for first in range(0, turns, GAME_TURNS)]
+    counts = [min(game_turns, turns - first) for first in range(0, turns, game_turns)]
     return [(f"{index}.{number}", count) for number, count in enumerate(counts)]

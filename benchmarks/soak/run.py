@@ -33,14 +33,15 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle  # noqa: E402
 from animegamer_rt.engine_config import EngineConfig  # noqa: E402
 from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
+from animegamer_rt.serving.store import Store  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
 from benchmarks.soak.player import Player, games  # noqa: E402
-from benchmarks.soak.schedule import KINDS, faults, game_seed, instruction  # noqa: E402
+from benchmarks.soak.schedule import GAME_TURNS, KINDS, LONGEST_S, faults, game_seed, instruction  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 
-SAMPLE_S, LOOK_S, LEAST_SAMPLES = 1.0, 0.02, 10
-WARM_UP_TURNS = 500
-"""The first turns of a process, which are left out of its growth."""
+SAMPLE_S, LOOK_S = 1.0, 0.02
+WARM_UP_TURNS, LEAST_TURNS = 500, 500
+"""The first turns of a process are left out of its growth; fewest turns after them that say anything about it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,13 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return report(error)
     print(f"record: {path}")
     print(json.dumps({key: value for key, value in record.items() if key not in ("samples", "struck")}))
-    good = not (record["turns_lost"] or record["wrong_bytes"] or record["failures"] or record["left_behind"])
+    bad = [record[name] for name in ("turns_lost", "wrong_bytes", "replays_changed", "failures", "left_behind")]
+    good = not any(bad) and record["store_file_mib_max"] <= options.quota_mib
     return 0 if good and record["turns"] == options.turns else 1
 
 
 def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str, Any]:
     """Play, with all faults, then compare; returns the record."""
-    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.kind)
+    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, options.kind)
     copy = Path(shutil.copytree(bundle.folder, folder / "bundle"))
     plan = options.plan or bundle.default_plan
     serve = ["--device", options.device, "--plan", plan, "--quota-gib", str(options.quota_mib / 1024)]
@@ -83,7 +85,10 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
                 done["turns"] += 1
 
         world = bundle.manifest.world
-        players = [Player(index, served.port, options.seed, world, share, count) for index, share in enumerate(turns)]
+        players = [
+            Player(index, served.port, options.seed, world, share, count, options.game_turns)
+            for index, share in enumerate(turns)
+        ]
         conductor = Conductor(served, players, options.seed)
 
         def watch() -> None:
@@ -113,6 +118,9 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         failures = [player.failure for player in players if player.failure]
         if failures:
             print(served.said(), file=sys.stderr)
+    with Store(served.state) as store:
+        emptied = "SELECT count(*) FROM sessions WHERE NOT closed AND key NOT IN (SELECT session FROM shots)"
+        ((without_shots,),) = store.database.rows(emptied)
     played = {key: digest for player in players for key, digest in player.played.items()}
     print(f"{seconds:7.1f} s: {len(played)} turns are done; playing them without a server", flush=True)
     wrong = _wrong_turns(bundle, options, plan, turns, played)
@@ -139,6 +147,8 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "left_behind": served.left_behind,
         "server_starts": served.starts,
         "quota_mib": options.quota_mib,
+        "sessions_emptied_by_quota": without_shots,
+        "store_file_mib_max": max((sample["store_mib"] for sample in samples), default=0.0),
         "store_mib_max": max((sample["store_mib"] + sample["wal_mib"] for sample in samples), default=0.0),
         "mib_per_1000_turns": growth(samples, "server"),
         "worker_mib_per_1000_turns": growth(samples, "worker"),
@@ -150,14 +160,15 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
 def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:
     """MiB of resident memory per 1000 turns: the slope over the turns of the last process, its first ones left out.
 
-    None if that process was looked at fewer than LEAST_SAMPLES times after them.
+    A process begins with its first sample: of a worker, that is when it was last replaced. None if fewer than
+    LEAST_TURNS turns were played after the first ones: a slope over fewer is noise, multiplied.
     """
     if not samples:
         return None
     last = [sample for sample in samples if sample[process]["pid"] == samples[-1][process]["pid"]]
     kept = [sample for sample in last if sample["turns"] >= last[0]["turns"] + WARM_UP_TURNS]
     turns = np.array([sample["turns"] for sample in kept], float)
-    if len(kept) < LEAST_SAMPLES:
+    if not kept or turns[-1] - turns[0] < LEAST_TURNS:
         return None
     slope = np.polyfit(turns, [sample[process]["resident_mib"] for sample in kept], 1)[0]
     return round(1000 * float(slope), 3)
@@ -171,7 +182,7 @@ def _wrong_turns(
     wrong = []
     with LocalPlayer(bundle, open_engines(bundle, config), plan=plan, config=config) as local:
         for index, share in enumerate(turns):
-            for name, count in games(index, share):
+            for name, count in games(index, share, options.game_turns):
                 game = local.start(seed=game_seed(options.seed, name))
                 for turn in range(1, count + 1):
                     clip = game.turn(instruction(bundle.manifest.world, options.seed, name, turn))
@@ -197,7 +208,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: %(default)s)")
     parser.add_argument("--plan", help="default: the bundle's")
     parser.add_argument("--device", default="simulated:0.02", help="as in serve (default: %(default)s)")
-    parser.add_argument("--quota-mib", type=float, default=16.0, help="of the store (default: %(default)s)")
+    parser.add_argument("--quota-mib", type=float, default=8.0, help="of the store (default: %(default)s)")
+    parser.add_argument("--game-turns", type=int, default=GAME_TURNS, help="of a game (default: %(default)s)")
+    parser.add_argument(
+        "--longest-s", type=float, default=LONGEST_S, help="of a fault, in seconds (default: %(default)g)"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", metavar="DIR")
     return parser.parse_args(arguments)
 

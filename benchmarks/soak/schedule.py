@@ -12,6 +12,8 @@ from animegamer_rt.bundle.manifest import World
 
 GAME_TURNS = 40
 """Turns of a game; then its session is closed and the next one is opened."""
+ABANDONED = 2
+"""Of so many games one is never closed."""
 SETTLED = 0.6
 """Share of the turns after which no process is ended any more, so that the growth of the last ones can be seen."""
 ENDING = ("worker killed", "worker stopped for long", "server killed", "server killed, bundle damaged")
@@ -29,6 +31,8 @@ LASTING = (
 )
 """Kinds of faults that every process outlives."""
 KINDS = ENDING + LASTING
+SHORTEST_S, LONGEST_S = 0.2, 2.0
+"""How long a fault lasts that has no length of its own."""
 JUMPS_S = (-30 * 86400.0, -3600.0, 3600.0, 86400.0, 400 * 86400.0)
 """How far the server's clock may be from the true time."""
 
@@ -46,7 +50,9 @@ class Fault:
     player: int
 
 
-def faults(seed: int, count: int, turns: int, players: int, kind: str | None = None) -> list[Fault]:
+def faults(
+    seed: int, count: int, turns: int, players: int, longest_s: float = LONGEST_S, kind: str | None = None
+) -> list[Fault]:
     """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first.
 
     kind: the only one; None: all.
@@ -58,7 +64,7 @@ def faults(seed: int, count: int, turns: int, players: int, kind: str | None = N
     schedule = []
     for kind in kinds:
         at = chance.randrange(1, settled if kind in ENDING else turns)
-        seconds = chance.choice(JUMPS_S) if kind == "clock jumps" else chance.uniform(0.2, 2.0)
+        seconds = chance.choice(JUMPS_S) if kind == "clock jumps" else chance.uniform(SHORTEST_S, longest_s)
         schedule.append(Fault(at, kind, round(seconds, 2), chance.randrange(players)))
     return sorted(schedule, key=lambda fault: fault.at)
 

@@ -29,6 +29,7 @@ class Served:
     def __init__(self, bundle: Path, folder: Path, options: Sequence[str]) -> None:
         self.bundle, self.state, self.faults = bundle, folder / "state", folder / "faults"
         self.faults.mkdir(parents=True)
+        (self.faults / "began").write_text(str(time.time()), encoding="utf-8")
         self.port, self.starts, self.left_behind = 0, 0, 0
         self._options, self._folder = options, folder
         self._process: subprocess.Popen[bytes] | None = None

@@ -99,7 +99,9 @@ def _further(added: list[str]) -> str | None:
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
     from .kiosk.command import add_options as add_kiosk_options
+    from .serving.router.options import add_options as add_route_options
     from .serving.server.options import add_options as add_serve_options
+    from .serving.server.options import add_sessions_options
 
     parser = Parser(
         prog="animegamer-rt",
@@ -186,6 +188,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         help="where the record goes (default: animegamer-rt/bench in the user's data folder)",
     )
     bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
+    bench.add_argument(
+        "--replay", type=Path, metavar="GAME", help="of serve: a folder of `play`, played again with its think times"
+    )
 
     selftest = commands.add_parser("selftest", help="compare each part with recorded outputs, play, write a report")
     selftest.set_defaults(run=_selftest)
@@ -206,6 +211,10 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     add_engine_options(serve, simulated=True)
     add_serve_options(serve)
 
+    route = commands.add_parser("route", help="one address for several servers")
+    route.set_defaults(run=_route)
+    add_route_options(route)
+
     kiosk = commands.add_parser("kiosk", help="put a game on a screen for visitors, and keep it running")
     kiosk.set_defaults(run=_kiosk)
     add_kiosk_options(kiosk)
@@ -218,13 +227,9 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         "--keys", type=Path, default=Path("keys"), metavar="DIR", help="their folder (default: keys)"
     )
 
-    sessions = commands.add_parser("sessions", help="back up the sessions of a server, also while it runs")
-    sessions.set_defaults(run=_back_up)
-    sessions.add_argument("action", choices=("backup",), help="copy them into a new folder, and check the copy")
-    sessions.add_argument("folder", type=Path, metavar="NEW_DIR", help="the copy; serve --state-dir plays it")
-    sessions.add_argument(
-        "--state-dir", type=Path, default=Path("server-state"), metavar="DIR", help="as in serve (default: %(default)s)"
-    )
+    sessions = commands.add_parser("sessions", help="back up or move the sessions of a server, also while it runs")
+    sessions.set_defaults(run=_sessions)
+    add_sessions_options(sessions)
 
     bundle_info = commands.add_parser("info", help="show what a bundle is and holds")
     bundle_info.set_defaults(run=_info)
@@ -311,13 +316,17 @@ def _new_keys(options: argparse.Namespace) -> int:
     return new_pair(options.name, options.keys)
 
 
-def _back_up(options: argparse.Namespace) -> int:
-    from .serving.store import back_up
+def _sessions(options: argparse.Namespace) -> int:
+    from .serving.server.move_requests import sessions_command
 
-    copy = back_up(options.state_dir, options.folder)
-    print(f"{copy.path}: {copy.sessions} sessions, {copy.turns} turns, {copy.bytes / 2**20:.1f} MiB, checked")
-    print(f"play them: animegamer-rt serve --state-dir {options.folder}")
-    return 0
+    return sessions_command(options)
+
+
+def _route(options: argparse.Namespace) -> int:
+    from .serving.router.options import from_arguments
+    from .serving.router.router import route
+
+    return route(from_arguments(options))
 
 
 def _info(options: argparse.Namespace) -> int:

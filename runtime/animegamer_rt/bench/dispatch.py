@@ -52,7 +52,11 @@ def dispatch(options: argparse.Namespace) -> int:
             what = "--preset, --suite, --trace and the options of engines belong to `bench run`, not to `bench serve`"
             raise ConfigError(what, do="leave them out")
         bundle = "pocket" if options.bundle is None else options.bundle
-        return bench_serve(ServeBench(bundle, options.plan, options.turns or 25, results=results))
+        return bench_serve(
+            ServeBench(bundle, options.plan, options.turns or 25, results=results, replay=options.replay)
+        )
+    if options.replay is not None:
+        raise ConfigError("--replay belongs to `bench serve`", found=str(options.replay), do="leave it out")
     from .command import BenchOptions, bench
     from .suite import load_suite
 

@@ -12,6 +12,7 @@ import secrets
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -88,8 +89,11 @@ class PlayedGame:
             yield
             reading.result()
 
-    def play_turn(self, text: str, terminal: Terminal) -> None:
-        """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
+    def play_turn(self, text: str, terminal: Terminal, think_s: float | None = None) -> None:
+        """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before.
+
+        think_s: how long the player took to type it; None where nobody typed.
+        """
         self.folder.check_next_turn()
         self.folder.check_free_space(self._frames_bytes)
         events = self.game.stream(text)
@@ -110,7 +114,8 @@ class PlayedGame:
                         deferred = stack.enter_context(_defer_interrupt())
                 elif isinstance(event, Done):
                     seconds = event.seconds
-            turn = FinishedTurn(text.strip(), predicted.game_state, predicted.shown, seconds, np.stack(frames), caption)
+            state, shown, clip_frames = predicted.game_state, predicted.shown, np.stack(frames)
+            turn = FinishedTurn(text.strip(), state, shown, seconds, clip_frames, caption, think_s)
             clip = self.folder.add(turn)
         terminal.finished(clip, seconds, len(frames) / self.folder.fps)
         if deferred:
@@ -224,8 +229,10 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
     Ctrl-C stops the turn; at the prompt it ends the game.
     """
     while True:
+        prompted_at = time.monotonic()
         with game.prepared():
             text = terminal.ask(game.next_turn)
+            think_s = time.monotonic() - prompted_at
         if text is None:
             return None
         command, _, name = text.partition(" ")
@@ -235,7 +242,7 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
             if command[0] in "/:":  # a mistyped command must not be played as a turn
                 known = f"{OTHER_BUNDLE} NAME, help or quit"
                 raise InstructionError("no such command", found=repr(command), expected=known)
-            game.play_turn(text, terminal)
+            game.play_turn(text, terminal, think_s)
         except (InstructionError, BundleError, PlanError) as error:
             terminal.refused(error)
         except KeyboardInterrupt:

@@ -44,7 +44,8 @@ TURN_FIELDS: Mapping[str, type] = {"turn": int, "instruction": str, "state": dic
 class FinishedTurn:
     """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3].
 
-    `caption`: what a reader made of the instruction; None for a bundle without one.
+    `caption`: what a reader made of the instruction; None for a bundle without one. `think_s`: seconds from the prompt
+    until the player had typed it; None where nobody typed.
     """
 
     instruction: str
@@ -53,6 +54,7 @@ class FinishedTurn:
     seconds: StageSeconds
     frames: Frames
     caption: str | None = None
+    think_s: float | None = None
 
 
 class GameFolder:
@@ -140,6 +142,7 @@ class GameFolder:
                 "turn": number,
                 "instruction": turn.instruction,
                 **({} if turn.caption is None else {"caption": turn.caption}),
+                **({} if turn.think_s is None else {"think_s": round(turn.think_s, 2)}),
                 "state": game_state_to_fields(turn.state),
                 "character": character_to_fields(turn.character),
                 "frames": count,

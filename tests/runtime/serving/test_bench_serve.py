@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import tiny_reader
 
 import fakes
 from animegamer_rt.bench.records import read_records
-from animegamer_rt.errors import ServerError
+from animegamer_rt.errors import ConfigError, ServerError
 from animegamer_rt.serving.bench import command as run
 from animegamer_rt.serving.bench import measures
 from animegamer_rt.serving.bench.command import ServeBench, bench_serve
 from animegamer_rt.serving.bench.played_turn import TurnTiming
+from animegamer_rt.serving.bench.recording import read_recording
 from animegamer_rt.serving.bench.server_process import ServerProcess
 from animegamer_rt.serving.bench.table import rows
 from animegamer_rt.serving.wire import Message
@@ -30,12 +32,15 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one run leaves, as small as it can be."""
     folder = tmp_path_factory.mktemp("results")
+    turns = [{"instruction": "Mia waves.", "think_s": 0.3}, {"instruction": "now run", "think_s": 0.1}]
+    (folder / "game.json").write_text(json.dumps({"bundle": "tiny", "turns": turns}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "PLAYER_COUNTS", (1, 3))
         patch.setattr(run, "PLAYER_COUNTS_COMPUTED", (1, 2))
         patch.setattr(measures, "CONNECTIONS", 5)
         patch.setattr(measures, "WINDOW_FULL", 1)
-        assert bench_serve(ServeBench(str(bundle), "exact", turns=1, turn_s=0.01, results=folder)) == 0
+        assert bench_serve(ServeBench(str(bundle), "exact", 1, 0.01, results=folder, replay=folder)) == 0
+    (folder / "game.json").unlink()
     return folder
 
 
@@ -63,6 +68,10 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     assert rates == [("simulated:0.01", 1, 1), ("simulated:0.01", 3, 5), ("cpu", 1, 1), ("cpu", 2, 3)]
     assert all(0 <= entry["goodput"] <= 1 and entry["deadline_s"] == 2.125 for entry in record["crowd"])
     assert all(entry["turn_s"]["p50"] >= entry["first_frame_s"]["p50"] for entry in record["crowd"])
+    (replay,) = record["replay"]
+    assert (replay["recording"], replay["engines"], replay["turn_s"]["n"]) == ("game.json", "cpu", 2)
+    assert replay["think_s"] == {"p50": 0.2, "p95": 0.29, "n": 2} and 0 <= replay["goodput"] <= 1
+    assert replay["turn_s"]["p50"] >= replay["first_frame_s"]["p50"] >= replay["state_s"]["p50"] > 0
     cancelled = [(entry["cancel_s"] or {"n": 0})["n"] + entry["done_first"] for entry in record["cancel"]]
     assert cancelled == [1, 1], "a turn that was cancelled has not ended"
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]
@@ -103,6 +112,15 @@ def test_a_turns_figures_are_between_its_events() -> None:
     figures = (turn.turn_s, turn.engines_s, turn.overhead_s, turn.outside_s, turn.state_s, turn.state_overhead_s)
     assert figures == pytest.approx((2.1, 1.75, 0.35, 0.2, 0.6, 0.1))
     assert (turn.first_frame_s, turn.clip_s) == pytest.approx((1.9, 0.3))
+
+
+def test_a_game_that_nobody_typed_has_no_think_times_to_replay(tmp_path: Path) -> None:
+    (tmp_path / "game.json").write_text('{"turns": [{"instruction": "Mia waves."}]}')
+    with pytest.raises(ConfigError, match="no think times.*think_s.*animegamer-rt play --out"):
+        read_recording(tmp_path)
+    with pytest.raises(ConfigError, match="no recorded game.*other.json"):
+        read_recording(tmp_path / "other.json")
+    assert len(read_recording().turns) == 12
 
 
 def test_server_that_cannot_start_is_said(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.profiling.host import describe_host, environment, write_record
 from animegamer_rt.serving.wire import CODECS
 
-from . import measures
+from . import measures, recording
 from .full_size import write_full_size
 from .server_process import ServerProcess
 from .table import lines
@@ -47,6 +47,8 @@ class ServeBench:
     turns: int = 25
     turn_s: float = 0.2
     results: Path = Path("bench-results")
+    replay: Path | None = None
+    """Folder of a game that is played again with its think times, all of it; None: the beginning of our own."""
 
 
 def bench_serve(options: ServeBench) -> int:
@@ -56,11 +58,14 @@ def bench_serve(options: ServeBench) -> int:
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
     name = bundle.manifest.name
+    game = recording.read_recording(options.replay)
+    if options.replay is None:
+        game = game.first(max(1, options.turns // 2))
     print(f"{name}, plan {plan}, on {describe_host()}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
         context.linger = 0
         full = write_full_size(Path(folder) / "bundle", bundle)
-        found = _measure(options, context, (bundle, full), plan, Path(folder))
+        found = _measure(options, context, (bundle, full), plan, game, Path(folder))
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
@@ -84,11 +89,22 @@ def _measure(
     context: zmq.Context[zmq.Socket[bytes]],
     bundles: tuple[Bundle, Bundle],
     plan: str,
+    game: recording.Recording,
     folder: Path,
 ) -> dict[str, Any]:
     """All figures, a server for each pair of bundle and engines."""
     turns, simulated, idle_s = options.turns, f"simulated:{options.turn_s:g}", options.turns * IDLE_S_PER_TURN
-    found: dict[str, Any] = {"overhead": [], "idle": [], "transfer": [], "crowd": [], "cancel": [], "memory": []}
+    found: dict[str, Any] = {
+        "overhead": [],
+        "idle": [],
+        "transfer": [],
+        "crowd": [],
+        "replay": [],
+        "cancel": [],
+        "memory": [],
+    }
+    size = bundles[0].manifest.geometry
+    deadline_s = round(size.frames / size.fps, 4)
 
     def serve(bundle: Bundle, device: str) -> ServerProcess:
         name = bundle.manifest.name
@@ -103,8 +119,6 @@ def _measure(
     def concurrent(
         bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]
     ) -> None:
-        size = bundle.manifest.geometry
-        deadline_s = round(size.frames / size.fps, 4)
         rates = [measures.concurrent_players(context, served, count, turns_of(count), deadline_s) for count in counts]
         for figures in rates:
             loss = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
@@ -129,4 +143,7 @@ def _measure(
             note("memory", bundle, "simulated:0", measures.memory(context, served, sessions))
     with serve(bundles[0], "cpu") as served:
         concurrent(bundles[0], served, PLAYER_COUNTS_COMPUTED, lambda count: max(2, turns // 2 // count))
+        thought_s = sum(turn.think_s for turn in game.turns)
+        print(f"  replaying {game.name}: {len(game.turns)} turns, {thought_s:.0f} s of thinking ...", flush=True)
+        note("replay", bundles[0], "cpu", measures.recorded(context, served, game, deadline_s))
     return found

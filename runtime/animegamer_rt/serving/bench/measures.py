@@ -17,6 +17,7 @@ from animegamer_rt.profiling.host import percentile
 
 from .played_turn import TurnTiming
 from .player import Player, play_together
+from .recording import Recording
 from .server_process import DROPPED, ServerProcess
 
 WINDOW_FULL = 5
@@ -113,6 +114,35 @@ def concurrent_players(
         "deadline_s": deadline_s,
         "goodput": round(statistics.fmean(turn.turn_s <= deadline_s for turn in played), 4),
         "engines_busy": round(engines / float(between.mean()), 4),
+    }
+
+
+def recorded(
+    context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, recording: Recording, deadline_s: float
+) -> Figures:
+    """One player who plays a recorded session, and thinks as long before each turn as was recorded.
+
+    The engines are idle meanwhile, as between the turns of a person. deadline_s: as in `concurrent_players`.
+    """
+    played: list[TurnTiming] = []
+    with Player(context, served.port) as player:
+        player.open()
+        for turn in recording.turns:
+            time.sleep(turn.think_s)
+            played.append(player.play(turn.instruction))
+    thought_s = sum(turn.think_s for turn in recording.turns)
+    return {
+        "recording": recording.name,
+        "sha256": recording.sha256,
+        "think_s": series(turn.think_s for turn in recording.turns),
+        "state_s": series(turn.state_s for turn in played),
+        "first_frame_s": series(turn.first_frame_s for turn in played),
+        "turn_s": series(turn.turn_s for turn in played),
+        "deadline_s": deadline_s,
+        "goodput": round(statistics.fmean(turn.turn_s <= deadline_s for turn in played), 4),
+        "engines_busy": round(
+            sum(turn.engines_s for turn in played) / (thought_s + sum(turn.turn_s for turn in played)), 4
+        ),
     }
 
 

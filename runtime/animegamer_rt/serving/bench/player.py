@@ -54,9 +54,9 @@ class Player:
         assert opened.session is not None
         self._session, self._token = opened.session, opened.fields["token"]
 
-    def begin(self) -> None:
+    def begin(self, instruction: str = INSTRUCTION) -> None:
         """Ask for a turn."""
-        fields = {"instruction": INSTRUCTION, "turn_id": uuid.uuid4().hex, "token": self._token}
+        fields = {"instruction": instruction, "turn_id": uuid.uuid4().hex, "token": self._token}
         self._turn = TurnTiming(time.perf_counter())
         self._send("turn", fields)
 
@@ -67,9 +67,9 @@ class Player:
         self._turn.note(message, time.perf_counter())
         return self._turn if message.type == "done" else None
 
-    def play(self) -> TurnTiming:
+    def play(self, instruction: str = INSTRUCTION) -> TurnTiming:
         """Play a whole turn."""
-        self.begin()
+        self.begin(instruction)
         while True:
             if (turn := self.take()) is not None:
                 return turn

@@ -28,7 +28,7 @@ class Row:
 
 def rows(record: Record) -> list[Row]:
     """All figures of a record, in the order of measuring."""
-    parts = _overhead_rows, _cancel_rows, _transfer_rows, _concurrent_rows, _idle_rows, _memory_rows
+    parts = _overhead_rows, _cancel_rows, _transfer_rows, _concurrent_rows, _replay_rows, _idle_rows, _memory_rows
     return [row for part in parts for row in part(record)]
 
 
@@ -91,6 +91,16 @@ def _concurrent_rows(record: Record) -> Iterator[Row]:
     yield _timed("turn behind a player who stopped reading", _where(entry), entry["beside_stalled_s"])
     what = f"- slower by (frames dropped: {entry['frames_dropped']})"
     yield Row(what, _where(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
+
+
+def _replay_rows(record: Record) -> Iterator[Row]:
+    for entry in record.get("replay", []):  # records of before 2026-11-27 have none
+        where, count = _where(entry), str(entry["turn_s"]["n"])
+        what = f"a recorded game, {entry['think_s']['p50']:.1f} s of thinking before a turn: whole turn"
+        yield _timed(what, where, entry["turn_s"])
+        yield Row(f"- turns within {entry['deadline_s']:.1f} s", where, f"{entry['goodput']:.0%}", "", count)
+        yield _timed("- game state, from the request", where, entry["state_s"])
+        yield _timed("- first frame, from the request", where, entry["first_frame_s"])
 
 
 def _idle_rows(record: Record) -> Iterator[Row]:

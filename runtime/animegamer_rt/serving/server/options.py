@@ -62,6 +62,8 @@ class ServeOptions:
     """Most that all sessions take on disk. Shots of idle sessions are deleted first: they can be predicted again."""
     keep_days: float | None = None
     """Sessions unused for longer are deleted; None: never."""
+    shard: str = "1/1"
+    """`k/n`: new sessions are those that a router of n servers looks for at its k-th."""
     metrics_port: int | None = None
     """None: the port after control's. 0: no metrics."""
     log_format: str = "text"
@@ -147,6 +149,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")
     add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
+    add("--shard", metavar="K/N", help="this is the K-th of the N servers of a router (see: route; default: 1/1)")
     add("--log-format", choices=FORMATS, help="of the log on stderr; json: an object a line (default: %(default)s)")
     add("--parent", type=int, metavar="PID", help="end, after the running turns, when this process has ended")
     add(
@@ -175,6 +178,19 @@ def add_options(command: argparse.ArgumentParser) -> None:
         type=int,
         metavar="PORT",
         help="Prometheus text on http://127.0.0.1:PORT/metrics; 0: none (default: --port + 2)",
+    )
+
+
+def add_sessions_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of `sessions` to its parser."""
+    add = command.add_argument
+    what = "backup: copy them into a new folder, and check the copy; move: to another server's folder"
+    add("action", choices=("backup", "move"), help=what)
+    what = "of backup: the copy, which serve --state-dir plays; of move: ids of sessions, or all"
+    add("names", nargs="+", metavar="NEW_DIR|SESSION", help=what)
+    add("--to", type=Path, metavar="DIR", help="of move: the other server's --state-dir")
+    add(
+        "--state-dir", type=Path, default=Path("server-state"), metavar="DIR", help="as in serve (default: %(default)s)"
     )
 
 

@@ -21,7 +21,7 @@ import zmq
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import INTERRUPTED, StoreError
 from animegamer_rt.profiling.trace import check_trace
-from animegamer_rt.serving.store import Quota, Store, read_keep_shots
+from animegamer_rt.serving.store import Quota, Store, read_keep_shots, read_shard, write_server_file
 
 from .ahead import AheadTurns
 from .clients import Clients
@@ -32,6 +32,7 @@ from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
 from .log_lines import log_to_stderr
 from .metrics import Metrics, serve_metrics
+from .move_requests import MoveRequests
 from .options import ServeOptions, check
 from .parent_process import ParentProcess
 from .scheduler import Scheduler
@@ -62,14 +63,15 @@ def serve(options: ServeOptions) -> int:
     if options.trace is not None:
         check_trace(options.trace)
     instruction_filter = InstructionFilter(options.block_list, options.allow_list)
-    keep_shots = read_keep_shots(options.keep_shots)
+    keep_shots, shard = read_keep_shots(options.keep_shots), read_shard(options.shard)
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     parent = None if options.parent is None else ParentProcess(options.parent)
     with contextlib.ExitStack() as stack:
         sockets = ServerSockets(options, raise_limit())
         stack.callback(sockets.close)
-        store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota))
+        store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota, shard=shard))
+        write_server_file(options.state_dir, sockets.address, bundle.manifest.name, bundle.fingerprint)
         workers, shortages = open_workers(options, bundle, sockets)
         for sentence in shortages:
             log.warning("%s", sentence)
@@ -128,6 +130,7 @@ class Server:
         self._options, self._sockets, self._store, self._workers = options, sockets, store, workers
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
+        self._moves = MoveRequests(options.state_dir, store, queue, scheduler)
         self._service, self._worker_spoke = ServiceManager(), True
         self._signals = 0
         self._announced = False
@@ -191,6 +194,7 @@ class Server:
             self._scheduler.on_worker_death(worker, death, now)
         if self._gateway is not None:
             self._gateway.watch(now)
+        self._moves.look(now)
         self._scheduler.stop_overdue(now)
         self._scheduler.dispatch(now)
         if self._workers.serving and not self._announced:

@@ -221,8 +221,14 @@ class ServerSockets:
             return
         descriptor = next(iter(self._silent))
         del self._silent[descriptor]
-        # libzmq owns the descriptor and cannot be asked to close it; it does when the connection is shut down. The
-        # descriptor may be another file's by now, so its port is looked at.
+        self.shut(descriptor)
+
+    def shut(self, descriptor: int) -> None:
+        """Close a connection.
+
+        libzmq owns the descriptor and cannot be asked to close it; it does when the connection is shut down. The
+        descriptor may be another file's by now, so its port is looked at.
+        """
         with contextlib.suppress(OSError):
             connection = tcp.socket(fileno=descriptor)
             try:

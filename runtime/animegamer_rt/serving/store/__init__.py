@@ -11,13 +11,16 @@ from .errors import (
     EnginesMismatchError,
     NoSuchTurnError,
     SessionClosedError,
+    SessionMovedError,
     StoreFullError,
     StoreLockedError,
     UnknownSessionError,
     WrongTokenError,
 )
+from .moves import Departure, write_server_file
 from .records import StoredHistoryRow, StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
+from .shard import Shard, read_shard, shard_of
 from .store import FILE, Store
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "WINDOW",
     "Backup",
     "BundleMismatchError",
+    "Departure",
     "EnginesMismatchError",
     "TurnContext",
     "ShotRetention",
@@ -33,6 +37,8 @@ __all__ = [
     "NoSuchTurnError",
     "Quota",
     "SessionClosedError",
+    "SessionMovedError",
+    "Shard",
     "Store",
     "StoreFullError",
     "StoreLockedError",
@@ -44,4 +50,7 @@ __all__ = [
     "WrongTokenError",
     "back_up",
     "read_keep_shots",
+    "read_shard",
+    "shard_of",
+    "write_server_file",
 ]

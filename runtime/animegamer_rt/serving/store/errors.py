@@ -6,6 +6,7 @@ Knows SQLite's messages; nothing of tables.
     |-- StoreLockedError            another server has it
     |-- StoreFullError              the disk or the quota is full
     |-- UnknownSessionError         no such session
+    |   `-- SessionMovedError       it went to another server
     |-- WrongTokenError             a session, but another player's
     |-- SessionClosedError          a session that has been closed
     |-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
@@ -35,6 +36,10 @@ class UnknownSessionError(StoreError):
     """No session of that id or token: never opened here, or removed for its age or a quota."""
 
     code = "unknown_session"
+
+
+class SessionMovedError(UnknownSessionError):
+    """The session went to another server's store; whoever has its token plays it on there."""
 
 
 class WrongTokenError(StoreError):

@@ -1,0 +1,64 @@
+"""The options of `animegamer-rt route`, read and checked.
+
+Knows the command line; nothing of connections.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.serving.server.options import PORT, ServeOptions
+
+_ADDRESS = re.compile(r"tcp://(.+):([0-9]{1,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class RouteOptions:
+    """servers: their addresses, in the order of their shards. door: where players connect.
+
+    client_keys, server_key: the router's own key pair, and the public key of the servers, where these have keys.
+    """
+
+    servers: tuple[str, ...]
+    door: ServeOptions
+    client_keys: Path | None = None
+    server_key: Path | None = None
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Add route's options to its parser."""
+    add, defaults = command.add_argument, ServeOptions()
+    add("servers", nargs="+", metavar="SERVER", help="tcp://HOST:PORT of each, that of shard 1/N first")
+    add("--port", type=int, default=PORT, help="for players; control is the next one (default: %(default)s)")
+    add("--host", default=defaults.host, help="address to listen on, as in serve (default: %(default)s)")
+    add("--keys", type=Path, metavar="DIR", help="as in serve")
+    add("--authorized-keys", type=Path, metavar="DIR", help="as in serve")
+    add("--connections", type=int, default=512, metavar="N", help="players at once (default: %(default)s)")
+    add("--client-keys", type=Path, metavar="FILE", help="the router's own NAME.key_secret, for servers with keys")
+    add("--server-key", type=Path, metavar="FILE", help="server.key of the servers, which all have the same")
+
+
+def from_arguments(arguments: argparse.Namespace) -> RouteOptions:
+    """The options of a command line. Raises ConfigError."""
+    servers = tuple(arguments.servers)
+    for server in servers:
+        found = _ADDRESS.fullmatch(server)
+        if found is None or not 0 < int(found[2]) < 65535:
+            do = "give what each server printed after `ready`"
+            raise ConfigError("not a server's address", found=server, expected="tcp://HOST:PORT", do=do)
+        if servers.count(server) > 1:
+            raise ConfigError("a server is given twice", found=server, do="give each one once, in the order of --shard")
+    if (arguments.client_keys is None) != (arguments.server_key is None):
+        raise ConfigError("--client-keys and --server-key belong together", do="give both, or neither")
+    door = ServeOptions(
+        host=arguments.host,
+        port=arguments.port,
+        keys=arguments.keys,
+        authorized_keys=arguments.authorized_keys,
+        connections=arguments.connections,
+    )
+    return RouteOptions(servers, door, arguments.client_keys, arguments.server_key)

@@ -1,0 +1,174 @@
+"""Two servers behind a router: sessions are found, moved and played on while servers and router are started again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from benchmarks.soak import player as soak_player
+from benchmarks.soak.schedule import game_seed, instruction
+from live_server import Game, LiveServer, RawClient, error_code, frames, until_timeout
+
+from animegamer_rt.api import Player as LocalPlayer
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.cli import main
+from animegamer_rt.engine_config import EngineConfig
+
+OPTIONS = ("--turns-per-minute", "0", "--plan", "exact")
+PLAYERS, TURNS, SEED = 3, 40, 5
+
+
+class Router:
+    """`animegamer-rt route` in a process of its own, before the servers of some ports."""
+
+    def __init__(self, *servers: int, port: int = 0) -> None:
+        addresses = [f"tcp://127.0.0.1:{server}" for server in servers]
+        program = "import sys; from animegamer_rt.cli import main; sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", program, "route", *addresses, "--port", str(port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line.startswith("ready tcp://127.0.0.1:"), line
+        self.port = int(line.split()[1].rpartition(":")[2])
+
+    def __enter__(self) -> Router:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.end(signal.SIGKILL)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait for the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+    def client(self) -> RawClient:
+        """A player behind the router, once a server can be reached."""
+        client = RawClient(self.port)
+        for _ in until_timeout():
+            if client.ask("hello", {"versions": [1], "client": "test"}).type == "welcome":
+                break
+        return client
+
+
+@pytest.fixture(scope="module")
+def servers(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveServer]]:
+    both = [
+        LiveServer(bundle, tmp_path_factory.mktemp(f"shard-{number}"), "--shard", f"{number}/2", *OPTIONS)
+        for number in (1, 2)
+    ]
+    try:
+        yield [server.ready() for server in both]
+    finally:
+        for server in both:
+            with server:
+                pass
+
+
+def knows(server: LiveServer, game: Game) -> bool:
+    """Whether the server plays a session itself."""
+    with server.client() as client:
+        return client.ask("open", {"token": game.token}).type == "opened"
+
+
+def test_sessions_are_found_and_move_and_players_are_told(
+    servers: list[LiveServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = servers
+    with (
+        Router(first.port, second.port) as router,
+        router.client() as player,
+        router.client() as other,
+        first.client() as direct,
+    ):
+        games = [player.open(), other.open(), direct.open(seed=8)]
+        assert {knows(first, game) for game in games[:2]} == {True, False}, "one server got both"
+        game = games[2]
+        before = frames(direct.play(game))
+        opened = player.ask("open", {"token": game.token}, answer="opened")
+        assert opened.session == game.session and opened.fields["turns"] == 1
+        worker = first.status()["worker"]["pid"]
+        os.kill(worker, signal.SIGSTOP)
+        id = player.begin(game)
+        begun = player.until(id, "accepted")
+        move = ["sessions", "move", game.session, "--state-dir", str(first.state), "--to", str(second.state)]
+        assert main(move) == 75
+        os.kill(worker, signal.SIGCONT)
+        assert "the session is playing; found a turn; try again when its turn is over" in capsys.readouterr().out
+        frames([*begun, *player.rest(id)])
+        assert main(move) == 0
+        assert f"2 turns, now at tcp://127.0.0.1:{second.port}" in capsys.readouterr().out
+        refused = direct.play(game)
+        assert error_code(refused) == "unknown_session"
+        assert f"tcp://127.0.0.1:{second.port}" in refused[-1].fields["do"]
+        frames(player.play(game))
+        with second.client() as there:
+            assert there.ask("open", {"token": game.token}, answer="opened").fields["turns"] == 3
+            again = there.ask("rewind", {"turn": 0, "token": game.token}, session=game.session, answer="rewound")
+            assert again.fields["turns"] == 0 and frames(there.play(game)) == before
+        assert player.ask("status", control=True, answer="status").fields["state"] == "ready"
+        nobody = player.ask("open", {"token": "a token of no session"})
+        assert error_code(nobody) == "unknown_session"
+        assert router.end() == 0
+
+
+def test_players_play_on_while_servers_and_router_are_started_again(
+    servers: list[LiveServer], bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak_player, "SILENCE_S", 1.5)
+    tiny = open_bundle(str(bundle))
+    ports = [server.port for server in servers]
+    router = Router(*ports)
+    router.client().close()
+    done: list[int] = []
+    players = [
+        soak_player.Player(index, router.port, SEED, tiny.manifest.world, TURNS, lambda: done.append(1))
+        for index in range(PLAYERS)
+    ]
+    for player in players:
+        player.start()
+    for place, server in enumerate(servers):
+        assert server.end() == 0
+        options = ("--shard", f"{place + 1}/2", "--port", str(server.port), *OPTIONS)
+        servers[place] = LiveServer(bundle, server.state, *options).ready()
+    router.end(signal.SIGKILL)
+    before = len(done)
+    router = Router(*ports, port=router.port)
+    for player in players:
+        player.join(60)
+    assert before < len(done), "the games were over before the router was killed"
+    assert [(player.failure, player.lost, player.changed) for player in players] == [(None, 0, 0)] * PLAYERS
+    played = {key: digest for player in players for key, digest in player.played.items()}
+    config = EngineConfig("simulated:0")
+    with LocalPlayer(tiny, open_engines(tiny, config), plan="exact", config=config) as local:
+        for index in range(PLAYERS):
+            game = local.start(seed=game_seed(SEED, f"{index}.0"))
+            for turn in range(1, TURNS + 1):
+                clip = game.turn(instruction(tiny.manifest.world, SEED, f"{index}.0", turn))
+                assert played[f"{index}.0", turn] == hashlib.sha256(clip.frames.tobytes()).hexdigest()
+    assert router.end() == 0
+
+
+def test_a_server_that_is_away_and_what_is_no_server_are_said(
+    servers: list[LiveServer], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with servers[1].client() as client:
+        game = client.open()
+    with Router(servers[0].port, 9) as router, router.client() as player:  # nothing listens at port 9
+        assert player.open().opened.fields["turns"] == 0
+        refused = player.ask("open", {"token": game.token})
+        assert error_code(refused) == "starting" and "try again in a moment" in refused.fields["do"]
+    for words, said in ((["5570"], "not a server's address"), (["tcp://a:1", "tcp://a:1"], "given twice")):
+        assert main(["route", *words]) == 2
+        assert said in capsys.readouterr().err
