@@ -186,10 +186,28 @@ def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None
     assert program is not None
     if before_folding is not None:
         before_folding(program.model)
+    parameters = dict(graph.module.named_parameters(remove_duplicate=False))
+    weights = {name: value for name, value in program.model.graph.initializers.items() if name in parameters}
+    readers = {name: [(use.node, use.idx) for use in value.uses()] for name, value in weights.items()}
     program.optimize()
     model: ir.Model = program.model
+    _restore_equal(model, weights, readers)
     _name_axes(model, graph.dynamic)
     return model
+
+
+def _restore_equal(
+    model: ir.Model, weights: Mapping[str, ir.Value], readers: Mapping[str, Sequence[tuple[ir.Node, int]]]
+) -> None:
+    """Gives weights their names back that the optimiser merged with an equal one: PyTorch's backend reads by name."""
+    held = model.graph.initializers
+    for name in [name for name in weights if name not in held]:
+        for node, index in readers[name]:
+            now = node.inputs[index] if node.graph is not None and index < len(node.inputs) else None
+            if now is not None and now.name in weights and now.name != name and now.name in held:
+                if name not in held:
+                    model.graph.register_initializer(weights[name])
+                node.replace_input_with(index, weights[name])
 
 
 def _name_axes(model: ir.Model, dynamic: Mapping[str, Mapping[int, str]]) -> None:
