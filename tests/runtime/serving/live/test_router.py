@@ -69,7 +69,9 @@ def servers(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for number in (1, 2)
     ]
     try:
-        yield [server.ready() for server in both]
+        for server in both:
+            server.ready()
+        yield both
     finally:
         for server in both:
             with server:
