@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from failing_disk import DISKS, STATEMENTS, FailingDisk, after_a_kill
@@ -89,8 +90,9 @@ def fails_when_a_stored_turns_worker_dies(game: Game, fail: Callable[[], None]) 
     job = game.send()
     game.result(job)
     fail()
-    game.server.worker.die()
-    game.server.scheduler.on_worker_death("killed", 0.0)
+    worker: Any = game.server.workers[0]
+    worker.die()
+    game.server.scheduler.on_worker_death(worker, "killed", 0.0)
     game.server.scheduler.dispatch(0.0)
     game.result(job)
     game.end(job)

@@ -80,6 +80,8 @@ class Metrics:
         for number in range(1, workers + 1):
             self._restarts.labels(number)
             self._worker_turns.labels(number)
+            self._worker_ready.labels(number)
+            self._worker_bytes.labels(number)
         self._up.set(1)
         for stage in STAGES:
             self._turn_seconds.labels(stage)
