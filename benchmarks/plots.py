@@ -266,7 +266,7 @@ def scale_plot(record: Record) -> Figure:
     full.set_xlabel("engines that fill it")
     full.invert_yaxis()
     turn = record["inputs"]["turn_s"]["value"]["p50"]
-    waits.set_title(f"A simulation of 96 engines of {turn:.2f} s a turn, calibrated by records; think times assumed")
+    waits.set_title(f"Simulated: 96 engines of {turn:.2f} s a turn; think times assumed")
     return figure
 
 

@@ -1,6 +1,6 @@
 """Simulates many servers and players: waits by load, failures a day, cost of 1000 turns, and what breaks first.
 
-`python benchmarks/scale.py` (a minute) calibrates itself by the newest records in benchmarks/results and writes one of
+`python benchmarks/scale.py` (seconds) calibrates itself by the newest records in benchmarks/results and writes one of
 kind `scale`, which docs/SCALE.md cites and `plots.py` draws. Each input says whether it was measured, and where, or
 assumed, and why. The simulation is exact for its model: a discrete-event queue, first come first served in each pool
 of engines that share their sessions; pools do not help each other.
