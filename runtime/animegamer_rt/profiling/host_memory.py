@@ -23,14 +23,16 @@ FLOAT = 4
 """Bytes of a number in memory: on a CPU all parts compute in float32."""
 KEPT_BYTES = 4 * 2**30
 """A turn that takes more than this has one part in memory at a time with PyTorch."""
-PROCESS_BYTES = 400 * 2**20
+PROCESS_BYTES = 500 * 2**20
 """Python, its libraries and what they keep, with PyTorch."""
 VIDEO_FRAMES = 9
 """Frames of the vae's first chunk, the larger one."""
 FRAMES_AT_ONCE = 2
-"""Frames of a slice of them with PyTorch."""
-ONNXRUNTIME_HOLDS = 4
-"""Activations of the vae's widest kind that onnxruntime has in memory at once."""
+"""Frames of a slice of them with PyTorch, where more than VAE_BYTES would be needed."""
+VAE_BYTES = 8 * 2**30
+"""What the vae may take on a CPU with PyTorch, caches included."""
+ONNXRUNTIME_HOLDS = 10
+"""Activations of the vae's widest kind that onnxruntime's arena takes, as measured at 240 x 352."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,13 @@ class HostMemory:
 
 def with_torch(bundle: Bundle) -> HostMemory:
     """Memory of a turn with `--device torch-cpu` in float32."""
-    stages = _stages(bundle, in_slices=True)
+    stages = _stages(bundle, with_torch=True)
     return HostMemory(stages, sum(stages.values()) > KEPT_BYTES)
 
 
 def with_onnxruntime(bundle: Bundle) -> HostMemory:
     """Memory of a turn with `--device cpu`: every part stays, and the vae decodes a chunk's frames together."""
-    return HostMemory(_stages(bundle, in_slices=False), one_at_a_time=False)
+    return HostMemory(_stages(bundle, with_torch=False), one_at_a_time=False)
 
 
 def check(bundle: Bundle, device: str) -> None:
@@ -96,13 +98,13 @@ def _cgroup(name: str) -> int | None:
         return None
 
 
-def _stages(bundle: Bundle, in_slices: bool) -> dict[str, int]:
+def _stages(bundle: Bundle, with_torch: bool) -> dict[str, int]:
     sizes, size = bundle.manifest.sizes, bundle.manifest.geometry
     try:
         work = {
             "predictor": _predictor(sizes["predictor"], size.window_tokens),
             "denoiser": _denoiser(sizes["denoiser"]),
-            "vae": _vae(sizes["decoder"], size.latent_height, size.latent_width, in_slices),
+            "vae": _vae(sizes["decoder"], size.latent_height, size.latent_width, with_torch),
         }
     except (KeyError, TypeError, ZeroDivisionError):  # a bundle without these sizes: its weights are known alone
         work = {}
@@ -136,7 +138,7 @@ def _denoiser(size: Mapping[str, Any]) -> int:
     return FLOAT * 2 * int(tokens + size.get("shot_tokens", 226)) * int(size["hidden"]) * 14
 
 
-def _vae(size: Mapping[str, Any], height: int, width: int, in_slices: bool) -> int:
+def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool) -> int:
     """The caches between its chunks, and the activations of its widest layer, which is the last stage's first."""
     widths = [size["channels"] * multiplier for multiplier in size["multipliers"]]
     blocks, deepest = size["res_blocks"] + 1, widths[-1]
@@ -147,8 +149,13 @@ def _vae(size: Mapping[str, Any], height: int, width: int, in_slices: bool) -> i
         incoming, scale = widths[level], 2 ** (len(widths) - 1 - level)
         cached += of_stage * height * width * scale**2
     pixels, before = height * width * 4 ** (len(widths) - 1), widths[min(1, len(widths) - 1)]
-    if in_slices:
-        held = VIDEO_FRAMES * before + (2 + FRAMES_AT_ONCE) * before + FRAMES_AT_ONCE * widths[0]
-    else:
-        held = ONNXRUNTIME_HOLDS * VIDEO_FRAMES * before
-    return FLOAT * int(2 * cached + max(held, (3 * VIDEO_FRAMES + 2) * widths[0]) * pixels)
+    if not with_torch:
+        return FLOAT * int(2 * cached + ONNXRUNTIME_HOLDS * VIDEO_FRAMES * before * pixels)
+
+    def needed(frames: int) -> int:
+        """Input, padded input and output of that layer, so many frames at once."""
+        held = VIDEO_FRAMES * before + (2 + frames) * before + frames * widths[0]
+        return FLOAT * int(2 * cached + max(held, (3 * VIDEO_FRAMES + 2) * widths[0]) * pixels)
+
+    whole = needed(VIDEO_FRAMES)
+    return whole if whole <= VAE_BYTES else needed(FRAMES_AT_ONCE)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from animegamer_rt.backends.interface import DeviceMemory
 from animegamer_rt.errors import BackendError, DeviceLostError
+from animegamer_rt.profiling.host_memory import VAE_BYTES
 
 Work = Callable[[], None]
 OUT_OF_MEMORY = 2
@@ -38,8 +39,6 @@ REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
 """CUDA's errors after which the process can go on: what happened, and what to do. After any other the GPU is lost."""
 FIRST = -1
 """The priority of a stream whose blocks the GPU starts before those of other streams (CUDA's are 0 to -5)."""
-CPU_BYTES = 8 * 2**30
-"""What the vae may take on a CPU, caches included, before it runs in parts; at full size it would take twice that."""
 TIMED_RUNS = 6
 """Runs of the work to be timed. The first does not count: libraries initialise in it."""
 
@@ -89,7 +88,7 @@ class TorchDevice:
         """Bytes of device memory that can still be allocated; a fixed number on the CPU, so that a bundle is decoded in
         the same way, to the same bytes, on every machine.
         """
-        return CPU_BYTES
+        return VAE_BYTES
 
     def reserve(self, size: int) -> None:
         """Announces that graphs will need `size` bytes: the first capture allocates the largest such block."""
