@@ -25,6 +25,7 @@ PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
 
 POSITION_TOLERANCE_PX = 16
 """A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
+SEED, TURNS = 2024, 5
 _STATES = ("motion_level", "social", "entertainment", "stamina")
 
 
@@ -41,11 +42,11 @@ class JudgedTurn:
     amount: float
 
 
-def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
+def fit_motion_scale(clips_per_level: int) -> MotionScale:
     """Fit the thresholds between motion levels on rendered training clips."""
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)
-        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed))
+        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed=11))
     ]
     return fit_scale([motion_amount(render(scene)) for scene in scenes], [scene.level for scene in scenes])
 
@@ -84,24 +85,22 @@ def evaluate(
     scale: MotionScale,
     single_turns: int = 40,
     games: int = 8,
-    turns: int = 5,
-    seed: int = 2024,
 ) -> tuple[dict[str, object], list[JudgedTurn]]:
     """All figures of a player on held-out instructions with fixed seeds, and the judged turns behind them."""
     singles = [
-        judge_game(play, judge, [turn], seed + index)[0]
-        for index, turn in enumerate(held_out_turns(single_turns, seed))
+        judge_game(play, judge, [turn], SEED + index)[0]
+        for index, turn in enumerate(held_out_turns(single_turns, SEED))
     ]
     longer = [
-        judge_game(play, judge, game, seed + 500 + index)
-        for index, game in enumerate(held_out_games(games, turns, seed + 1))
+        judge_game(play, judge, game, SEED + 500 + index)
+        for index, game in enumerate(held_out_games(games, TURNS, SEED + 1))
     ]
     judged = singles + [turn for game in longer for turn in game]
     figures: dict[str, object] = {
-        "seed": seed,
+        "seed": SEED,
         "held_out_single_turns": len(singles),
         "games": len(longer),
-        "turns_per_game": turns,
+        "turns_per_game": TURNS,
         "instruction": instruction_figures(singles),
         "motion": motion_figures([turn.amount for turn in singles], [turn.scene.level for turn in singles], scale),
         "states": state_figures(judged),

@@ -24,9 +24,9 @@ from .shown import Frames, Shown
 Shares = dict[str, float | int | None]
 
 
-def damaged_figures(judge: Judge, material: Material, seed: int = 3) -> Shares:
+def damaged_figures(judge: Judge, material: Material) -> Shares:
     """How many damaged and doubled clips are noticed, and how many of the same clips undamaged are suspected."""
-    mixer, rows = Mixer(material, seed), range(len(material.shown))
+    mixer, rows = Mixer(material, seed=3), range(len(material.shown))
     doubled = [mixer.pasted(row, same=True) for row in rows]
     doubled = [one for one in doubled if _most(one.shown) > 1]
     smeared = [mixer.damaged(row) for row in rows]
@@ -101,15 +101,6 @@ def read_hand(folder: Path) -> tuple[Frames, list[dict[str, Any]]]:
         raise ConfigError("no clips", where=folder / "clips.jpg", found=found, expected=expected)
     strips = picture[..., ::-1].reshape(len(lines), HEIGHT // 2, len(SEEN_FRAMES), WIDTH // 2, 3)
     return np.ascontiguousarray(strips.transpose(0, 2, 1, 3, 4)), [json.loads(line) for line in lines]
-
-
-def write_hand(folder: Path, clips: Frames, labels: Sequence[dict[str, Any]]) -> None:
-    """Write clips, uint8 [N, 9, 48, 72, 3], and their labels for `read_hand`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    count, seen, height, width, channels = clips.shape
-    picture = clips.transpose(0, 2, 1, 3, 4).reshape(count * height, seen * width, channels)
-    cv2.imwrite(str(folder / "clips.jpg"), picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 93])
-    (folder / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels), encoding="utf-8")
 
 
 def _read(judge: Judge, examples: Sequence[Example]) -> list[Reading]:
