@@ -21,7 +21,6 @@ from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
@@ -57,8 +56,7 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
     start = None
     if job.start_text is not None:
         shot = read_shot(message.buffers[0], (size.shot_tokens, size.shot_width))
-        scene = None if job.start_scene is None else Scene.from_json(job.start_scene)
-        session.start_from(HistoryTurn(job.start_text, NEUTRAL, shot), scene)
+        session.start_from(HistoryTurn(job.start_text, NEUTRAL, shot), job.start_scene)
         start = {"caption": job.start_text}
     folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps, start=start)
     files, started = [folder.game_path], time.perf_counter()

@@ -15,7 +15,7 @@ from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
-from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
+from animegamer_rt.serving.wire.worker_messages import GameStarted, StartJob
 from animegamer_rt.stages.image import PictureLimits
 from animegamer_rt.stages.image_start import encode_turn_zero, read_image_start
 
