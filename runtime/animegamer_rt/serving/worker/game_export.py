@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-import numpy as np
-
+from animegamer_rt.api import ClipBuilder
 from animegamer_rt.errors import OutputError, SessionError, StoreError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
+from animegamer_rt.events import Progress
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
+from animegamer_rt.play.game_folder import GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
@@ -67,21 +66,12 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
 
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
-        session.seed, frames, caption = seed, [], None
+        session.seed, clip = seed, ClipBuilder()
         for event in retry.run_turn(session, Instruction(text)):
-            if isinstance(event, Understood):
-                caption = event.scene.caption
-            elif isinstance(event, StatePredicted):
-                predicted = event
-            elif isinstance(event, Progress):
+            clip.add(event)
+            if isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))
-            elif isinstance(event, FrameReady):
-                frames.append(event.frame)
-            elif isinstance(event, Done):
-                seconds = event.seconds
-        pictures = np.stack(frames)
-        finished = FinishedTurn(text, predicted.game_state, predicted.shown, seconds, pictures, caption)
-        files.append(folder.add(finished))
+        files.append(folder.add(clip.build(text, size.fps)))
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)
