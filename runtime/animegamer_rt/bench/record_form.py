@@ -1,6 +1,6 @@
 """The form of a record of turns: every field, its types in JSON, and what is inside objects and arrays.
 
-Knows no meaning of any figure.
+`json_schema` says it for other programs; `misformed` checks a record by it. Knows no meaning of any figure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from .records import SEAL
+from .records import SEAL, TURN_FORMAT
 
 NONE = type(None)
 JSON_TYPES: Mapping[type, str] = MappingProxyType(
@@ -30,6 +30,16 @@ class Form:
     fields: Mapping[str, Form] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
     each: Form | None = None
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        found: dict[str, Any] = {"type": [JSON_TYPES[one] for one in self.types]}
+        if self.fields:
+            found["properties"] = {name: form.schema() for name, form in self.fields.items()}
+            found["required"] = sorted(self.fields.keys() - self.optional)
+        if self.each is not None:
+            found["items" if list in self.types else "additionalProperties"] = self.each.schema()
+        return found
 
     def misformed(self, value: object, where: str) -> Iterator[str]:
         """What in a value has not this form, a line each."""
@@ -123,6 +133,15 @@ FIELDS: Mapping[str, Form] = MappingProxyType(
 )
 """Field of a record of turns -> its form. Every record has all of them."""
 RECORD = Form((dict,), FIELDS)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of a record of turns."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A record of turns of animegamer-rt, format {TURN_FORMAT}",
+        **RECORD.schema(),
+    }
 
 
 def misformed(record: Mapping[str, Any]) -> list[str]:

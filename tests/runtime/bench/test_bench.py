@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ from animegamer_rt.bench.command import BenchOptions
 from animegamer_rt.bench.measure import TimedTurn, TimedTurns
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bench.quality_gate import GateClips, play_gate
+from animegamer_rt.bench.record_form import json_schema
 from animegamer_rt.bench.records import seal
 from animegamer_rt.bench.roofline import Roofline
 from animegamer_rt.bench.steadiness import unsteady
@@ -192,6 +194,7 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = json.loads(json.dumps(measured(bundle, monkeypatch)))
+    jsonschema.validate(record, json_schema())
 
     def with_vae(column: list[Any] | None) -> dict[str, Any]:
         columns = {name: values for name, values in record["samples"].items() if name != "vae" or column}
@@ -222,6 +225,9 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
         path.write_text(json.dumps(changed))
         assert main(["bench", "verify", str(path)]) == 1
         assert told in capsys.readouterr().out
+        if ": found" in told and "expected" in told or "missing" in told:
+            with pytest.raises(jsonschema.ValidationError):
+                jsonschema.validate(changed, json_schema())
 
 
 def test_a_pack_is_read_as_its_record_and_an_unsound_record_is_not_packed(
