@@ -41,7 +41,7 @@ BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, without a traceback."""
+    """Run one subcommand; returns the exit code. What a user can fix is one line on stderr, without a traceback."""
     ready_streams()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))

@@ -1,4 +1,4 @@
-"""Which onnxruntime is installed, whether its files are its own, and the command that mends a mixed environment.
+"""Which onnxruntime is installed, whether its files are its own, and the command that repairs a mixed environment.
 
 onnxruntime and onnxruntime-gpu are two distributions that write the same files. Where both were installed, the
 last files are there, and removing either removes files of the other (microsoft/onnxruntime issue 26996).
