@@ -39,9 +39,9 @@ class Ratio:
         return f"B is {percent:.1f} % {word} (ratio {self.low:.3f} to {self.high:.3f} with 95 % confidence)"
 
 
-def percentiles(values: Sequence[float]) -> dict[str, float | None]:
+def percentiles(values: Sequence[float], wanted: Sequence[int] = tuple(FEWEST)) -> dict[str, float | None]:
     """p50, p90, p95, p99 and max, rounded to four digits; None for a percentile that the count does not carry."""
-    found = {f"p{p}": percentile(values, p) if len(values) >= fewest else None for p, fewest in FEWEST.items()}
+    found = {f"p{p}": percentile(values, p) if len(values) >= FEWEST[p] else None for p in wanted}
     return {**found, "max": round(max(values), 4)}
 
 
@@ -59,12 +59,14 @@ def spread(values: Sequence[float]) -> float:
     return float((high - low) / median) if median else 0.0
 
 
-def ratio(first: Sequence[float], second: Sequence[float], games: tuple[Sequence[int], Sequence[int]]) -> Ratio:
+def ratio(
+    first: Sequence[float], second: Sequence[float], games: tuple[Sequence[int], Sequence[int]], seed: int = 0
+) -> Ratio:
     """Median of `second` over median of `first`; whole games are resampled, for turns of one game are alike.
 
     games: the game of each value. The same arguments give the same interval.
     """
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     medians = [_resampled(values, of, random) for values, of in zip((first, second), games, strict=True)]
     low, high = np.percentile(medians[1] / medians[0], ((100 - CONFIDENCE) / 2, (100 + CONFIDENCE) / 2))
     return Ratio(float(np.median(second) / np.median(first)), float(low), float(high))

@@ -19,9 +19,9 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from animegamer_kernels.attention import HEAD_WIDTH, MmaKind
-from animegamer_rt.errors import BackendError
-from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
 
+from ...errors import BackendError
+from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
 from .custom_ops import Kernels, RowNorm, has_warpgroups
 from .device import TorchDevice
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from animegamer_rt.backends.interface import FloatArray, Frames
-from animegamer_rt.errors import BackendError, UnusableOutputError
-from animegamer_rt.models.vae import CHUNKS, VaeDecoder
 
+from ...errors import BackendError, UnusableOutputError
+from ...models.vae import CHUNKS, VaeDecoder
 from .custom_ops import Kernels
 from .device import GraphCache, TorchDevice
 from .vae_decoder import cache_shapes, decode, peak_channels
