@@ -24,6 +24,7 @@ from animegamer_rt.serving.wire.worker_messages import TurnResult
 from animegamer_rt.serving.worker import __main__ as worker_main
 from animegamer_rt.serving.worker.encoders import ClipEncoder
 from animegamer_rt.serving.worker.loop import Worker
+from animegamer_rt.serving.worker.precision_retry import PrecisionRetry
 from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 SEED, WINDOW = 7, 2
@@ -159,7 +160,8 @@ def test_a_turn_that_is_given_up_ends_its_clips_encoder(pipeline: Pipeline, monk
             ended.append(self)
 
     monkeypatch.setattr("animegamer_rt.serving.worker.turn.ClipEncoder", Encoder)
-    messages = play_turn(pipeline, prepare_turn(pipeline, Game(codec="mp4").job(TEXTS[0]), lambda: None))
+    retry = PrecisionRetry(pipeline, None, lambda: None)
+    messages = play_turn(retry, prepare_turn(retry, Game(codec="mp4").job(TEXTS[0])))
     assert any(message.type == "clip" for message in messages)
     messages.close()
     assert ended

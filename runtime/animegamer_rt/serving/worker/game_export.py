@@ -6,13 +6,12 @@ Knows the pipeline and the folder; nothing of sockets. It needs only instruction
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 from animegamer_rt.api import ClipBuilder
 from animegamer_rt.errors import OutputError, SessionError, StoreError
 from animegamer_rt.events import Progress
-from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
@@ -21,24 +20,19 @@ from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.instruction import Instruction
 
-from .precision_retry import HigherPrecision, PrecisionRetry
+from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 from .turn import read_shot
 
 
-def render_game(
-    pipeline: Pipeline,
-    message: Message,
-    higher: HigherPrecision | None = None,
-    heartbeat: Callable[[], None] = lambda: None,
-) -> Generator[Message, None, None]:
+def render_game(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
 
-    higher, heartbeat: as of `play_turn`, so that a turn that was played again is rendered in the same way.
+    A turn that had to be played again in a higher precision is rendered in the same way.
     Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
     """
     try:
-        yield from _render(PrecisionRetry(pipeline, higher, heartbeat), message)
+        yield from _render(retry, message)
     except (OutputError, OSError) as error:
         found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
         do = "tell the operator: the state folder needs room, and must be writable"
