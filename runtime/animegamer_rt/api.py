@@ -210,11 +210,11 @@ class Player:
 
         The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
         """
-        from .stages.image_start import encode_turn_zero
+        from .stages.image_start import encode_image_start
 
         assert self._engines is not None and self._engines.encoder is not None
         towers = open_towers(self.bundle, self._config)
-        return encode_turn_zero(self.bundle, start, towers, self._engines.encoder, self.pipeline.reader)
+        return encode_image_start(self.bundle, start, towers, self._engines.encoder, self.pipeline.reader)
 
     @contextmanager
     def _one_turn(self) -> Generator[None, None, None]:
