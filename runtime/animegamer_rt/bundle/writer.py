@@ -11,7 +11,7 @@ from animegamer_rt.errors import BundleFileError
 
 from .config import write_record
 from .files import sha256, write_file
-from .loader import MANIFEST, FIX_MANIFEST, Bundle, check_manifest, named_files
+from .loader import FIX_MANIFEST, MANIFEST, Bundle, check_manifest, named_files
 from .manifest import FORMAT_NAME, FORMAT_VERSION, READER_FORMAT_VERSION, FileRecord, Manifest
 
 
