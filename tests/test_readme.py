@@ -83,12 +83,3 @@ def test_links_to_files_and_headings_lead_somewhere() -> None:
         for file, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text(encoding="utf-8")):
             target = page.parent / file if file else page
             assert target.exists() and (not anchor or anchor in headings(target)), f"{page}: {file}#{anchor}"
-
-
-def test_ci_runs_the_test_command_of_readme() -> None:
-    assert "make test" in commands()
-    assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-
-
-def test_picture_loads_quickly() -> None:
-    assert (ROOT / "docs" / "game.gif").stat().st_size < 6e6

@@ -95,6 +95,41 @@ class Clip:
         return path
 
 
+class ClipBuilder:
+    """Collects the events of one turn, and makes them a Clip once Done has come."""
+
+    def __init__(self) -> None:
+        self._frames: list[npt.NDArray[np.uint8]] = []
+        self._understood: Understood | None = None
+
+    def add(self, event: Event) -> None:
+        """Keep what the clip needs of an event."""
+        match event:
+            case Understood():
+                self._understood = event
+            case StatePredicted():
+                self._predicted = event
+            case FrameReady():
+                self._frames.append(event.frame)
+            case Done():
+                self._done = event
+
+    def build(self, instruction: str, fps: int) -> Clip:
+        """The clip of a finished turn."""
+        predicted = self._predicted
+        return Clip(
+            turn=self._done.turn,
+            instruction=instruction.strip(),
+            frames=np.stack(self._frames),
+            fps=fps,
+            state=predicted.game_state,
+            character=predicted.character,
+            shown=predicted.shown,
+            seconds=self._done.seconds,
+            understood=self._understood,
+        )
+
+
 class Player:
     """An open bundle with its engines: starts any number of games, and plays one turn at a time.
 
@@ -175,11 +210,11 @@ class Player:
 
         The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
         """
-        from .stages.image_start import encode_turn_zero
+        from .stages.image_start import encode_image_start
 
         assert self._engines is not None and self._engines.encoder is not None
         towers = open_towers(self.bundle, self._config)
-        return encode_turn_zero(self.bundle, start, towers, self._engines.encoder, self.pipeline.reader)
+        return encode_image_start(self.bundle, start, towers, self._engines.encoder, self.pipeline.reader)
 
     @contextmanager
     def _one_turn(self) -> Generator[None, None, None]:
@@ -231,29 +266,10 @@ class Game:
         >>> clip.turn, len(clip.frames), clip.seconds.total > 0
         (1, 17, True)
         """
-        frames: list[npt.NDArray[np.uint8]] = []
-        understood = None
+        clip = ClipBuilder()
         for event in self.stream(text):
-            match event:
-                case Understood():
-                    understood = event
-                case StatePredicted():
-                    predicted = event
-                case FrameReady():
-                    frames.append(event.frame)
-                case Done():
-                    seconds = event.seconds
-        return Clip(
-            turn=self.turns,
-            instruction=text.strip(),
-            frames=np.stack(frames),
-            fps=self.player.bundle.manifest.geometry.fps,
-            state=predicted.game_state,
-            character=predicted.character,
-            shown=predicted.shown,
-            seconds=seconds,
-            understood=understood,
-        )
+            clip.add(event)
+        return clip.build(text, self.player.bundle.manifest.geometry.fps)
 
     def stream(self, text: str) -> Generator[Event, None, None]:
         """Plays one turn and yields its events: StatePredicted, a Progress a step, a FrameReady a frame, Done.

@@ -38,26 +38,10 @@ ADDED: Mapping[str, str] = MappingProxyType(
 )
 """Help of the subcommands of animegamer-export, which would take seconds to import."""
 BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
-EARLIER_NAMES = frozenset({"calibrate"})
-"""Old names of renamed commands: they still work and are not listed."""
-RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "play": {"--window": "--history-turns"},
-        "serve": {
-            "--allow": "--authorized-keys",
-            "--engines": "--device",
-            "--outbox-mib": "--send-queue-mib",
-            "--stall-s": "--worker-timeout-s",
-            "--state": "--state-dir",
-            "--turns-a-minute": "--turns-per-minute",
-        },
-    }
-)
-"""Subcommand -> old spelling of an option -> today's. The old ones go on working and are in no help text."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns the exit code. What a user can mend is one line on stderr, without a traceback."""
+    """Run one subcommand; returns the exit code. What a user can fix is one line on stderr, without a traceback."""
     ready_streams()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
@@ -75,8 +59,8 @@ def _run(arguments: list[str]) -> int:
     added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
     if arguments and arguments[0] in added:
         return _run_added(added[arguments[0]], arguments[1:])
-    parser = _parser(sorted(added.keys() - EARLIER_NAMES))
-    options, unknown = parser.parse_known_args(_with_new_spellings(arguments))
+    parser = _parser(sorted(added))
+    options, unknown = parser.parse_known_args(arguments)
     if unknown:  # argparse itself would show the usage of the whole program, without this command's options
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(options, "run"):
@@ -84,12 +68,6 @@ def _run(arguments: list[str]) -> int:
         return 0
     code: int = options.run(options)
     return code
-
-
-def _with_new_spellings(arguments: list[str]) -> list[str]:
-    renamed = RENAMED.get(arguments[0], {}) if arguments else {}
-    options = [word.partition("=") for word in arguments]
-    return [renamed.get(option, option) + equals + value for option, equals, value in options]
 
 
 def _further(added: list[str]) -> str | None:
@@ -114,34 +92,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
 
     play = commands.add_parser("play", help="play a game in the terminal, or from lines of text")
     play.set_defaults(run=_play)
-    _add_bundle(play)
-    play.add_argument(
-        "--instructions",
-        metavar="FILE",
-        help="play the lines of this file, one turn each, instead of asking; -: standard input; #: a comment",
-    )
-    play.add_argument(
-        "--seed",
-        type=whole(0, 2**63 - 1),
-        help="the same bundle, plan, device, seed and instructions give the same frames (default: random)",
-    )
-    play.add_argument("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
-    play.add_argument(
-        "--history-turns",
-        type=whole(0, 64),
-        metavar="TURNS",
-        help="how many earlier turns the model sees (default: the bundle's)",
-    )
-    play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
-    play.add_argument(
-        "--motion", type=str, metavar="TEXT", help="what happens in the picture, for example 'gently wave'"
-    )
-    add_engine_options(play, simulated=True)
-    play.add_argument("--fps", type=whole(1, 120), help="frames per second of the clips (default: the bundle's)")
-    play.add_argument(
-        "--scale", type=whole(1, 16), help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)"
-    )
-    play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
+    _add_play_options(play)
 
     bench = commands.add_parser(
         "bench",
@@ -150,47 +101,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         epilog="\n".join(["what is timed:", *map(_indented, (TIMED, ONE_GAME, SUITE_GAMES))]),
     )
     bench.set_defaults(run=_bench)
-    bench.add_argument(
-        "what",
-        nargs="?",
-        choices=("run", "serve", "compare", "verify", "show", "pack", "turn", "wire"),
-        default="run",
-        metavar="{run,serve,compare,verify,show,pack}",
-        help="turns alone, the server, two records side by side, check records, print them, or pack one to share "
-        "(default: run)",
-    )
-    bench.add_argument(
-        "records",
-        nargs="*",
-        type=Path,
-        metavar="RECORD",
-        help="of compare: two files of --results; of verify and show: any number; of pack: one",
-    )
-    bench.add_argument("--json", action="store_true", help="of compare: print JSON")
-    bench.add_argument("--format", choices=FORMATS, help="of show (default: md)")
-    bench.add_argument("--suite", type=whole(1, 99), help="a frozen suite, for figures to cite; 10 minutes a plan")
-    bench.add_argument(
-        "--preset",
-        choices=tuple(PRESETS),
-        help="named settings to cite and repeat; --bundle, --plan and --turns change them (docs: benchmarks/README.md)",
-    )
-    _add_bundle(bench)
-    bench.set_defaults(bundle=None)
-    add_engine_options(bench)
-    bench.add_argument(
-        "--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15 of run, 25 of serve)"
-    )
-    bench.add_argument(
-        "--results",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="where the record goes (default: animegamer-rt/bench in the user's data folder)",
-    )
-    bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
-    bench.add_argument(
-        "--replay", type=Path, metavar="GAME", help="of serve: a folder of `play`, played again with its think times"
-    )
+    _add_bench_options(bench)
 
     selftest = commands.add_parser("selftest", help="compare each part with recorded outputs, play, write a report")
     selftest.set_defaults(run=_selftest)
@@ -255,6 +166,37 @@ def _add_bundle(command: argparse.ArgumentParser) -> None:
     command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
 
 
+def _add_play_options(play: argparse.ArgumentParser) -> None:
+    _add_bundle(play)
+    play.add_argument(
+        "--instructions",
+        metavar="FILE",
+        help="play the lines of this file, one turn each, instead of asking; -: standard input; #: a comment",
+    )
+    play.add_argument(
+        "--seed",
+        type=whole(0, 2**63 - 1),
+        help="the same bundle, plan, device, seed and instructions give the same frames (default: random)",
+    )
+    play.add_argument("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
+    play.add_argument(
+        "--history-turns",
+        type=whole(0, 64),
+        metavar="TURNS",
+        help="how many earlier turns the model sees (default: the bundle's)",
+    )
+    play.add_argument("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
+    play.add_argument(
+        "--motion", type=str, metavar="TEXT", help="what happens in the picture, for example 'gently wave'"
+    )
+    add_engine_options(play, simulated=True)
+    play.add_argument("--fps", type=whole(1, 120), help="frames per second of the clips (default: the bundle's)")
+    play.add_argument(
+        "--scale", type=whole(1, 16), help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)"
+    )
+    play.add_argument("--no-preview", action="store_true", help="do not show the clip in the terminal")
+
+
 def _play(options: argparse.Namespace) -> int:
     from .play.command import PlayOptions, play
 
@@ -273,6 +215,49 @@ def _play(options: argparse.Namespace) -> int:
             image=options.image,
             motion=options.motion,
         )
+    )
+
+
+def _add_bench_options(bench: argparse.ArgumentParser) -> None:
+    bench.add_argument(
+        "what",
+        nargs="?",
+        choices=("run", "serve", "compare", "verify", "show", "pack"),
+        default="run",
+        help="turns alone, the server, two records side by side, check records, print them, or pack one to share "
+        "(default: run)",
+    )
+    bench.add_argument(
+        "records",
+        nargs="*",
+        type=Path,
+        metavar="RECORD",
+        help="of compare: two files of --results; of verify and show: any number; of pack: one",
+    )
+    bench.add_argument("--json", action="store_true", help="of compare: print JSON")
+    bench.add_argument("--format", choices=FORMATS, help="of show (default: md)")
+    bench.add_argument("--suite", type=whole(1, 99), help="a frozen suite, for figures to cite; 10 minutes a plan")
+    bench.add_argument(
+        "--preset",
+        choices=tuple(PRESETS),
+        help="named settings to cite and repeat; --bundle, --plan and --turns change them (docs: benchmarks/README.md)",
+    )
+    _add_bundle(bench)
+    bench.set_defaults(bundle=None)
+    add_engine_options(bench)
+    bench.add_argument(
+        "--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15 of run, 25 of serve)"
+    )
+    bench.add_argument(
+        "--results",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="where the record goes (default: animegamer-rt/bench in the user's data folder)",
+    )
+    bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
+    bench.add_argument(
+        "--replay", type=Path, metavar="GAME", help="of serve: a folder of `play`, played again with its think times"
     )
 
 

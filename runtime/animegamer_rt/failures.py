@@ -22,7 +22,7 @@ _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 def report(error: BaseException) -> int:
     """Print what happened to stderr, if it can be printed; returns the exit code. Raises the error if it is no failure.
 
-    1: the reader of stdout is gone, which needs no word. 2: everything that a user can mend. 75: what passes by itself,
+    1: the reader of stdout is gone, which needs no word. 2: everything that a user can fix. 75: what passes by itself,
     such as a port in use. 130: Ctrl-C.
     """
     if isinstance(error, KeyboardInterrupt):

@@ -15,12 +15,6 @@ SHORT = 24
 """Characters below which many people say the same: "night", "Pick up the pace."."""
 
 
-def test_there_are_two_hundred_turns_in_forty_games_in_order() -> None:
-    places = [(turn["game"], turn["turn"]) for turn in TURNS]
-    assert len(TURNS) >= 200 and len({game for game, _ in places}) >= 40
-    assert places == sorted(set(places))
-
-
 def test_labels_are_words_of_the_world() -> None:
     for turn in TURNS:
         who, outfits = turn["who"], turn.get("outfits", [OUTFITS[0]] * len(turn["who"]))

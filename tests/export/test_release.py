@@ -132,7 +132,7 @@ def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
     config = EngineConfig(threads=1)
     towers, encoder = open_towers(bundle, config), open_engines(bundle, config).encoder
     assert encoder is not None and (towers.tokens, towers.height, towers.width) == (30, 56, 56)
-    turn = encode_image_start(
+    turn, _ = encode_image_start(
         bundle, read_image_start(bundle, 2, tmp_path / "start.png", "gently wave"), towers, encoder
     )
 

@@ -41,8 +41,8 @@ class FailingDisk:
         """From now on the disk is of a kind of DISKS, for the statements of STATEMENTS[where]."""
         self._message, self._fails = DISKS[kind], STATEMENTS[where]
 
-    def mend(self) -> None:
-        """From now on the disk is well."""
+    def works_again(self) -> None:
+        """From now on the disk works."""
         self._fails = None
 
     def execute(self, sql: str, values: Any = ()) -> Any:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from test_torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
+from torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
 
 from animegamer_rt.backends.torch.custom_ops import open_kernels
 from animegamer_rt.backends.torch.device import CudaTorchDevice

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from kernel_results import relative_error
-from test_torch_parts import Turn, noise, scattered
 from torch import Tensor
+from torch_parts import Turn, noise, scattered
 from torch_tape import TapeDevice
 
 from animegamer_kernels import Library

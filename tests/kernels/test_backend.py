@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from kernel_results import relative_error
-from test_torch_parts import (
+from torch_parts import (
     SHAPE,
     SKIPPING,
     Turn,

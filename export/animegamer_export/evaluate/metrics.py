@@ -1,10 +1,11 @@
-"""Figures that compare two arrays or two clips: relative error, PSNR and SSIM.
+"""Figures that compare two arrays or two clips: relative error, PSNR and SSIM; and the share of what is right.
 
 Source of SSIM: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import cv2
@@ -40,6 +41,12 @@ def ssim(first: Clip, second: Clip) -> float:
 
 def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.asarray(cv2.GaussianBlur(image, (11, 11), 1.5), np.float64)
+
+
+def share(right: Iterable[bool]) -> float | None:
+    """The share of true values, rounded to four places; None if there are none at all."""
+    values = list(right)
+    return round(sum(values) / len(values), 4) if values else None
 
 
 Clip = npt.NDArray[np.uint8]

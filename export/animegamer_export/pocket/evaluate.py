@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 import animegamer_rt
+from animegamer_export.evaluate.metrics import share
 from animegamer_rt.errors import AnimeGamerError, InstructionError, OutputError
 
 from .judge.reading import Judge, Reading
@@ -104,13 +105,13 @@ def play_games(
 
 def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
     """The shares of right turns, 0..1; None where no turn has the field. Every turn stands under `readings`."""
-    shares = {name: _share([turn.right[name] for turn in played if name in turn.right]) for name in FIELDS}
+    shares = {name: share([turn.right[name] for turn in played if name in turn.right]) for name in FIELDS}
     return {
         "turns": len(played),
         **shares,
-        "all_right": _share([turn.all_right for turn in played]),
-        "all_right_first": _share([turn.all_right for turn in played if turn.first]),
-        "all_right_later": _share([turn.all_right for turn in played if not turn.first]),
+        "all_right": share([turn.all_right for turn in played]),
+        "all_right_first": share([turn.all_right for turn in played if turn.first]),
+        "all_right_later": share([turn.all_right for turn in played if not turn.first]),
         "readings": [_entry(turn) for turn in played],
     }
 
@@ -127,10 +128,6 @@ def _entry(turn: PlayedTurn) -> dict[str, Any]:
         "all_right": turn.all_right,
     }
     return {**entry, "refused": turn.refused} if turn.refused else entry
-
-
-def _share(right: Sequence[bool]) -> float | None:
-    return round(sum(right) / len(right), 4) if right else None
 
 
 def worst(played: Sequence[PlayedTurn], count: int) -> list[PlayedTurn]:

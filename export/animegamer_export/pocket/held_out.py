@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from animegamer_export.evaluate.metrics import share
 
 from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
 from .judge.reading import Judge, Reading
@@ -25,6 +27,7 @@ PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
 
 POSITION_TOLERANCE_PX = 16
 """A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
+SEED, TURNS = 2024, 5
 _STATES = ("motion_level", "social", "entertainment", "stamina")
 
 
@@ -41,11 +44,11 @@ class JudgedTurn:
     amount: float
 
 
-def fit_motion_scale(clips_per_level: int = 40, seed: int = 11) -> MotionScale:
+def fit_motion_scale(clips_per_level: int) -> MotionScale:
     """Fit the thresholds between motion levels on rendered training clips."""
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)
-        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed))
+        for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed=11))
     ]
     return fit_scale([motion_amount(render(scene)) for scene in scenes], [scene.level for scene in scenes])
 
@@ -84,24 +87,22 @@ def evaluate(
     scale: MotionScale,
     single_turns: int = 40,
     games: int = 8,
-    turns: int = 5,
-    seed: int = 2024,
 ) -> tuple[dict[str, object], list[JudgedTurn]]:
     """All figures of a player on held-out instructions with fixed seeds, and the judged turns behind them."""
     singles = [
-        judge_game(play, judge, [turn], seed + index)[0]
-        for index, turn in enumerate(held_out_turns(single_turns, seed))
+        judge_game(play, judge, [turn], SEED + index)[0]
+        for index, turn in enumerate(held_out_turns(single_turns, SEED))
     ]
     longer = [
-        judge_game(play, judge, game, seed + 500 + index)
-        for index, game in enumerate(held_out_games(games, turns, seed + 1))
+        judge_game(play, judge, game, SEED + 500 + index)
+        for index, game in enumerate(held_out_games(games, TURNS, SEED + 1))
     ]
     judged = singles + [turn for game in longer for turn in game]
     figures: dict[str, object] = {
-        "seed": seed,
+        "seed": SEED,
         "held_out_single_turns": len(singles),
         "games": len(longer),
-        "turns_per_game": turns,
+        "turns_per_game": TURNS,
         "instruction": instruction_figures(singles),
         "motion": motion_figures([turn.amount for turn in singles], [turn.scene.level for turn in singles], scale),
         "states": state_figures(judged),
@@ -113,11 +114,11 @@ def evaluate(
 def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
     """The share of turns that show what was asked, by field, and the mean of the fields."""
     figures = {
-        "characters": _share(_all_there(turn) for turn in judged),
-        "outfits": _share(_outfits_right(turn) for turn in judged),
-        "place": _share(turn.reading.place == turn.scene.place for turn in judged),
-        "day_or_night": _share(turn.reading.night == turn.scene.night for turn in judged),
-        "motion": _share(turn.reading.motion == turn.scene.motion for turn in judged),
+        "characters": share(_all_there(turn) for turn in judged),
+        "outfits": share(_outfits_right(turn) for turn in judged),
+        "place": share(turn.reading.place == turn.scene.place for turn in judged),
+        "day_or_night": share(turn.reading.night == turn.scene.night for turn in judged),
+        "motion": share(turn.reading.motion == turn.scene.motion for turn in judged),
     }
     known = [value for value in figures.values() if value is not None]
     return {**figures, "mean": round(float(np.mean(known)), 4) if known else None}
@@ -127,10 +128,10 @@ def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
     """The share of turns with the right state, for each of the four and for all at once."""
     pairs = [(turn.states, strengths(turn.scene)) for turn in judged]
     figures = {
-        name: _share(tuple(states)[index] == truth[index] for states, truth in pairs)
+        name: share(tuple(states)[index] == truth[index] for states, truth in pairs)
         for index, name in enumerate(_STATES)
     }
-    return {**figures, "all_four": _share(tuple(states) == truth for states, truth in pairs)}
+    return {**figures, "all_four": share(tuple(states) == truth for states, truth in pairs)}
 
 
 def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
@@ -145,11 +146,11 @@ def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, obje
     errors = [abs(seen - asked) for seen, asked in starts if seen is not None]
     length = max((len(game) for game in games), default=0)
     return {
-        "characters_kept": _share(_all_there(turn) for turn in unsaid["characters"]),
-        "place_kept": _share(turn.reading.place == turn.scene.place for turn in unsaid["place"]),
-        "day_or_night_kept": _share(turn.reading.night == turn.scene.night for turn in unsaid["time"]),
-        "outfit_kept": _share(_outfits_right(turn) for turn in worn),
-        "position_kept": _share(x is not None and abs(x - asked) <= POSITION_TOLERANCE_PX for x, asked in starts),
+        "characters_kept": share(_all_there(turn) for turn in unsaid["characters"]),
+        "place_kept": share(turn.reading.place == turn.scene.place for turn in unsaid["place"]),
+        "day_or_night_kept": share(turn.reading.night == turn.scene.night for turn in unsaid["time"]),
+        "outfit_kept": share(_outfits_right(turn) for turn in worn),
+        "position_kept": share(x is not None and abs(x - asked) <= POSITION_TOLERANCE_PX for x, asked in starts),
         "position_error_px": round(float(np.mean(errors)), 2) if errors else None,
         "counted": {
             "characters": len(unsaid["characters"]),
@@ -174,9 +175,3 @@ def _outfits_right(turn: JudgedTurn) -> bool:
     asked = dict(zip(turn.scene.characters, turn.scene.outfits, strict=True))
     seen = {name: outfit for name, outfit in turn.reading.outfits.items() if name in asked}
     return bool(seen) and all(asked[name] == outfit for name, outfit in seen.items())
-
-
-def _share(right: Iterable[bool]) -> float | None:
-    """The share of true values, rounded to four places; None if there are no values."""
-    values = list(right)
-    return round(sum(values) / len(values), 4) if values else None

@@ -33,6 +33,7 @@ from animegamer_rt.state.instruction import Instruction
 
 from .figures import PARTS, START_PARTS, Figures
 
+SEED = 0
 GAME_TURNS = 2
 """Instructions are played as games of two turns, so that half of the prompts contain an earlier shot."""
 
@@ -44,7 +45,6 @@ class SampleCounts:
     instructions: int = 200
     turns: int = 4
     plan: str | None = None
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts
     errors, equal_states, equal_strengths = [], 0, 0
     history: list[HistoryTurn] = []
     world = reference.bundle.manifest.world
-    for number, text in enumerate(sample_instructions(world, amount.instructions, amount.seed)):
+    for number, text in enumerate(sample_instructions(world, amount.instructions, SEED)):
         if number % GAME_TURNS == 0:
             history = []
         instruction = Instruction.parse(text)
@@ -198,12 +198,12 @@ def _starting_feeds(part: str, against: Bundle, amount: SampleCounts) -> Iterato
         features = (_answers(against, tower, _starting_feeds(tower, against, amount)) for tower in names.values())
         yield from (dict(zip(names, both, strict=True)) for both in zip(*features, strict=True))
         return
-    for number, text in enumerate(sample_instructions(against.manifest.world, amount.turns, amount.seed)):
+    for number, text in enumerate(sample_instructions(against.manifest.world, amount.turns, SEED)):
         if part == "text_tower":
             tokens = against.manifest.parts[part].inputs["ids"]["shape"][1]
             yield {"ids": motion_ids(against, motion_text(text), tokens)}
         else:
-            random = np.random.default_rng(amount.seed + number)
+            random = np.random.default_rng(SEED + number)
             shape = against.manifest.parts[part].inputs["picture"]["shape"]
             yield {"picture": random.uniform(-1, 1, shape).astype(np.float32)}
 
@@ -214,9 +214,7 @@ def _answers(bundle: Bundle, part: str, feeds: Iterable[Mapping[str, npt.NDArray
 
 
 def _turns(pipeline: Pipeline, amount: SampleCounts) -> list[TurnInput]:
-    return predict_first_turns(
-        pipeline, sample_instructions(pipeline.bundle.manifest.world, amount.turns, amount.seed), amount.seed
-    )
+    return predict_first_turns(pipeline, sample_instructions(pipeline.bundle.manifest.world, amount.turns, SEED), SEED)
 
 
 def _decode(pipeline: Pipeline, latent: FloatArray) -> Frames:

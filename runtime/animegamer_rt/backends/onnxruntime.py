@@ -23,9 +23,9 @@ import onnxruntime
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
+from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.profiling.host import available_cores
 
-from ..errors import BackendError, DeviceLostError
 from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch, TowerEngines
 
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"

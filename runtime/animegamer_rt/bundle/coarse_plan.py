@@ -19,29 +19,29 @@ from animegamer_rt.errors import PlanError
 from .denoise_plan import Branch, DenoisePlan, build_plan, choose_branches
 from .noise_schedule import even_timesteps, half_log_snr, signal_levels, wave_guidance
 
+FINE_STEPS = 50
 
-def coarse_plan(
-    steps: int, fine_steps: int = 50, *, conditional_below: float = 0.0, pair_every: int = 1
-) -> DenoisePlan:
-    """A plan of `steps` timesteps of the fine plan, evenly spread; the first and the last are always among them.
 
-    Raises PlanError below 2 steps or above `fine_steps`.
+def coarse_plan(steps: int, *, conditional_below: float = 0.0) -> DenoisePlan:
+    """A plan of `steps` of the 50 fine steps, evenly spread; the first and the last are always among them.
+
+    Raises PlanError for a number of steps that is not 2 to 50.
     """
-    if not 2 <= steps <= fine_steps:
-        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {fine_steps}")
-    indices = [round(index) for index in np.linspace(0, fine_steps - 1, steps)]
-    branches = choose_branches(_guidance(indices, fine_steps), conditional_below, pair_every)
-    return plan_from_steps(indices, branches, fine_steps)
+    if not 2 <= steps <= FINE_STEPS:
+        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {FINE_STEPS}")
+    indices = [round(index) for index in np.linspace(0, FINE_STEPS - 1, steps)]
+    branches = choose_branches(_guidance(indices, FINE_STEPS), conditional_below)
+    return plan_from_steps(indices, branches)
 
 
-def plan_from_steps(indices: Sequence[int], branches: Sequence[Branch], fine_steps: int = 50) -> DenoisePlan:
+def plan_from_steps(indices: Sequence[int], branches: Sequence[Branch], fine_steps: int = FINE_STEPS) -> DenoisePlan:
     """A plan of the fine plan's steps with these ascending indices; 0 and `fine_steps` - 1 are among them."""
     fine = even_timesteps(fine_steps)
     timesteps = [fine[index] for index in indices]
     return build_plan(timesteps, guidance=_guidance(indices, fine_steps), branches=branches, noise_steps=fine_steps)
 
 
-def mean_guidance(start: int, end: int, fine_steps: int = 50) -> float:
+def mean_guidance(start: int, end: int, fine_steps: int = FINE_STEPS) -> float:
     """Guidance of one step over fine steps `start` to `end` - 1: their mean, weighted by their share of the latent."""
     fine = even_timesteps(fine_steps)
     curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[start:end]])

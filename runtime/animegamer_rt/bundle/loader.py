@@ -38,7 +38,7 @@ from .onnx_locations import data_locations
 MANIFEST = "manifest.json"
 MAX_SIZE = 2**40
 """Of a network, in `sizes`; the largest there is the number of positions."""
-MEND_MANIFEST = "build the bundle again, or correct the manifest"
+FIX_MANIFEST = "build the bundle again, or correct the manifest"
 UNFINISHED = "export.json"
 """This file marks an unfinished export: the folder is no complete bundle yet. Its `missing` lists what lacks."""
 SEARCH_PATH = "ANIMEGAMER_BUNDLES"
@@ -181,14 +181,14 @@ def _check_locations(bundle: Bundle) -> None:
             except OSError as error:
                 raise _unreadable(path, error) from error
             except ValueError as error:
-                raise BundleFileError("not an ONNX file", where=path, found=str(error), do=MEND_MANIFEST) from error
+                raise BundleFileError("not an ONNX file", where=path, found=str(error), do=FIX_MANIFEST) from error
             if unlisted := sorted(used - set(part.data_files)):
                 raise BundleFileError(
                     "the part reads a file that the manifest does not list for it",
                     where=path,
                     found=short(unlisted[0]),
                     expected=", ".join(part.data_files) or "no data file",
-                    do=MEND_MANIFEST,
+                    do=FIX_MANIFEST,
                 )
 
 
@@ -294,7 +294,7 @@ def _read_manifest(path: Path) -> Manifest:
     try:
         manifest = read_record(Manifest, data, str(path))
     except ConfigError as error:
-        raise BundleFormatError(str(error), do=MEND_MANIFEST) from error
+        raise BundleFormatError(str(error), do=FIX_MANIFEST) from error
     check_manifest(manifest, path)
     return manifest
 
@@ -329,27 +329,27 @@ def check_manifest(manifest: Manifest, path: Path) -> None:
         parts = PurePosixPath(name).parts
         if PurePosixPath(name).is_absolute() or ".." in parts or "\\" in name or ":" in name or not name.isprintable():
             raise BundleFormatError(
-                "a file name leads out of the bundle", where=path, found=repr(name), do=MEND_MANIFEST
+                "a file name leads out of the bundle", where=path, found=repr(name), do=FIX_MANIFEST
             )
         if name not in manifest.files:
             raise BundleFormatError(
-                "a file has no size and hash in `files`", where=path, found=repr(name), do=MEND_MANIFEST
+                "a file has no size and hash in `files`", where=path, found=repr(name), do=FIX_MANIFEST
             )
     for network, sizes in manifest.sizes.items():
         if not isinstance(sizes, Mapping) or any(_impossible_size(size) for size in sizes.values()):
             raise BundleFormatError(
-                "not the sizes of a network", where=path, found=f"sizes: {network}", do=MEND_MANIFEST
+                "not the sizes of a network", where=path, found=f"sizes: {network}", do=FIX_MANIFEST
             )
     defaults = [name for name, entry in manifest.plans.items() if entry.default]
     if len(defaults) != 1:
         raise BundleFormatError(
-            "not exactly one plan is the default", where=path, found=defaults or "none", do=MEND_MANIFEST
+            "not exactly one plan is the default", where=path, found=defaults or "none", do=FIX_MANIFEST
         )
     for name, entry in manifest.plans.items():
         try:
             DenoisePlan.from_dict(entry.plan)
         except PlanError as error:
-            raise BundleFormatError(f"plan {name!r}: {error}", where=path, do=MEND_MANIFEST) from error
+            raise BundleFormatError(f"plan {name!r}: {error}", where=path, do=FIX_MANIFEST) from error
 
 
 def _impossible_size(size: object) -> bool:

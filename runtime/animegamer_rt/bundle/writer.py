@@ -11,7 +11,7 @@ from animegamer_rt.errors import BundleFileError
 
 from .config import write_record
 from .files import sha256, write_file
-from .loader import MANIFEST, MEND_MANIFEST, Bundle, check_manifest, named_files
+from .loader import FIX_MANIFEST, MANIFEST, Bundle, check_manifest, named_files
 from .manifest import FORMAT_NAME, FORMAT_VERSION, READER_FORMAT_VERSION, FileRecord, Manifest
 
 
@@ -25,7 +25,7 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
     records = {}
     for name in named_files(manifest):
         if not (folder / name).is_file():
-            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=MEND_MANIFEST)
+            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=FIX_MANIFEST)
         if changed is not None and name not in changed and name in manifest.files:
             records[name] = manifest.files[name]
             continue

@@ -1,4 +1,4 @@
-"""Which onnxruntime is installed, whether its files are its own, and the command that mends a mixed environment.
+"""Which onnxruntime is installed, whether its files are its own, and the command that repairs a mixed environment.
 
 onnxruntime and onnxruntime-gpu are two distributions that write the same files. Where both were installed, the
 last files are there, and removing either removes files of the other (microsoft/onnxruntime issue 26996).
@@ -33,7 +33,7 @@ def check_onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult
         if versions:
             wanted = _wanted(versions, gpu_here)
             found = f"{_in_words(versions)}: files are missing, as after removing one of {CPU} and {GPU}"
-            return CheckResult("onnxruntime", "broken", found, _mend(wanted, versions))
+            return CheckResult("onnxruntime", "broken", found, _install_command(wanted, versions))
         found = "not installed: no --device cpu or cuda, no game from a picture"
         install = INSTALL_CUDA if gpu_here and not others else INSTALL_CPU
         return CheckResult("onnxruntime", "limited" if others else "broken", found, install)
@@ -42,11 +42,11 @@ def check_onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult
     found = f"{module.__version__} with {', '.join(providers)}"
     if len(versions) > 1:
         found = f"{_in_words(versions)} are both installed and share their files; now there: {found}"
-        return CheckResult("onnxruntime", "limited", found, _mend(_wanted(versions, gpu_here), versions))
+        return CheckResult("onnxruntime", "limited", found, _install_command(_wanted(versions, gpu_here), versions))
     for name, version in versions.items():
         if has_cuda != (name == GPU) or module.__version__ != version:
             found = f"{name} {version} is installed with the files of another onnxruntime: {found}"
-            return CheckResult("onnxruntime", "limited", found, _mend(name, versions))
+            return CheckResult("onnxruntime", "limited", found, _install_command(name, versions))
     return CheckResult("onnxruntime", "ok", found, INSTALL_CUDA if gpu_here and not has_cuda else "")
 
 
@@ -74,7 +74,7 @@ def _wanted(versions: Mapping[str, str], gpu_here: bool) -> str:
     return GPU if GPU in versions and (gpu_here or CPU not in versions) else CPU
 
 
-def _mend(wanted: str, versions: Mapping[str, str]) -> str:
+def _install_command(wanted: str, versions: Mapping[str, str]) -> str:
     """The other one goes first, as removing it removes shared files; then the wanted one writes all of its own."""
     other = CPU if wanted == GPU else GPU
     remove = f"pip uninstall --yes {other} && " if other in versions else ""

@@ -19,9 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-import numpy as np
-
-from animegamer_rt.api import Game, Player
+from animegamer_rt.api import ClipBuilder, Game, Player
 from animegamer_rt.arguments import Parser
 from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.registry import open_engines
@@ -37,11 +35,11 @@ from animegamer_rt.errors import (
     InstructionError,
     PlanError,
 )
-from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
+from animegamer_rt.events import FrameReady
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
-from .game_folder import FinishedTurn, GameFolder, check_folder, new_folder, next_folder
+from .game_folder import GameFolder, check_folder, new_folder, next_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
 from .terminal import OTHER_BUNDLE, Terminal
 
@@ -96,28 +94,19 @@ class PlayedGame:
         """
         self.folder.check_next_turn()
         self.folder.check_free_space(self._frames_bytes)
-        events = self.game.stream(text)
-        frames, caption = [], None
+        events, turn = self.game.stream(text), ClipBuilder()
         deferred: list[int] = []
         with contextlib.ExitStack() as stack:
             view = stack.enter_context(terminal.turn())
             for event in events:
                 view.show(event)
-                if isinstance(event, Understood):
-                    caption = event.scene.caption
-                elif isinstance(event, StatePredicted):
-                    predicted = event
-                elif isinstance(event, FrameReady):
-                    frames.append(event.frame)
-                    if len(frames) == self._frames:
-                        # The session commits the turn with the next event: the folder must then get it as well.
-                        deferred = stack.enter_context(_defer_interrupt())
-                elif isinstance(event, Done):
-                    seconds = event.seconds
-            state, shown, clip_frames = predicted.game_state, predicted.shown, np.stack(frames)
-            turn = FinishedTurn(text.strip(), state, shown, seconds, clip_frames, caption, think_s)
-            clip = self.folder.add(turn)
-        terminal.finished(clip, seconds, len(frames) / self.folder.fps)
+                turn.add(event)
+                if isinstance(event, FrameReady) and event.index == self._frames - 1:
+                    # The session commits the turn with the next event: the folder must then get it as well.
+                    deferred = stack.enter_context(_defer_interrupt())
+            clip = turn.build(text, self.pipeline.bundle.manifest.geometry.fps)
+            path = self.folder.add(clip, think_s)
+        terminal.finished(path, clip.seconds, len(clip.frames) / self.folder.fps)
         if deferred:
             raise KeyboardInterrupt
 

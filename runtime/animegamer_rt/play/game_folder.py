@@ -12,21 +12,19 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from animegamer_rt.api import Clip
 from animegamer_rt.bundle.claims import Claim, claim_folder
 from animegamer_rt.bundle.files import make_folder, remove, write_error, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
-from animegamer_rt.events import StageSeconds
 from animegamer_rt.stages.image import Picture
-from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
-from animegamer_rt.video import Frames, contact_row, write_clip, write_contact_sheet
+from animegamer_rt.video import contact_row, write_clip, write_contact_sheet
 
 GAME_FILE = "game.json"
 SHEET_FILE = "contact-sheet.png"
@@ -38,23 +36,6 @@ ANOTHER = "choose another folder with --out"
 RECORD_FIELDS: Mapping[str, type] = {"bundle": str, "plan": str, "seed": int, "turns": list}
 TURN_FIELDS: Mapping[str, type] = {"turn": int, "instruction": str, "state": dict, "frames": int, "frames_sha256": str}
 """Fields, and their types, by which a game.json is known to be a game's."""
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedTurn:
-    """One turn as it is written. `character`: the values to display; `frames`: uint8 [T, H, W, 3].
-
-    `caption`: what a reader made of the instruction; None for a bundle without one. `think_s`: seconds from the prompt
-    until the player had typed it; None where nobody typed.
-    """
-
-    instruction: str
-    state: GameState
-    character: CharacterState
-    seconds: StageSeconds
-    frames: Frames
-    caption: str | None = None
-    think_s: float | None = None
 
 
 class GameFolder:
@@ -126,30 +107,31 @@ class GameFolder:
                 do="free some space, or choose another folder with --out; finished turns are kept",
             )
 
-    def add(self, turn: FinishedTurn) -> Path:
-        """Write the clip, the contact sheet and game.json; returns the clip's path. Raises OutputError.
+    def add(self, clip: Clip, think_s: float | None = None) -> Path:
+        """Write a turn's clip, the contact sheet and game.json; returns the clip's path. Raises OutputError.
 
+        think_s: seconds from the prompt until the player had typed the instruction; None where nobody typed.
         All three are written under other names first: a turn that does not fit on the disk changes nothing.
         """
         self.check_next_turn()
         number = len(self._turns) + 1
-        frames = np.ascontiguousarray(turn.frames)
+        frames = np.ascontiguousarray(clip.frames)
         rows = [*self._rows, contact_row(frames)][-SHEET_TURNS:]
         path, staged = self.clip_path(number), {}
         count, height, width, _ = frames.shape
         self._turns.append(
             {
                 "turn": number,
-                "instruction": turn.instruction,
-                **({} if turn.caption is None else {"caption": turn.caption}),
-                **({} if turn.think_s is None else {"think_s": round(turn.think_s, 2)}),
-                "state": game_state_to_fields(turn.state),
-                "character": character_to_fields(turn.character),
+                "instruction": clip.instruction,
+                **({} if clip.understood is None else {"caption": clip.understood.scene.caption}),
+                **({} if think_s is None else {"think_s": round(think_s, 2)}),
+                "state": game_state_to_fields(clip.state),
+                "character": character_to_fields(clip.shown),
                 "frames": count,
                 "height": height,
                 "width": width,
                 "fps": self.fps,
-                "seconds": {stage: round(seconds, 4) for stage, seconds in turn.seconds.to_fields().items()},
+                "seconds": {stage: round(seconds, 4) for stage, seconds in clip.seconds.to_fields().items()},
                 "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
             }
         )

@@ -52,7 +52,6 @@ class Watch:
     """Use as `with watch: work()`; then `readings` has one from its start, one from its end, and some between."""
 
     read: Callable[[], Reading]
-    period_s: float = PERIOD_S
     readings: list[Reading] = field(default_factory=list)
 
     def __enter__(self) -> Watch:
@@ -70,14 +69,14 @@ class Watch:
         self.readings.append(self.read())
 
     def _watch(self) -> None:
-        while not self._over.wait(self.period_s):
+        while not self._over.wait(PERIOD_S):
             self.readings.append(self.read())
 
 
-def watch_alone(read: Callable[[], Reading], wait: Callable[[float], None] = time.sleep) -> dict[str, Any]:
+def watch_alone(read: Callable[[], Reading]) -> dict[str, Any]:
     """`describe` of ALONE_S seconds in which this program only waits."""
     before = read()
-    wait(ALONE_S)
+    time.sleep(ALONE_S)
     return describe([before, read()])
 
 

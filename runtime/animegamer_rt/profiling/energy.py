@@ -111,13 +111,13 @@ class _Packages:
 class _Sampled:
     """Integrates power to joules by the trapezoidal rule."""
 
-    def __init__(self, watts: Reading, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._watts, self._clock = watts, clock
+    def __init__(self, watts: Reading) -> None:
+        self._watts = watts
         self._last: tuple[float, float] | None = None
         self._total = 0.0
 
     def __call__(self) -> float | None:
-        watts, now = self._watts(), self._clock()
+        watts, now = self._watts(), time.perf_counter()
         if watts is None:
             return None
         if self._last is not None:

@@ -35,10 +35,10 @@ CPUINFO = Path("/proc/cpuinfo")
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
-def machine_facts(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Record fields. argv: the program's arguments (None: this process's)."""
+def machine_facts() -> dict[str, Any]:
+    """Fields of a record."""
     return {
-        "command_line": command_line(sys.argv if argv is None else argv),
+        "command_line": command_line(sys.argv),
         "instruction_sets": instruction_sets(),
         "threads": {
             "cores": available_cores(),

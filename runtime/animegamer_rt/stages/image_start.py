@@ -8,7 +8,7 @@ history: later turns continue from it as from any turn, and it leaves the window
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -87,25 +87,23 @@ def motion_text(text: str) -> str:
     return field[1].strip() if field else text.rstrip(" .")
 
 
-def encode_image_start(bundle: Bundle, start: ImageStart, towers: TowerEngines, encoder: EncoderEngine) -> HistoryTurn:
-    """Turn 0 of the history: caption, neutral state, and the shot of picture and motion."""
-    size = bundle.manifest.geometry
-    picture = prepare(start.picture, towers.height, towers.width, size.width / size.height)
-    ids = motion_ids(bundle, start.motion, towers.tokens)
-    shot = encoder.encode(towers.text(ids), towers.image(picture))
-    return HistoryTurn(start.caption, NEUTRAL, shot.astype(np.float16))
-
-
-def encode_turn_zero(
-    bundle: Bundle, start: ImageStart, towers: TowerEngines, encoder: EncoderEngine, reader: InstructionReader | None
+def encode_image_start(
+    bundle: Bundle,
+    start: ImageStart,
+    towers: TowerEngines,
+    encoder: EncoderEngine,
+    reader: InstructionReader | None = None,
 ) -> tuple[HistoryTurn, Scene | None]:
-    """Turn 0 as the prompts of later turns see it, and the scene in its picture.
+    """Turn 0 as the prompts of later turns see it (its state is neutral), and the scene in its picture.
 
     The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
     """
-    turn = encode_image_start(bundle, start, towers, encoder)
+    size = bundle.manifest.geometry
+    picture = prepare(start.picture, towers.height, towers.width, size.width / size.height)
+    ids = motion_ids(bundle, start.motion, towers.tokens)
+    shot = encoder.encode(towers.text(ids), towers.image(picture)).astype(np.float16)
     scene = None if reader is None else reader.read_image(start.picture, Instruction(start.caption))
-    return (turn, None) if scene is None else (replace(turn, text=scene.caption), scene)
+    return HistoryTurn(start.caption if scene is None else scene.caption, NEUTRAL, shot), scene
 
 
 def motion_ids(bundle: Bundle, motion: str, tokens: int) -> npt.NDArray[np.int64]:

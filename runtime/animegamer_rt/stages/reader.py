@@ -18,7 +18,7 @@ from animegamer_rt.backends.interface import FloatArray, IntArray, PictureReader
 from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import BackendError
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import HOURS, LEVELS, Scene, left_last
+from animegamer_rt.state.scene import HOURS, LEVELS, Scene, left_last, third_person
 
 from .image import Picture, prepare
 from .instruction_words import GRAMS, MAX_WORDS, split_words, word_features
@@ -141,7 +141,7 @@ class InstructionReader:
 
     def describe(self, scene: Scene) -> str:
         """Tofi in a raincoat runs wildly, city, night."""
-        motion = scene.motion if len(scene.people) > 1 else _third_person(scene.motion)
+        motion = scene.motion if len(scene.people) > 1 else third_person(scene.motion)
         manner = self._words.manners[LEVELS.index(scene.level)]
         return f"{self._dressed(scene.people, scene.clothes)} {motion} {manner}, {scene.place}, {scene.hour}"
 
@@ -180,13 +180,3 @@ def _best(logits: FloatArray) -> int:
     if not np.isfinite(logits).all():
         raise BackendError("the reader's logits are not numbers", do="run: animegamer-rt selftest")
     return int(np.argmax(logits))
-
-
-def _third_person(motion: str) -> str:
-    """Of the motion's first word: runs, lies down, flies."""
-    verb, space, rest = motion.partition(" ")
-    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
-        verb = verb[:-1] + "ies"
-    else:
-        verb += "es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
-    return verb + space + rest

@@ -5,7 +5,6 @@ The names are written out here, so that renaming a Python field changes neither 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from .game import CharacterState, GameState
@@ -22,16 +21,6 @@ def game_state_to_fields(state: GameState) -> dict[str, int]:
     }
 
 
-def game_state_from_fields(fields: Mapping[str, Any]) -> GameState:
-    """The inverse of `game_state_to_fields`; other fields are ignored. Raises KeyError, ConfigError."""
-    return GameState(
-        motion_level=fields["motion_level"],
-        social=fields["social"],
-        entertainment=fields["entertainment"],
-        stamina=fields["stamina"],
-    )
-
-
 def character_to_fields(character: CharacterState) -> dict[str, int]:
     """The three running values of the character."""
     return {
@@ -39,16 +28,6 @@ def character_to_fields(character: CharacterState) -> dict[str, int]:
         "social": character.social,
         "entertainment": character.entertainment,
     }
-
-
-def character_from_fields(fields: Mapping[str, Any]) -> CharacterState:
-    """The inverse of `character_to_fields`; an absent value is the one that a game begins with."""
-    start = CharacterState()
-    return CharacterState(
-        stamina=fields.get("stamina", start.stamina),
-        social=fields.get("social", start.social),
-        entertainment=fields.get("entertainment", start.entertainment),
-    )
 
 
 def scene_to_fields(scene: Scene) -> dict[str, Any]:

@@ -9,158 +9,48 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch_engines
 from benchmarks.gpu.half_products import HalfProducts
-from torch import Tensor, nn
+from torch import Tensor
+from torch_parts import (
+    DENOISER,
+    PLAN,
+    SHAPE,
+    SKIPPING,
+    TOLERANCE,
+    Turn,
+    answers,
+    close,
+    engines,
+    frames,
+    narrowing,
+    networks,
+    noise,
+    prompt,
+    reference,
+    small_vae,
+)
 from torch_tape import TapeDevice
 
 from animegamer_export.parity import decoding, diffusion
 from animegamer_export.parity.fixtures import open_folder
-from animegamer_export.parts.predictor import example_prompt
-from animegamer_rt.backends.interface import Engines, Frames
-from animegamer_rt.backends.torch.custom_ops import Kernels
-from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
+from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch.device import GraphCache, TorchDevice
-from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
-from animegamer_rt.backends.torch.loader import Encoder as EncoderPart
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
-from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
-from animegamer_rt.backends.torch.rowwise_linear import (
-    FP8,
-    INT8,
-    convert_to_rowwise,
-)
+from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.backends.torch.transformer import Transformer, unpatchify
-from animegamer_rt.backends.torch.vae import Vae
 from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode
-from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan
+from animegamer_rt.bundle.denoise_plan import BlockCache, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError, UnusableOutputError
-from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
-from animegamer_rt.models.encoder import Encoder, EncoderSize
-from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.stages.predictor import prefill_prompt
-from animegamer_rt.stages.readouts import Prompt
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
-PREDICTOR = PredictorSize(
-    hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=90, shot_width=32, sliding_window=250
-)
-DENOISER = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
-VAE = VaeSize(channels=8, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3)
-WINDOW, SHAPE = 720, (1, 5, 16, 4, 6)
-PLAN = build_plan(even_timesteps(6), branches=["pair", "reuse", "conditional", "pair", "reuse", "conditional"])
-TOLERANCE = 2e-5
-"""float32 in another order of operations, over a few layers."""
-
-RANDOM = np.random.default_rng(0)
 
 
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
-
-
-def scattered(module: nn.Module, seed: int) -> nn.Module:
-    random = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.add_(0.1 * torch.randn(weight.shape, generator=random))
-    return module.eval()
-
-
-def networks() -> tuple[Predictor, Denoiser, Encoder, VaeDecoder]:
-    torch.manual_seed(0)
-    made = Predictor(PREDICTOR), Denoiser(DENOISER), Encoder(EncoderSize(16, 24, 32)), VaeDecoder(VAE)
-    for seed, module in enumerate(made):
-        scattered(module, seed)
-    return made
-
-
-def reference() -> Engines:
-    return torch_engines.torch_engines(*networks())
-
-
-def engines(
-    torch_device: TorchDevice | None = None,
-    whole_turns: int = 0,
-    plan: DenoisePlan = PLAN,
-    rowwise: torch.dtype | None = None,
-    kernels: Kernels | None = None,
-    compiled: bool = False,
-    window: int = WINDOW,
-) -> Engines:
-    torch_device = torch_device or TorchDevice()
-    with torch_device.use():
-        predictor, denoiser, encoder, decoder = (
-            cast_for_inference(net.to(torch_device.device), torch_device.dtype) for net in networks()
-        )
-        unconditional = networks()[2].unconditional()
-        if rowwise is not None:
-            convert_to_rowwise(denoiser, rowwise)
-        transformer = (
-            Transformer(denoiser, torch_device.dtype)
-            if kernels is None
-            else FusedTransformer(denoiser, torch_device.dtype, kernels)
-        )
-        if compiled:
-            transformer.compile(backend="aot_eager")
-        return Engines(
-            PredictorPart(torch_device.on_side_stream(), predictor, window),
-            DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], whole_turns),
-            Vae(torch_device, decoder, 4, 6, kernels),
-            EncoderPart(torch_device, encoder),
-        )
-
-
-def prompt(history_turns: int, words: int = 5, seed: int = 0) -> Prompt:
-    with torch.device("meta"):
-        network = Predictor(PREDICTOR)
-    return example_prompt(network, history_turns, words, seed)
-
-
-def noise(*shape: int) -> np.ndarray:
-    return RANDOM.standard_normal(shape, dtype=np.float32)
-
-
-def answers(part: Engines, given: Prompt, feeds: Sequence[list[int]] = ((5, 6, 7), (8, 9, 10), (11, 12, 13))) -> list:
-    """Shot and all four logits."""
-    prefill = prefill_prompt(part.predictor, given)
-    found, cache = [prefill.shot, prefill.logits], prefill.cache
-    for tokens in feeds:
-        logits, cache = part.predictor.extend(np.array(tokens, np.int64), cache)
-        found.append(logits)
-    return found
-
-
-class Turn:
-    """Everything a turn's denoising is given."""
-
-    def __init__(self, scope: float = 10.0, plan: DenoisePlan = PLAN) -> None:
-        self.plan, self.scope = plan, scope
-        self.start, self.shot = noise(*SHAPE), noise(226, 32)
-        self.noises = [noise(*SHAPE) for _ in plan]
-
-    def latents(self, part: Engines, at: Sequence[int] = ()) -> list[np.ndarray]:
-        """The latents after the steps numbered in `at`, and the last."""
-        denoising, found = part.denoiser.start(self.start, self.shot, self.scope), []
-        steps = zip(self.plan, self.plan.coefficients(), self.noises, strict=True)
-        for number, (step, coefficients, drawn) in enumerate(steps):
-            denoising.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
-            if number in at:
-                found.append(denoising.latent())
-        return [*found, denoising.latent()]
-
-
-def frames(part: Engines, latent: np.ndarray, order: tuple[int, ...] = (0, 1, 2), flip: bool = False) -> Frames:
-    first, caches = part.vae.first(latent[:, :3].copy(), order, flip)
-    return np.concatenate([first, part.vae.next(latent[:, 3:].copy(), caches, order, flip)])
-
-
-def close(found: np.ndarray, expected: np.ndarray, tolerance: float = TOLERANCE) -> None:
-    np.testing.assert_allclose(found, expected, atol=tolerance * max(1.0, float(np.abs(expected).max())), rtol=0)
 
 
 def test_predictor_answers_prompts_of_any_length_as_its_network_does() -> None:
@@ -231,14 +121,6 @@ def test_timesteps_and_guidance_stay_float32_in_half_precision() -> None:
     assert 0 < float(((found - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-2
     # So is the difference of guidance.
     assert unpatchify(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), DENOISER).dtype == torch.float32
-
-
-SKIPPING = build_plan(
-    even_timesteps(6),
-    branches=["pair", "pair", "conditional", "reuse", "pair", "conditional"],
-    skip_blocks=[(), (1, 1), (), (1, 1), (1, 1), ()],
-)
-"""Step 4 takes row 0's last block from step 0, and row 1's from step 2."""
 
 
 def x0(
@@ -336,30 +218,6 @@ def test_second_chunk_needs_the_first_of_its_own_clip() -> None:
         part.first(latent[:, 3:].copy(), (0, 1, 2), False)
 
 
-class SmallDevice(TapeDevice):
-    """A device with graphs and this much free memory; it records pinned tensors."""
-
-    def __init__(self, free: float) -> None:
-        super().__init__()
-        self.free, self.on_host = free, list[Tensor]()
-
-    def free_bytes(self) -> float:
-        return self.free
-
-    def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        self.on_host.append(super().pinned(shape, dtype))
-        return self.on_host[-1]
-
-
-def small_vae(
-    free: float, kernels: Kernels | None = None, network: VaeDecoder | None = None
-) -> tuple[SmallDevice, Vae]:
-    torch_device = SmallDevice(free)
-    return torch_device, Vae(
-        torch_device, cast_for_inference(network or networks()[3], torch_device.dtype), 4, 6, kernels
-    )
-
-
 def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
     (torch_device, part), plain = small_vae(free=0), reference()
     shapes = cache_shapes(networks()[3], 4, 6)
@@ -371,13 +229,6 @@ def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
         assert (found != exact).mean() < 1e-3
         assert all(bool(cache.any()) for cache in torch_device.on_host)
     assert (torch_device.captured, torch_device.replayed) == (2, 4)
-
-
-def narrowing() -> VaeDecoder:
-    """A decoder whose last stage has half the channels of what comes to it, as that of full size."""
-    network = VaeDecoder(VaeSize(channels=8, multipliers=(1, 2, 2), res_blocks=1, norm_groups=2))
-    scattered(network, 5)
-    return network
 
 
 def test_frames_decoded_in_parts_are_those_decoded_whole() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_torch_parts import close, engines, prompt, reference
 from torch import nn
+from torch_parts import close, engines, prompt, reference
 from torch_tape import TapeDevice
 
 from animegamer_rt.backends.interface import Engines, StateSlots

@@ -1,4 +1,4 @@
-"""The doctor finds what is there and what is not, says what mends it, and fails only where playing cannot work."""
+"""The doctor finds what is there and what is not, says what helps, and fails only where playing cannot work."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ GPU_MEND = "run: pip uninstall --yes onnxruntime && pip install --force-reinstal
         (set(), None, False, "broken", "run: pip install onnxruntime"),
     ],
 )
-def test_a_mixed_onnxruntime_is_named_with_the_command_that_mends_it(
+def test_a_mixed_onnxruntime_is_named_with_the_command_that_repairs_it(
     bundle: Bundle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -9,18 +9,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from animegamer_rt.api import Clip
 from animegamer_rt.errors import OutputError
 from animegamer_rt.events import StageSeconds
-from animegamer_rt.play.game_folder import FinishedTurn, GameFolder, next_folder
+from animegamer_rt.play.game_folder import GameFolder, next_folder
 from animegamer_rt.state.game import CharacterState, GameState
 
 FRAMES = np.broadcast_to(np.arange(17, dtype=np.uint8)[:, None, None, None] * 12, (17, 96, 144, 3))
-TURN = FinishedTurn(
-    "Mia waves ☀",
-    GameState(motion_level=2, social=1, entertainment=0, stamina=-1),
-    CharacterState(stamina=45, social=55, entertainment=45),
-    StageSeconds(predictor=0.1, denoiser=1.25, vae=0.4, total=1.75),
-    FRAMES,
+TURN = Clip(
+    turn=1,
+    instruction="Mia waves ☀",
+    frames=FRAMES,
+    fps=8,
+    state=GameState(motion_level=2, social=1, entertainment=0, stamina=-1),
+    character=CharacterState(stamina=45, social=55, entertainment=50),
+    shown=CharacterState(stamina=45, social=55, entertainment=45),
+    seconds=StageSeconds(predictor=0.1, denoiser=1.25, vae=0.4, total=1.75),
 )
 
 

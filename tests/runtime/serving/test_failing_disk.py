@@ -134,7 +134,7 @@ def test_what_was_heard_is_what_is_stored(
         with after_a_kill(state, tmp_path / "killed") as found:
             assert stored(found, game.session.id) == game.heard
             assert found.resume(game.token).turns == game.heard
-        game.disk.mend()
+        game.disk.works_again()
         game.server.worker.die()
         game.play()
         assert game.player.kinds()[-1] == "done" and stored(store, game.session.id) == game.heard

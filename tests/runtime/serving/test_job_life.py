@@ -200,7 +200,7 @@ class Life(RuleBasedStateMachine):
         self.server.scheduler.dispatch(self.now)
 
     @rule(broken=st.booleans())
-    def disk_breaks_or_is_mended(self, broken: bool) -> None:
+    def disk_breaks_or_works(self, broken: bool) -> None:
         self.disk.broken = broken
         self.server.scheduler.removals.finish_all()
 

@@ -24,6 +24,7 @@ from animegamer_rt.serving.wire.worker_messages import TurnResult
 from animegamer_rt.serving.worker import __main__ as worker_main
 from animegamer_rt.serving.worker.encoders import ClipEncoder
 from animegamer_rt.serving.worker.loop import Worker
+from animegamer_rt.serving.worker.precision_retry import PrecisionRetry
 from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 SEED, WINDOW = 7, 2
@@ -131,9 +132,9 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
     game.turn(worker, TEXTS[0])
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"seed": "seven"}, "config", "job j: seed: wrong type of value"),
-        ({"log": [["Mia waves.", 9, 0, 0, 0]], "shots": []}, "session", "shots do not fit"),
-        ({"first": 3}, "session", "turns were omitted"),
-        ({"log": []}, "session", "not of the game's next turn"),
+        ({"history": [["Mia waves.", 9, 0, 0, 0]], "shot_turns": []}, "session", "shots do not fit"),
+        ({"omitted_turns": 3}, "session", "turns were omitted"),
+        ({"history": []}, "session", "not of the game's next turn"),
         ({"instruction": "word " * 3000}, "instruction", "does not fit the model's window"),
     ]
     for fields, code, text in wrong:
@@ -159,7 +160,8 @@ def test_a_turn_that_is_given_up_ends_its_clips_encoder(pipeline: Pipeline, monk
             ended.append(self)
 
     monkeypatch.setattr("animegamer_rt.serving.worker.turn.ClipEncoder", Encoder)
-    messages = play_turn(pipeline, prepare_turn(pipeline, Game(codec="mp4").job(TEXTS[0]), lambda: None))
+    retry = PrecisionRetry(pipeline, None, lambda: None)
+    messages = play_turn(retry, prepare_turn(retry, Game(codec="mp4").job(TEXTS[0])))
     assert any(message.type == "clip" for message in messages)
     messages.close()
     assert ended

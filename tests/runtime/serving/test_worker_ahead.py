@@ -25,6 +25,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
+from animegamer_rt.serving.worker.precision_retry import PrecisionRetry
 from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 
@@ -235,8 +236,8 @@ def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> No
 def test_a_turn_predicted_ahead_is_predicted_from_what_its_words_mean(tmp_path: Path) -> None:
     bundle = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny"))
     pipeline = Pipeline.open(bundle, open_engines(bundle))
+    retry = PrecisionRetry(pipeline, None, lambda: None)
     ahead, straight = (
-        list(play_turn(pipeline, prepare_turn(pipeline, Game().job("Mia runs"), lambda: None, ahead=each)))
-        for each in (True, False)
+        list(play_turn(retry, prepare_turn(retry, Game().job("Mia runs"), ahead=each))) for each in (True, False)
     )
     assert [message.buffers for message in ahead] == [message.buffers for message in straight]

@@ -43,7 +43,7 @@ def opening(bundle: Bundle, image: Path, motion: str = "gently wave") -> History
     encoder = open_engines(bundle, EngineConfig(threads=1)).encoder
     assert encoder is not None
     towers = open_towers(bundle, EngineConfig(threads=1))
-    return encode_image_start(bundle, read_image_start(bundle, 2, image, motion), towers, encoder)
+    return encode_image_start(bundle, read_image_start(bundle, 2, image, motion), towers, encoder)[0]
 
 
 def test_turn_zero_is_the_encoders_shot_of_picture_and_motion(bundle: Bundle, image: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from animegamer_export.evaluate.metrics import share
 from animegamer_export.pocket.world.scene import CHARACTERS, HEIGHT, WIDTH
 from animegamer_rt.errors import ConfigError
 
@@ -24,20 +25,20 @@ from .shown import Frames, Shown
 Shares = dict[str, float | int | None]
 
 
-def damaged_figures(judge: Judge, material: Material, seed: int = 3) -> Shares:
+def damaged_figures(judge: Judge, material: Material) -> Shares:
     """How many damaged and doubled clips are noticed, and how many of the same clips undamaged are suspected."""
-    mixer, rows = Mixer(material, seed), range(len(material.shown))
+    mixer, rows = Mixer(material, seed=3), range(len(material.shown))
     doubled = [mixer.pasted(row, same=True) for row in rows]
     doubled = [one for one in doubled if _most(one.shown) > 1]
     smeared = [mixer.damaged(row) for row in rows]
     plain = [one for one in (mixer.plain(row) for row in rows) if one.shown.smeared is False]
     return {
         "doubled_clips": len(doubled),
-        "doubled_noticed": _share([reading.doubled for reading in _read(judge, doubled)]),
+        "doubled_noticed": share([reading.doubled for reading in _read(judge, doubled)]),
         "smeared_clips": len(smeared),
-        "smeared_noticed": _share([reading.smeared or reading.doubled for reading in _read(judge, smeared)]),
+        "smeared_noticed": share([reading.smeared or reading.doubled for reading in _read(judge, smeared)]),
         "undamaged_clips": len(plain),
-        "undamaged_suspected": _share([not reading.one_of_each for reading in _read(judge, plain)]),
+        "undamaged_suspected": share([not reading.one_of_each for reading in _read(judge, plain)]),
     }
 
 
@@ -57,13 +58,13 @@ def content_figures(judge: Judge, material: Material) -> Shares:
     ]
     return {
         "clips": len(pairs),
-        "counts": _share([_counts(reading) == _true_counts(shown) for reading, shown in pairs]),
-        "place": _share([reading.place == shown.place for reading, shown in pairs]),
-        "night": _share([reading.night == shown.night for reading, shown in pairs]),
-        "motion": _share([reading.motion == shown.motion for reading, shown in pairs]),
-        "level": _share([reading.level == shown.level for reading, shown in pairs]),
-        "level_within_one": _share([abs(reading.level - (shown.level or 0)) <= 1 for reading, shown in pairs]),
-        "outfits": _share(
+        "counts": share([_counts(reading) == _true_counts(shown) for reading, shown in pairs]),
+        "place": share([reading.place == shown.place for reading, shown in pairs]),
+        "night": share([reading.night == shown.night for reading, shown in pairs]),
+        "motion": share([reading.motion == shown.motion for reading, shown in pairs]),
+        "level": share([reading.level == shown.level for reading, shown in pairs]),
+        "level_within_one": share([abs(reading.level - (shown.level or 0)) <= 1 for reading, shown in pairs]),
+        "outfits": share(
             [reading.outfits == {figure.name: figure.outfit for figure in shown.figures} for reading, shown in alone]
         ),
         "position_error_px": round(float(np.mean(starts)), 2) if starts else None,
@@ -77,14 +78,14 @@ def hand_figures(judge: Judge, folder: Path) -> Shares:
     found: Shares = {"clips": len(labels)}
     pairs = list(zip(readings, labels, strict=True))
     counts = [(r, true) for r, true in pairs if "counts" in true]
-    found["counts"] = _share([_counts(r) == true["counts"] for r, true in counts])
-    found["one_of_each"] = _share([r.one_of_each == true["one_of_each"] for r, true in pairs])
+    found["counts"] = share([_counts(r) == true["counts"] for r, true in counts])
+    found["one_of_each"] = share([r.one_of_each == true["one_of_each"] for r, true in pairs])
     bad = [r for r, true in pairs if not true["one_of_each"]]
     good = [r for r, true in pairs if true["one_of_each"]]
-    found["bad_clips"], found["bad_noticed"] = len(bad), _share([not r.one_of_each for r in bad])
-    found["good_clips"], found["good_suspected"] = len(good), _share([not r.one_of_each for r in good])
+    found["bad_clips"], found["bad_noticed"] = len(bad), share([not r.one_of_each for r in bad])
+    found["good_clips"], found["good_suspected"] = len(good), share([not r.one_of_each for r in good])
     for name in ("place", "night", "motion"):
-        found[name] = _share([getattr(r, name) == true[name] for r, true in pairs if name in true])
+        found[name] = share([getattr(r, name) == true[name] for r, true in pairs if name in true])
     return found
 
 
@@ -103,15 +104,6 @@ def read_hand(folder: Path) -> tuple[Frames, list[dict[str, Any]]]:
     return np.ascontiguousarray(strips.transpose(0, 2, 1, 3, 4)), [json.loads(line) for line in lines]
 
 
-def write_hand(folder: Path, clips: Frames, labels: Sequence[dict[str, Any]]) -> None:
-    """Write clips, uint8 [N, 9, 48, 72, 3], and their labels for `read_hand`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    count, seen, height, width, channels = clips.shape
-    picture = clips.transpose(0, 2, 1, 3, 4).reshape(count * height, seen * width, channels)
-    cv2.imwrite(str(folder / "clips.jpg"), picture[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 93])
-    (folder / "labels.jsonl").write_text("".join(json.dumps(label) + "\n" for label in labels), encoding="utf-8")
-
-
 def _read(judge: Judge, examples: Sequence[Example]) -> list[Reading]:
     frames = [np.clip(np.rint(one.frames), 0, 255).astype(np.uint8) for one in examples]
     return judge.read_seen(np.stack(frames)) if frames else []
@@ -128,7 +120,3 @@ def _true_counts(shown: Shown) -> dict[str, int]:
 
 def _most(shown: Shown) -> int:
     return max(_true_counts(shown).values(), default=0)
-
-
-def _share(right: Sequence[bool]) -> float | None:
-    return round(sum(right) / len(right), 4) if right else None

@@ -55,8 +55,8 @@ _APART_PX = 34
 class Artist:
     """Draws clips with a bundle: from captions, and from a first frame with its motion."""
 
-    def __init__(self, bundle: str | Path, threads: int = 1) -> None:
-        config = EngineConfig(threads=threads)
+    def __init__(self, bundle: str | Path) -> None:
+        config = EngineConfig(threads=1)
         self._bundle = open_bundle(bundle)
         self._engines, self._towers = open_engines(self._bundle, config), open_towers(self._bundle, config)
         self._pipeline = Pipeline.open(self._bundle, self._engines, "fast")

@@ -85,10 +85,10 @@ class Reading:
 class Judge:
     """The trained judge in onnxruntime. It may be used by one thread at a time."""
 
-    def __init__(self, path: Path = SHIPPED, threads: int = 1) -> None:
+    def __init__(self, path: Path = SHIPPED) -> None:
         """Open a judge. Raises ConfigError if the file is not one."""
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1
         options.log_severity_level = 4
         try:
             session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])

@@ -32,7 +32,6 @@ BATCH, PEAK_RATE = 16, 1.5e-3
 SAVE_EVERY_S = 120.0
 _COLUMN_PX = WIDTH / COLUMNS
 _SPREAD = 1.2  # columns: of the bump that marks a figure in `where`
-_PAIR_SHARE = 0.3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

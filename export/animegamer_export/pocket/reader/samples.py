@@ -30,6 +30,8 @@ from .model import SCENE_SIZES
 NOT_JUDGED = -100
 _EASY_SHARE = 0.45
 """How many of the turns that keep people and clothes are trained on."""
+POOL = 24
+"""How many batches are sorted by length together."""
 _POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 POSITION_NAMES = tuple(POSITIONS)
 
@@ -142,11 +144,11 @@ def _is_hard(sample: Sample) -> bool:
     return bool((changed | dressed).any() or sample.unknown.any())
 
 
-def batches(seed: int, size: int, pool: int = 24) -> Iterator[list[Sample]]:
-    """Batches of samples of about the same length: a pool of batches is sorted by length and shuffled."""
+def batches(seed: int, size: int) -> Iterator[list[Sample]]:
+    """Batches of samples of about the same length: POOL batches are sorted by length and shuffled."""
     samples, rng = endless_samples(seed), random.Random(seed)
     while True:
-        taken = sorted((next(samples) for _ in range(size * pool)), key=lambda sample: len(sample.words))
+        taken = sorted((next(samples) for _ in range(size * POOL)), key=lambda sample: len(sample.words))
         groups = [taken[start : start + size] for start in range(0, len(taken), size)]
         rng.shuffle(groups)
         yield from groups

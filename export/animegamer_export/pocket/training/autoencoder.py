@@ -2,7 +2,7 @@
 
 The decoder's group norms take statistics of a chunk, so training decodes the same two chunks ([0:3], [3:5]) as play.
 The encoder is frozen early, so that the denoiser can be trained while the decoder improves.
-Training on crops was worse, because their group statistics differ (docs/LOG.md).
+Training on crops was worse, because their group statistics differ.
 """
 
 from __future__ import annotations

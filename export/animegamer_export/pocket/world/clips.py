@@ -23,10 +23,10 @@ _CHUNK = 8
 _POOL_PAYS_FROM = 80  # clips: a new process takes as long to start as some forty clips take to render
 
 
-def render_many(scenes: Sequence[Scene], processes: int = 1) -> npt.NDArray[np.uint8]:
+def render_many(scenes: Sequence[Scene]) -> npt.NDArray[np.uint8]:
     """Render scenes: uint8 [N, 17, 96, 144, 3], 0.7 MB a clip."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
-    for index, clip in enumerate(_render_all(scenes, processes)):
+    for index, clip in enumerate(map(render, scenes)):
         clips[index] = clip
     return clips
 
@@ -56,7 +56,7 @@ def _scene(line: str) -> Scene:
     return Scene(**fields)
 
 
-def _render_all(scenes: Sequence[Scene], processes: int, frames: int = FRAMES) -> Iterator[npt.NDArray[np.uint8]]:
+def _render_all(scenes: Sequence[Scene], processes: int, frames: int) -> Iterator[npt.NDArray[np.uint8]]:
     draw = functools.partial(render, frames=frames)
     if processes <= 1 or len(scenes) < _POOL_PAYS_FROM:
         yield from map(draw, scenes)

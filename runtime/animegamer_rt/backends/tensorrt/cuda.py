@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...errors import BackendError, EngineStaleError
+from animegamer_rt.errors import BackendError, EngineStaleError
+
 from ..cuda_errors import lost, opening_error
 from .device import Array, GpuInfo, Shape, Stream, Tensor, Work
 from .engine_id import RTX, library_for

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from animegamer_rt.backends.interface import DeviceMemory, Engines, PartCache
-from animegamer_rt.backends.tensorrt import runtime_cache
-from animegamer_rt.backends.tensorrt.device import Device
-from animegamer_rt.backends.tensorrt.engine_id import choose
-from animegamer_rt.backends.tensorrt.engines import Denoiser, Encoder, EngineSet, Predictor, Vae, scratch_index
-from animegamer_rt.backends.tensorrt.memory_budget import Budget, PartMemory, plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import EngineConfig
+
+from . import runtime_cache
+from .device import Device
+from .engine_id import choose
+from .engines import Denoiser, Encoder, EngineSet, Predictor, Vae, scratch_index
+from .memory_budget import Budget, PartMemory, plan
 
 
 def load(

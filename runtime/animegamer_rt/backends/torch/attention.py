@@ -157,12 +157,11 @@ def time_attentions(
     torch_device: TorchDevice,
     kernels: Kernels,
     size: DenoiserSize,
-    rows: int = 2,
     attentions: Sequence[Attention] | None = None,
 ) -> list[AttentionTiming]:
-    """Times and checks these implementations, or all of the device, on random heads of `rows` rows at this size."""
+    """Times and checks these implementations, or all of the device, on random heads of a pair at this size."""
     frames, height, width = size.patch_grid
-    shape = (rows, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
+    shape = (2, size.shot_tokens + frames * height * width, 3, size.heads, size.hidden // size.heads)
     with torch_device.use():
         random = torch.Generator(torch_device.device).manual_seed(0)
         qkv = torch.randn(shape, generator=random, device=torch_device.device).to(torch_device.dtype)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.errors import BackendError
 
-from ...errors import BackendError
 from .attention import SDPA_LOCK
 from .device import GraphCache, TorchDevice
 from .transformer import BlockCacheBuffer, Transformer

@@ -18,13 +18,23 @@ from torch import nn
 
 from animegamer_kernels.library import find_library
 from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
-from animegamer_rt.backends.torch.attention import check_attention, select_attention
-from animegamer_rt.backends.torch.card import check_gpu, check_memory, opening, try_kernel
-from animegamer_rt.backends.torch.custom_ops import KernelChoice, Kernels, open_kernels
-from animegamer_rt.backends.torch.denoiser import Denoiser
-from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
-from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
-from animegamer_rt.backends.torch.networks import (
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.encoder import Encoder as EncoderNetwork
+from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.profiling.host_memory import with_torch
+
+from .attention import check_attention, select_attention
+from .card import check_gpu, check_memory, opening, try_kernel
+from .custom_ops import KernelChoice, Kernels, open_kernels
+from .denoiser import Denoiser
+from .device import CudaTorchDevice, TorchDevice
+from .fused_transformer import FusedTransformer
+from .networks import (
     PACKED_PRECISIONS,
     Models,
     load_models,
@@ -35,11 +45,11 @@ from animegamer_rt.backends.torch.networks import (
     refuse_quantised,
     size,
 )
-from animegamer_rt.backends.torch.nf4_linear import Nf4Linear
-from animegamer_rt.backends.torch.packed_linear import BUFFERS, PackedLinear, use_kernels
-from animegamer_rt.backends.torch.parts_in_turn import DenoiserInTurn, InMemory, PredictorInTurn, VaeInTurn
-from animegamer_rt.backends.torch.predictor import Predictor
-from animegamer_rt.backends.torch.rowwise_linear import (
+from .nf4_linear import Nf4Linear
+from .packed_linear import BUFFERS, PackedLinear, use_kernels
+from .parts_in_turn import DenoiserInTurn, InMemory, PredictorInTurn, VaeInTurn
+from .predictor import Predictor
+from .rowwise_linear import (
     DTYPE_NAMES,
     FP8,
     INT8,
@@ -47,17 +57,8 @@ from animegamer_rt.backends.torch.rowwise_linear import (
     convert_to_rowwise,
     probe_fp8,
 )
-from animegamer_rt.backends.torch.transformer import Transformer
-from animegamer_rt.backends.torch.vae import Vae
-from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BackendError
-from animegamer_rt.models.denoiser import DenoiserSize
-from animegamer_rt.models.encoder import Encoder as EncoderNetwork
-from animegamer_rt.models.predictor import Predictor as PredictorNetwork
-from animegamer_rt.profiling.host_memory import with_torch
+from .transformer import Transformer
+from .vae import Vae
 
 log = logging.getLogger(__name__)
 HALF_SUMS = "fp16-sums"

@@ -13,9 +13,6 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.onnx_reader import read_weights
-from animegamer_rt.backends.torch.weight_names import load_denoiser, load_encoder, load_predictor, load_vae
 from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.errors import BackendError
@@ -26,6 +23,10 @@ from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
+
+from .device import TorchDevice
+from .onnx_reader import read_weights
+from .weight_names import load_denoiser, load_encoder, load_predictor, load_vae
 
 READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts that this backend can read."""

@@ -19,10 +19,10 @@ from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
 from animegamer_rt.backends.interface import FloatArray, IntArray, Prefill, StateSlots, TokenBatch
+from animegamer_rt.errors import BackendError
+from animegamer_rt.models.predictor import Block, Rotation, rotate, rotation
+from animegamer_rt.models.predictor import Predictor as Network
 
-from ...errors import BackendError
-from ...models.predictor import Block, Rotation, rotate, rotation
-from ...models.predictor import Predictor as Network
 from .attention import MASKED_BACKENDS, SDPA_LOCK
 from .device import GraphCache, TorchDevice
 from .merged_linear import Products, apart, merge

@@ -17,9 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser, DenoiserSize
 from animegamer_rt.models.denoiser_step import advance
-
-from ...models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser, DenoiserSize
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
 """Slices of a block's twelve modulations for each kind of token: shift, scale, gate of attention, then of the MLP."""

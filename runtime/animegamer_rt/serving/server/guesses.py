@@ -12,7 +12,7 @@ from itertools import zip_longest
 
 from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.serving.store import StoredTurn
-from animegamer_rt.state.scene import HOURS
+from animegamer_rt.state.scene import HOURS, third_person
 
 REMEMBERED_TURNS = 100
 """Turns of a game that its habits are read from."""
@@ -56,15 +56,5 @@ def _sentences(words: ReaderWords, played: Sequence[StoredTurn], seed: int) -> l
         place = scene.place if scene is not None and stays else draw.choice(words.places)
         hour = scene.hour if scene is not None else HOURS[0]
         when = " at night" if hour == "night" else ""
-        sentences.append(f"{person} {_third_person(motion)} {'at' if place == 'beach' else 'in'} the {place}{when}.")
+        sentences.append(f"{person} {third_person(motion)} {'at' if place == 'beach' else 'in'} the {place}{when}.")
     return sentences
-
-
-def _third_person(motion: str) -> str:
-    """`fly a kite` -> `flies a kite`, as the page writes it."""
-    verb, *rest = motion.split(" ")
-    if verb.endswith("y") and verb[-2:-1] not in tuple("aeiou"):
-        verb = verb[:-1] + "ies"
-    else:
-        verb += "es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
-    return " ".join([verb, *rest])

@@ -16,8 +16,7 @@ from typing import Any
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession, StoredStart
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
-from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
-from animegamer_rt.serving.wire.worker_messages import FrameOptions
+from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields, scene_to_fields
 
 from .clients import Client

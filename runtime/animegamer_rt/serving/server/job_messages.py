@@ -26,8 +26,7 @@ def export_message(job: Job, store: Store) -> Message:
     start = store.start_of(job.session)
     if start is None:
         return Message(JOB, export.to_fields(), id=job.id, session=job.session)
-    scene = None if start.scene is None else start.scene.to_json()
-    export = replace(export, start_text=start.text, start_scene=scene)
+    export = replace(export, start_text=start.text, start_scene=start.scene)
     return Message(JOB, export.to_fields(), id=job.id, session=job.session, buffers=(start.shot,))
 
 

@@ -16,8 +16,7 @@ from typing import Literal
 
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.wire import Buffer, Message
-from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
-from animegamer_rt.serving.wire.worker_messages import FrameOptions
+from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 
 from .clients import Client
 from .worker_process import WorkerProcess

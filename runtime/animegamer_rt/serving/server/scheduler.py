@@ -19,9 +19,9 @@ from dataclasses import replace
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message
-from animegamer_rt.serving.wire.start_messages import GameStarted
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
+    GameStarted,
     JobFailed,
     PredictedShots,
     TurnFinished,

@@ -12,7 +12,7 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "protocol": (
             "The bytes are no message: wrong magic, too few frames, or a header that is not one msgpack map.",
-            "Mend the client; compare its bytes with the vectors.",
+            "Fix the client; compare its bytes with the vectors.",
         ),
         "version": (
             "The major version in frame 0, or every version that `hello` offers, is one the server does not speak.",
@@ -20,10 +20,10 @@ CODES: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "unknown_type": (
             "No message of this type may be sent by a client, or not on this socket.",
-            "Mend the client, or look in `welcome.capabilities` before using what a newer server has.",
+            "Fix the client, or look in `welcome.capabilities` before using what a newer server has.",
         ),
-        "missing_field": ("A required field or header key is missing.", "Mend the client."),
-        "bad_field": ("A field or header key has the wrong kind or is out of its bounds.", "Mend the client."),
+        "missing_field": ("A required field or header key is missing.", "Fix the client."),
+        "bad_field": ("A field or header key has the wrong kind or is out of its bounds.", "Fix the client."),
         "too_large": ("A header, a buffer or the number of buffers is over its limit.", "Send less."),
         "hello_first": (
             "The connection has not said `hello`, or the server was started again since.",

@@ -6,25 +6,20 @@
                         shots (PredictedShots), turn_result (TurnResult), heartbeat: for the server only,
                         and at the end finished (TurnFinished, ExportFinished, GameStarted) or failed (JobFailed)
 
-Both ends are of one installation, so these messages have no version. Names on the wire are written out in tables, so
-that renaming a Python field changes no message.
+Both ends are of one installation, so these messages have no version: a message's fields are those of its dataclass, an
+absent one has its default, and shots are buffers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, cast
 
-from animegamer_rt.bundle.config import check_choice, read_record
+from animegamer_rt.bundle.config import check_choice, read_record, write_record
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.state.game import CharacterState, GameState
-from animegamer_rt.state.game_fields import (
-    character_from_fields,
-    character_to_fields,
-    game_state_from_fields,
-    game_state_to_fields,
-)
 from animegamer_rt.state.scene import Scene
 
 from .codec import Buffer, Message
@@ -40,10 +35,7 @@ HistoryRow = tuple[str, int, int, int, int]
 
 The text is the instruction; in a TurnJob it is what prompts contain, which is the scene's caption if there is one."""
 
-Names = Mapping[str, str]
-"""Name on the wire -> name of the Python field."""
-
-Record = TypeVar("Record")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +59,32 @@ class FrameOptions:
             raise ConfigError("out of range", where="jpeg_quality", found=self.jpeg_quality, expected="1 to 100")
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], where: str = "hello") -> FrameOptions:
-        """What the fields of `hello`, or of a job, ask for; an absent one has its default."""
-        return _read(cls, _FRAME_OPTIONS, fields, where)
+    def from_fields(cls, fields: Mapping[str, Any]) -> FrameOptions:
+        """What the fields of `hello` ask for; an absent one has its default."""
+        return _read(cls, fields, "hello")
+
+
+class WorkerMessage:
+    """The fields of a dataclass as those of a message, and back."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_message(cls: type[T], message: Message) -> T:
+        """The inverse of `to_fields` and `buffers`. Raises ConfigError for a missing field, or one of another type."""
+        return _read(cls, message.fields, f"{message.type} {message.id or message.parent}")
 
     def to_fields(self) -> dict[str, Any]:
-        """The fields of a job."""
-        return _write(self, _FRAME_OPTIONS)
+        """Its fields."""
+        return _write(self)
 
-
-_FRAME_OPTIONS: Names = {
-    "pixel_format": "pixel_format",
-    "flip": "flip",
-    "codec": "codec",
-    "jpeg_quality": "jpeg_quality",
-    "clip": "clip",
-}
+    def buffers(self) -> tuple[Buffer, ...]:
+        """Its buffers."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class TurnJob:
+class TurnJob(WorkerMessage):
     """Play the turn after `history`, which is itself after `omitted_turns` turns that the model no longer sees.
 
     character, scene: before the turn. shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
@@ -104,71 +102,13 @@ class TurnJob:
     scene: Scene | None = None
     start_text: str | None = None
 
-    @classmethod
-    def from_message(cls, message: Message) -> TurnJob:
-        """The job in a message. Raises ConfigError for a field that is missing or of the wrong kind."""
-        where = f"job {message.id}"
-        own = _read(_TurnFields, _TURN_JOB, message.fields, where)
-        return cls(
-            own.instruction,
-            own.seed,
-            own.history_turns,
-            character_from_fields(own.character),
-            own.omitted_turns,
-            own.history,
-            own.shot_turns,
-            FrameOptions.from_fields(message.fields, where),
-            _scene_from_field(own.scene),
-            own.start_text,
-        )
-
     def to_fields(self) -> dict[str, Any]:
         """The fields of `job`."""
-        return {
-            "kind": TURN,
-            "instruction": self.instruction,
-            "seed": self.seed,
-            "history_turns": self.history_turns,
-            "first": self.omitted_turns,
-            "log": [list(row) for row in self.history],
-            "shots": list(self.shot_turns),
-            "character": character_to_fields(self.character),
-            "scene": _scene_to_field(self.scene),
-            "start": self.start_text,
-            **self.frames.to_fields(),
-        }
+        return {"kind": TURN, **_write(self)}
 
 
 @dataclass(frozen=True, slots=True)
-class _TurnFields:
-    """What is read of a TurnJob, each value checked for its kind."""
-
-    instruction: str
-    seed: int
-    history_turns: int
-    character: Mapping[str, int]
-    omitted_turns: int = 0
-    history: tuple[HistoryRow, ...] = ()
-    shot_turns: tuple[int, ...] = ()
-    scene: str | None = None
-    start_text: str | None = None
-
-
-_TURN_JOB: Names = {
-    "instruction": "instruction",
-    "seed": "seed",
-    "history_turns": "history_turns",
-    "first": "omitted_turns",
-    "log": "history",
-    "shots": "shot_turns",
-    "character": "character",
-    "scene": "scene",
-    "start": "start_text",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ExportJob:
+class ExportJob(WorkerMessage):
     """Render all turns of `history` into a folder, as `animegamer-rt play` would have written them.
 
     seeds: one a turn, as a game may have branched off one of another seed.
@@ -181,81 +121,41 @@ class ExportJob:
     history: tuple[HistoryRow, ...]
     seeds: tuple[int, ...]
     start_text: str | None = None
-    start_scene: str | None = None
-
-    @classmethod
-    def from_message(cls, message: Message) -> ExportJob:
-        """The job in a message. Raises ConfigError for a field that is missing or of the wrong kind."""
-        return _read(cls, _EXPORT_JOB, message.fields, f"job {message.id}")
+    start_scene: Scene | None = None
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of `job`."""
-        return {"kind": EXPORT, **_write(self, _EXPORT_JOB)}
-
-
-_EXPORT_JOB: Names = {
-    "folder": "folder",
-    "seed": "seed",
-    "history_turns": "history_turns",
-    "log": "history",
-    "seeds": "seeds",
-    "start": "start_text",
-    "start_scene": "start_scene",
-}
-
-
-class Reply(Protocol):
-    """A message of the worker that is for the server, not for the client."""
-
-    TYPE: ClassVar[str]
-
-    def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        ...
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Its buffers."""
-        ...
+        return {"kind": EXPORT, **_write(self)}
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerReady:
-    """The engines are loaded. secret: the server's, by which it knows its worker; resident_mib: None if unknown.
+class StartJob(WorkerMessage):
+    """Make turn 0 of a game that starts from the picture in the message's buffer. motion: as `open` has it."""
+
+    motion: str
+    history_turns: int
+
+    def to_fields(self) -> dict[str, Any]:
+        """The fields of `job`."""
+        return {"kind": START, **_write(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReady(WorkerMessage):
+    """The engines are loaded. secret: the server's, by which it knows its worker.
 
     fingerprint: of the bundle that the worker has opened. engines: what plays it (`Pipeline.engines`).
     """
 
     secret: str
     warmup_s: float
-    resident_mib: float | None
+    resident_mib: float
     fingerprint: str
     engines: str
 
-    @classmethod
-    def from_message(cls, message: Message) -> WorkerReady:
-        """The inverse of `to_fields`."""
-        fields = message.fields
-        return cls(
-            fields["secret"],
-            float(fields["warmup_s"]),
-            fields["resident_mib"],
-            fields["fingerprint"],
-            fields["engines"],
-        )
-
-    def to_fields(self) -> dict[str, Any]:
-        """The fields of `ready`."""
-        return {
-            "secret": self.secret,
-            "warmup_s": self.warmup_s,
-            "resident_mib": self.resident_mib,
-            "fingerprint": self.fingerprint,
-            "engines": self.engines,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class PredictedShots:
+class PredictedShots(WorkerMessage):
     """Shots of earlier turns that had to be predicted again: turn -> fp16 [226, D], row-major."""
 
     TYPE: ClassVar[str] = "shots"
@@ -276,7 +176,7 @@ class PredictedShots:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(WorkerMessage):
     """All that is stored of a turn; it comes once the turn is denoised, before its frames.
 
     character, scene: after the turn. shots: the turn's own and those that were predicted again, as in PredictedShots;
@@ -292,21 +192,12 @@ class TurnResult:
 
     @classmethod
     def from_message(cls, message: Message) -> TurnResult:
-        """The inverse of `to_fields` and `buffers`."""
-        fields = message.fields
-        character = character_from_fields(fields["character"])
-        scene = _scene_from_field(fields.get("scene"))
-        return cls(game_state_from_fields(fields), character, _shots_of(message), scene, fields.get("engines"))
+        """The inverse of `to_fields` and `buffers`. Raises ConfigError as all messages do."""
+        return replace(_read(cls, {**message.fields, "shots": {}}, message.type), shots=_shots_of(message))
 
     def to_fields(self) -> dict[str, Any]:
         """Its fields."""
-        return {
-            **game_state_to_fields(self.game_state),
-            "character": character_to_fields(self.character),
-            "scene": _scene_to_field(self.scene),
-            "shots": list(self.shots),
-            "engines": self.engines,
-        }
+        return {**_write(replace(self, shots={})), "shots": list(self.shots)}
 
     def buffers(self) -> tuple[Buffer, ...]:
         """The shots."""
@@ -314,50 +205,48 @@ class TurnResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnFinished:
+class TurnFinished(WorkerMessage):
     """All frames of the turn have been sent. seconds: by stage (reader, predictor, denoiser, vae, total)."""
 
     TYPE: ClassVar[str] = "finished"
     seconds: Mapping[str, float]
     resident_mib: float | None = None
 
-    @classmethod
-    def from_message(cls, message: Message) -> TurnFinished:
-        """The inverse of `to_fields`."""
-        return cls(message.fields["seconds"], message.fields.get("resident_mib"))
-
-    def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        return {"seconds": dict(self.seconds), "resident_mib": self.resident_mib}
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """None."""
-        return ()
-
 
 @dataclass(frozen=True, slots=True)
-class ExportFinished:
+class ExportFinished(WorkerMessage):
     """The game is in its folder. files: their names."""
 
     TYPE: ClassVar[str] = "finished"
     files: tuple[str, ...]
 
+
+@dataclass(frozen=True, slots=True)
+class GameStarted(WorkerMessage):
+    """Turn 0: its text in prompts, its shot (fp16 [226, D]), and the scene in the picture with a line that says it."""
+
+    TYPE: ClassVar[str] = "finished"
+    text: str
+    shot: bytes
+    scene: Scene | None = None
+    description: str = ""
+
     @classmethod
-    def from_message(cls, message: Message) -> ExportFinished:
-        """The inverse of `to_fields`."""
-        return cls(tuple(message.fields["files"]))
+    def from_message(cls, message: Message) -> GameStarted:
+        """The inverse of `to_fields` and `buffers`. Raises ConfigError as all messages do."""
+        return _read(cls, {**message.fields, "shot": bytes(message.buffers[0])}, message.type)
 
     def to_fields(self) -> dict[str, Any]:
         """Its fields."""
-        return {"files": list(self.files)}
+        return _write(replace(self, shot=b""))
 
     def buffers(self) -> tuple[Buffer, ...]:
-        """None."""
-        return ()
+        """The shot."""
+        return (self.shot,)
 
 
 @dataclass(frozen=True, slots=True)
-class JobFailed:
+class JobFailed(WorkerMessage):
     """The job is over without its end. code: one of `error_codes.CODES` or an error's own; do: what helps."""
 
     TYPE: ClassVar[str] = "failed"
@@ -365,36 +254,20 @@ class JobFailed:
     text: str
     do: str | None = None
 
-    @classmethod
-    def from_message(cls, message: Message) -> JobFailed:
-        """The inverse of `to_fields`."""
-        fields = message.fields
-        return cls(str(fields["code"]), str(fields["text"]), fields.get("do"))
 
-    def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        return {"code": self.code, "text": self.text} | ({} if self.do is None else {"do": self.do})
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """None."""
-        return ()
+Reply = PredictedShots | TurnResult | TurnFinished | ExportFinished | GameStarted | JobFailed
+"""A message of the worker that is for the server, not for the client."""
 
 
-def _write(record: object, names: Names) -> dict[str, Any]:
-    return {name: getattr(record, attribute) for name, attribute in names.items()}
+def _write(record: object) -> dict[str, Any]:
+    """What is None is left out: an absent field is None again."""
+    return {name: value for name, value in write_record(record).items() if value is not None}
 
 
-def _read(kind: type[Record], names: Names, fields: Mapping[str, Any], where: str) -> Record:
-    """Fields that the table does not name are ignored, as everywhere on the wire."""
-    return read_record(kind, {attribute: fields[name] for name, attribute in names.items() if name in fields}, where)
-
-
-def _scene_to_field(scene: Scene | None) -> str | None:
-    return None if scene is None else scene.to_json()
-
-
-def _scene_from_field(text: str | None) -> Scene | None:
-    return None if text is None else Scene.from_json(text)
+def _read(kind: type[T], fields: Mapping[str, Any], where: str) -> T:
+    """Other fields are ignored, as everywhere on the wire."""
+    names = [field.name for field in dataclasses.fields(cast(Any, kind))]
+    return read_record(kind, {name: fields[name] for name in names if name in fields}, where)
 
 
 def _shots_of(message: Message) -> dict[int, bytes]:

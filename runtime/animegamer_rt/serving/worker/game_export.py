@@ -6,41 +6,33 @@ Knows the pipeline and the folder; nothing of sockets. It needs only instruction
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 
-import numpy as np
-
+from animegamer_rt.api import ClipBuilder
 from animegamer_rt.errors import OutputError, SessionError, StoreError
-from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
-from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.play.game_folder import FinishedTurn, GameFolder
+from animegamer_rt.events import Progress
+from animegamer_rt.play.game_folder import GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
-from .precision_retry import HigherPrecision, PrecisionRetry
+from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 from .turn import read_shot
 
 
-def render_game(
-    pipeline: Pipeline,
-    message: Message,
-    higher: HigherPrecision | None = None,
-    heartbeat: Callable[[], None] = lambda: None,
-) -> Generator[Message, None, None]:
+def render_game(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
     """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
 
-    higher, heartbeat: as of `play_turn`, so that a turn that was played again is rendered in the same way.
+    A turn that had to be played again in a higher precision is rendered in the same way.
     Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
     """
     try:
-        yield from _render(PrecisionRetry(pipeline, higher, heartbeat), message)
+        yield from _render(retry, message)
     except (OutputError, OSError) as error:
         found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
         do = "tell the operator: the state folder needs room, and must be writable"
@@ -57,8 +49,7 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
     start = None
     if job.start_text is not None:
         shot = read_shot(message.buffers[0], (size.shot_tokens, size.shot_width))
-        scene = None if job.start_scene is None else Scene.from_json(job.start_scene)
-        session.start_from(HistoryTurn(job.start_text, NEUTRAL, shot), scene)
+        session.start_from(HistoryTurn(job.start_text, NEUTRAL, shot), job.start_scene)
         start = {"caption": job.start_text}
     folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps, start=start)
     files, started = [folder.game_path], time.perf_counter()
@@ -69,21 +60,12 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
 
     for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
-        session.seed, frames, caption = seed, [], None
+        session.seed, clip = seed, ClipBuilder()
         for event in retry.run_turn(session, Instruction(text)):
-            if isinstance(event, Understood):
-                caption = event.scene.caption
-            elif isinstance(event, StatePredicted):
-                predicted = event
-            elif isinstance(event, Progress):
+            clip.add(event)
+            if isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))
-            elif isinstance(event, FrameReady):
-                frames.append(event.frame)
-            elif isinstance(event, Done):
-                seconds = event.seconds
-        pictures = np.stack(frames)
-        finished = FinishedTurn(text, predicted.game_state, predicted.shown, seconds, pictures, caption)
-        files.append(folder.add(finished))
+        files.append(folder.add(clip.build(text, size.fps)))
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)

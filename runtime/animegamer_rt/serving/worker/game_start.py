@@ -15,9 +15,9 @@ from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
-from animegamer_rt.serving.wire.start_messages import GameStarted, StartJob
+from animegamer_rt.serving.wire.worker_messages import GameStarted, StartJob
 from animegamer_rt.stages.image import PictureLimits
-from animegamer_rt.stages.image_start import encode_turn_zero, read_image_start
+from animegamer_rt.stages.image_start import encode_image_start, read_image_start
 
 from .replies import ReplyBuilder
 
@@ -53,7 +53,7 @@ def start_game(
     loader.shutdown(wait=False)
     while not wait([loading], LOOK_S).done:
         heartbeat()
-    turn, scene = encode_turn_zero(pipeline.bundle, picture, loading.result(), start.encoder, pipeline.reader)
+    turn, scene = encode_image_start(pipeline.bundle, picture, loading.result(), start.encoder, pipeline.reader)
     description = "" if scene is None or pipeline.reader is None else pipeline.reader.describe(scene)
     shot = np.ascontiguousarray(turn.shot, "<f2").tobytes()
     yield ReplyBuilder(message).to_server(GameStarted(turn.text, shot, scene, description))

@@ -34,7 +34,7 @@ from animegamer_rt.session import Session
 
 from .game_export import render_game
 from .game_start import PictureStart, start_game
-from .precision_retry import HigherPrecision
+from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
 from .turn import PreparedTurn, play_turn, prepare_turn
 
@@ -144,16 +144,16 @@ class Worker:
             self._fail(job, JobFailed("internal", without_folders(f"{type(error).__name__}: {error}")))
 
     def _messages(self, job: _QueuedJob) -> Generator[Message, None, None]:
-        message, heartbeat = job.message, partial(self._heartbeat, job)
+        message, retry = job.message, PrecisionRetry(self._pipeline, self._higher, partial(self._heartbeat, job))
         kind = check_choice(str(message.fields.get("kind")), (TURN, EXPORT, START), f"job {message.id}: kind")
         if kind == EXPORT:
-            return render_game(self._pipeline, message, self._higher, heartbeat)
+            return render_game(retry, message)
         if kind == START:
-            return start_game(self._pipeline, message, self._pictures, heartbeat)
-        prepared = job.prepared_turn() or prepare_turn(self._pipeline, message, heartbeat, self._higher)
+            return start_game(self._pipeline, message, self._pictures, retry.heartbeat)
+        prepared = job.prepared_turn() or prepare_turn(retry, message)
         self._likely_next_session = prepared.session if message.session == self._last_session else None
         self._last_session = message.session
-        return play_turn(self._pipeline, prepared, self._higher, heartbeat)
+        return play_turn(retry, prepared)
 
     def _read_history(self, session: Session) -> None:
         """Have the predictor read the session's history now, so that the next turn reads only its own instruction.
@@ -174,7 +174,8 @@ class Worker:
             return
         job = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)
         if job is not None and job.prepared is None and job.message.fields.get("kind") == TURN:
-            job.prepared = self._prefetch.submit(prepare_turn, self._pipeline, job.message, _not_ahead, ahead=True)
+            retry = PrecisionRetry(self._pipeline, None, _not_ahead)
+            job.prepared = self._prefetch.submit(prepare_turn, retry, job.message, ahead=True)
 
     def _fail(self, job: _QueuedJob, failure: JobFailed) -> None:
         self._send(ReplyBuilder(job.message).to_server(failure))

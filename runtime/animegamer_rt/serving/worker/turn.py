@@ -6,7 +6,7 @@ Knows the pipeline and what the messages say; nothing of sockets. All that it kn
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -17,7 +17,6 @@ import numpy.typing as npt
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
-from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
@@ -37,7 +36,7 @@ from animegamer_rt.state.scene import Scene
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
 from .memory import resident_mib
-from .precision_retry import HigherPrecision, PrecisionRetry
+from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 
 Shots = Mapping[int, npt.NDArray[np.float16]]
@@ -54,49 +53,33 @@ class PreparedTurn:
     prediction: Prediction | None
 
 
-def prepare_turn(
-    pipeline: Pipeline,
-    message: Message,
-    heartbeat: Callable[[], None],
-    higher: HigherPrecision | None = None,
-    *,
-    ahead: bool = False,
-) -> PreparedTurn:
+def prepare_turn(retry: PrecisionRetry, message: Message, *, ahead: bool = False) -> PreparedTurn:
     """Read a job and restore its session.
 
-    heartbeat: called before each earlier turn that is predicted again, while there is nothing else to send; it may
-    raise to stop. higher: predicts those that `pipeline` cannot. ahead: also predict the turn, which may be done while
-    another one is denoised.
-    Raises AnimeGamerError when the turn cannot be played.
+    Earlier turns whose shots are missing are predicted again; the retry's heartbeat is called before each. ahead: also
+    predict the turn, which may be done while another one is denoised. Raises AnimeGamerError when it cannot be played.
     """
     job = TurnJob.from_message(message)
-    session = _resume(PrecisionRetry(pipeline, higher, heartbeat), job, message.buffers)
+    session = _resume(retry, job, message.buffers)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
-    prediction = pipeline.predict(session, Instruction(job.instruction)) if ahead else None
+    prediction = retry.pipeline.predict(session, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
-def play_turn(
-    pipeline: Pipeline,
-    prepared: PreparedTurn,
-    higher: HigherPrecision | None = None,
-    heartbeat: Callable[[], None] = lambda: None,
-) -> Generator[Message, None, None]:
+def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Message, None, None]:
     """All messages that answer the job; the last is `finished`. Raises AnimeGamerError when it cannot be played.
-
-    higher: plays on where the output of `pipeline` cannot be used; heartbeat: called while it loads.
 
     Shots of earlier turns that had to be predicted again come first, so that they are kept even if the turn fails.
     The turn's result comes as soon as it is denoised: the server stores it while the vae decodes.
     """
-    message, job, session = prepared.message, prepared.job, prepared.session
+    pipeline, message, job, session = retry.pipeline, prepared.message, prepared.job, prepared.session
     predicted_again = {turn: shot for turn, shot in session.shots.items() if turn not in job.shot_turns}
     geometry, replies = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
     pixel_format = job.frames.pixel_format if job.frames.codec == "raw" else "rgb24"
     frames = _FrameStream(job.frames, geometry, replies)
     clip = _ClipStream(job.frames, geometry, pixel_format, replies)
-    events = PrecisionRetry(pipeline, higher, heartbeat).run_turn(
+    events = retry.run_turn(
         session,
         Instruction(job.instruction),
         prediction=prepared.prediction,
