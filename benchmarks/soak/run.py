@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _stopping() as stop:
             record = soak(options, bundle, Path(folder), stop)
         path = write_record(options.results, f"{bundle.manifest.name}-soak", record)
-    except (Exception, KeyboardInterrupt) as error:  # an unknown one is raised again
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  an unknown one is raised again
         return report(error)
     print(f"record: {path}")
     print(json.dumps({key: value for key, value in record.items() if key not in ("samples", "struck")}))
@@ -94,6 +94,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
                 while done["turns"] < fault.at and not stop.is_set() and any(player.is_alive() for player in players):
                     time.sleep(LOOK_S)
                 if stop.is_set():
+                    print("stopping; once more to stop at once, without a record", flush=True)
                     break
                 at = watch.seconds
                 print(f"{at:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
@@ -159,7 +160,6 @@ def _stopping() -> Iterator[threading.Event]:
     def set_or_end(number: int, frame: object) -> None:
         if stop.is_set():
             raise KeyboardInterrupt
-        print("stopping; once more to stop at once, without a record", flush=True)
         stop.set()
 
     before = {number: signal.signal(number, set_or_end) for number in (signal.SIGINT, signal.SIGTERM)}
