@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.untrusted import plain
 
 from .records import Record, read_json, with_todays_names
 from .report import SAMPLES
-from .statistics import percentiles, ratio, spread
+from .statistics import ratio, spread
 
 COHORT = (
     *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),

@@ -15,8 +15,7 @@ from typing import Any
 from animegamer_rt.bundle import json_file
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError
-
-from .statistics import FEWEST
+from animegamer_rt.profiling.percentiles import FEWEST
 
 Record = dict[str, Any]
 TURN_FORMAT = 2

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.percentiles import FEWEST
 from animegamer_rt.untrusted import plain
 
 from .record_form import misformed
 from .records import SEAL, TURN_FORMAT, read_json, seal
 from .report import SAMPLES
-from .statistics import FEWEST
 from .suite import HASHES, load_suite
 
 ROUNDING = 1e-3

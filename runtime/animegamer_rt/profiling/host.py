@@ -11,13 +11,11 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.claims import reserve_name
@@ -52,11 +50,6 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
     write_file(path, (text + "\n").encode())
     return path
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """A percentile of measured seconds, to four digits: no machine repeats more."""
-    return round(float(np.percentile(values, percent)), 4)
 
 
 def available_cores() -> int:
