@@ -1,4 +1,4 @@
-"""Writes the tables of README, docs/QUALITY.md and WIRE.md, and the box of what is timed, into the documents.
+"""Writes the tables of README, docs/QUALITY.md, WIRE.md and of peers, and the box of what is timed, into the documents.
 
 They come from benchmarks/results and the shipped bundle's manifest.
 
@@ -89,6 +89,7 @@ VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),
 )
 
+PEERS_COLUMNS = ("engine", "computes in", "s/turn, median", "p95", "n", "times as long", "frames differ by")
 WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
 WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
 MISSED = " (missed)"
@@ -207,6 +208,22 @@ def wire_table(records: Sequence[Record]) -> str:
     return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
 
 
+def peers_table(records: Sequence[Record]) -> str:
+    """The newest `benchmarks.peers` record of each processor, bundle and plan as Markdown, a table each."""
+    newest_of_each = {(processor(record), record["bundle"], record["plan"]): record for record in records}
+    parts = []
+    for record in sorted(newest_of_each.values(), key=_date, reverse=True):
+        head = f"On {processor(record)}; {record['bundle']}, plan {record['plan']}, {record['threads_of_each']} threads"
+        parts += [f"{head} each; commit `{record['commit']}`, {record['date'][:10]}:", ""]
+        parts += [_line(PEERS_COLUMNS), _line(["---"] * len(PEERS_COLUMNS))]
+        for one in record["engines"]:
+            cells = [one["name"], one["precision"], f"**{one['seconds_per_turn_p50']:.2f}**", _p95(one), str(one["n"])]
+            parts.append(_line([*cells, f"{one['ratio']:.2f}", f"{one['frame_difference']} of 255"]))
+        shaky = sorted({reason for one in record["engines"] for reason in one["unsteady"]})
+        parts += ["", *([f"**Unsteady**: {'; '.join(shaky)}.", ""] if shaky else [])]
+    return "\n".join(parts) or "Nothing was measured yet.\n"
+
+
 def _busy(record: Record) -> str:
     """What other programs took before and after a run of `bench serve`, if that is a tenth of the processor or more."""
     watched = record.get("activity", {})
@@ -281,7 +298,7 @@ def main(arguments: Sequence[str]) -> int:
         README: {"measured": table(turns, wire)},
         QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
-        BENCHMARKS: {"timed": timed_box()},
+        BENCHMARKS: {"timed": timed_box(), "peers": peers_table(read_records(RESULTS, "peers"))},
     }
     stale = False
     for path, tables in contents.items():
