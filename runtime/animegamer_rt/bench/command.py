@@ -125,6 +125,9 @@ def _measure(
     precision = {part: engines.part_precision(pipeline.bundle, part) for part in manifest.parts}
     playback = manifest.geometry.frames / manifest.geometry.fps
     print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {on.name}\na clip plays {playback:.2f} s", flush=True)
+    if suite is not None:
+        long = f"at least {suite.seconds:g} s and {suite.turns} turns"
+        print(f"suite {suite.number}: {long}; Ctrl-C keeps what was timed, marked incomplete", flush=True)
     read, texts = activity.reader(on.card), example_script(manifest.world)[:GATE_TURNS]
 
     before, bounds = activity.watch_alone(read), [_bound(options, engines, pipeline, precision, on)]

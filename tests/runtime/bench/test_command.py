@@ -44,6 +44,7 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["seconds_per_turn_max"] >= record["seconds_per_turn_p50"] > 0 == (record["seconds_per_turn_p95"] or 0)
     assert record["memory_peak_mib"] > 20 and record["start_to_prompt_seconds"] > 0
     assert record["first_turn_of_process_seconds"] > 0
+    assert 0 <= record["bundle_cached_share"] <= 1 if sys.platform == "linux" else record["bundle_cached_share"] is None
     assert record["host_memory_peak_mib"] == record["memory_peak_mib"]
     assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
