@@ -127,7 +127,7 @@ def _measure(
     print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {on.name}\na clip plays {playback:.2f} s", flush=True)
     if suite is not None:
         long = f"at least {suite.seconds:g} s and {suite.turns} turns"
-        print(f"suite {suite.number}: {long}; Ctrl-C keeps what was timed, marked incomplete", flush=True)
+        print(f"suite {suite.number}: {long}; Ctrl-C keeps the turns so far", flush=True)
     read, texts = activity.reader(on.card), example_script(manifest.world)[:GATE_TURNS]
 
     before, bounds = activity.watch_alone(read), [_bound(options, engines, pipeline, precision, on)]
