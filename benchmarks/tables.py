@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
             "",
             *(_line([cells[place] for place in kept]) for cells in rows),
             "",
-            *(line for text in mixed_plans(here, served) for line in (text, "")),
+            *([" ".join(mixed), ""] if (mixed := list(mixed_plans(here, served))) else []),
         ]
     return "\n".join([*lines, f"What is timed: {TIMED} {FIRST_PICTURES}"])
 
@@ -122,28 +123,29 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
 def first_pictures(record: Record, plans: Sequence[str], served: Sequence[Record]) -> dict[int, str]:
     """Number of players -> the 95th percentile of their seconds to the first picture, as text, by these plans.
 
-    Of the newest record of `bench serve` of the same processor and bundle that has any.
+    Of the newest record of `bench serve` of the same processor and bundle.
     """
     same = ("machine", "instruction_sets", "fingerprint")
-    for one in sorted(served, key=_date, reverse=True):
+    found: dict[int, str] = {}
+    for one in served:
         if one["size"] == record["bundle"] and all(one.get(name, "") == record.get(name) for name in same):
-            crowd = [entry for entry in one["crowd"] if entry["engines"] == record.get("device", "cpu")]
-            of_plans = [entry for entry in crowd if entry.get("plans") == list(plans)]
-            if of_plans:
-                return {entry["sessions"]: tail(entry["first_frame_s"], "{:.2f}".format) for entry in of_plans}
-    return {}
+            mark = " (busy machine)" if _busy(one) else ""
+            found |= {
+                entry["sessions"]: tail(entry["first_frame_s"], "{:.2f}".format) + mark
+                for entry in one["crowd"]
+                if entry["engines"] == record.get("device", "cpu") and entry.get("plans") == list(plans)
+            }
+    return found
 
 
 def mixed_plans(here: Sequence[Record], served: Sequence[Record]) -> Iterator[str]:
     """A sentence about players of different plans on one machine, where that was measured."""
-    for record in here:
-        of_its_bundle = [one for one in here if one["bundle"] == record["bundle"]]
-        for other in of_its_bundle if record["peer"] is None else ():
-            if found := first_pictures(record, [record["plan"], other["plan"]], served):
-                seconds = ", ".join(f"{text} s with {players} players" for players, text in found.items())
+    for one, other in permutations([record for record in here if record["peer"] is None], 2):
+        if one["bundle"] == other["bundle"]:
+            for players, seconds in first_pictures(one, [one["plan"], other["plan"]], served).items():
                 yield (
-                    f"With half of the players on a server with {record['plan']}, half on one with {other['plan']}, at"
-                    f" the same time: first picture, p95 {seconds}."
+                    f"{players} players, half on a server with {one['plan']} and half on one with {other['plan']} at the"
+                    f" same time: first picture, p95 {seconds} s."
                 )
 
 
