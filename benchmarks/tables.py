@@ -143,10 +143,8 @@ def mixed_plans(here: Sequence[Record], served: Sequence[Record]) -> Iterator[st
     for one, other in permutations([record for record in here if record["peer"] is None], 2):
         if one["bundle"] == other["bundle"]:
             for players, seconds in first_pictures(one, [one["plan"], other["plan"]], served).items():
-                yield (
-                    f"{players} players, half on a server with {one['plan']} and half on one with {other['plan']} at the"
-                    f" same time: first picture, p95 {seconds} s."
-                )
+                plans = f"half on a server with {one['plan']} and half on one with {other['plan']}"
+                yield f"{players} players, {plans} at the same time: first picture, p95 {seconds} s."
 
 
 def steady(record: Record) -> str:
