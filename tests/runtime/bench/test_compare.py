@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from animegamer_rt.bench.records import read_records
 from animegamer_rt.cli import main
+
+ROOT = Path(__file__).parents[3]
 
 RECORD: dict[str, Any] = {
     "plan": "exact",
@@ -41,6 +44,23 @@ def test_a_slow_down_of_5_percent_is_found_in_steady_runs(tmp_path: Path, capsys
     assert "% slower (ratio 1.0" in said and "n = 120 turns, the middle half of them within" in said
     assert compared(tmp_path, steady(1), steady(3)) == 0
     assert "no difference found" in capsys.readouterr().out
+
+
+def test_a_slow_down_of_5_percent_is_found_in_the_noise_of_a_real_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The games of a recorded run of suite 1 in turn: every other one, and the others 5 % slower."""
+    runs = [record for record in read_records(ROOT / "benchmarks" / "results") if record.get("suite")]
+    run = next(record for record in reversed(runs) if not record["unsteady"])
+    games = np.asarray(run["samples"]["game"])
+    halves = []
+    for kept, factor in ((games % 2 == 0, 1.0), (games % 2 == 1, 1.05)):
+        columns = {name: np.asarray(column)[kept] for name, column in run["samples"].items()}
+        columns["seconds"] = columns["seconds"] * factor
+        samples = {name: column.tolist() for name, column in columns.items()}
+        halves.append({**run, "n": int(kept.sum()), "samples": samples})
+    assert compared(tmp_path, *halves) == 0
+    assert "% slower (ratio 1.0" in capsys.readouterr().out
 
 
 def test_an_unsteady_record_gets_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
