@@ -12,11 +12,10 @@ from pathlib import Path
 from benchmarks.soak.run import main
 from benchmarks.soak.schedule import ENDING, LASTING, SCRIPTS, faults, games
 from benchmarks.soak.watch import growth
+from project import ROOT
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_no_turn_is_lost_and_no_byte_changes_through_every_kind_of_fault(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from project import ROOT
 
 from animegamer_rt.bench.records import read_records
 from animegamer_rt.cli import main
-
-ROOT = Path(__file__).parents[3]
 
 RECORD: dict[str, Any] = {
     "plan": "exact",
