@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahe
 BAR, SPREAD, GOAL = "#4e79a7", "#9c755f", "#e15759"
 WIDTH = 8.6
 """Of every plot, in inches."""
+TITLE_CHARACTERS = 78
+"""So many fit in a line above a plot."""
 SKIPPING = "-skipping"
 """The end of the name of a plan that skips blocks."""
 STYLE: Any = {
@@ -69,7 +72,7 @@ def turn_plot(records: Sequence[Record]) -> Figure:
     """Seconds per turn by stage, one stacked bar a record, a panel a processor; and the time that a clip plays."""
     machines = list(dict.fromkeys(map(processor, records)))
     groups = [[record for record in records if processor(record) == machine] for machine in machines]
-    figure, panels = _figure([0.45 * len(group) + 1.0 for group in groups])
+    figure, panels = _figure([0.45 * len(group) + 1.1 for group in groups])
     longest = max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in records)
     for axes, machine, group in zip(panels, machines, groups, strict=True):
         names, starts = [_turn_label(record) for record in group], [0.0] * len(group)
@@ -81,7 +84,7 @@ def turn_plot(records: Sequence[Record]) -> Figure:
             axes.axvline(playback, color=GOAL, linestyle="--", label=f"playing a clip: {playback:.2f} s", zorder=0.5)
         axes.set_xlim(0, 1.12 * longest)
         axes.invert_yaxis()
-        axes.set_title(f"{machine} ({measured_by(group)})")
+        axes.set_title(textwrap.fill(f"{machine} ({measured_by(group)})", TITLE_CHARACTERS))
     panels[-1].set_xlabel("seconds per turn (median)")
     figure.suptitle("Seconds per turn, by stage", x=0.01, ha="left", fontweight="bold")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -123,7 +123,7 @@ def _row(record: Record, slowest: float, prices: Mapping[str, Any]) -> str:
         f"<div class='figure'>{bar}</div>",
         "" if p95 is None else f"{p95:.3f}",
         str(record["n"]),
-        "" if joules is None else f"{joules:.1f}",
+        "not measured" if joules is None else f"{joules:.1f}",
         money,
         html.escape(record["commit"]),
         html.escape(record["date"][:10]),

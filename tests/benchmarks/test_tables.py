@@ -61,7 +61,7 @@ def test_quick_runs_are_not_cited() -> None:
 def test_a_row_says_max_for_p95_of_few_turns_and_marks_an_unsteady_run() -> None:
     few = record(n=8, seconds_per_turn_p95=None, seconds_per_turn_max=11.5, unsteady=["busy"])
     text = tables.table([few | {"quality_gate": {"passed": False}}])
-    assert "| max 11.50 | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
+    assert "| max 11.50 | not measured | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
 
 
 def test_processors_of_one_name_have_a_table_each_and_are_not_mixed_with_suites_of_another() -> None:
