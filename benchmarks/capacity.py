@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for count in counts:
                     before = served.processor_s()
                     each = max(2, turns // count)
-                    figures = measures.concurrent_players(context, served, count, each, size.frames / size.fps)
+                    figures = measures.concurrent_players(context, [served], count, each, size.frames / size.fps)
                     used = (served.processor_s() - before) / (count * each)
                     about = {"device": device, "plan": PLAN, "workers": workers}
                     crowds.append({**about, **figures, "server_s_per_turn": round(used, 5)})

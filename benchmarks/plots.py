@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,16 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bench.records import Record, read_json, read_records
-from benchmarks.records import OURS, cited, device_label, newest, runner
+from animegamer_rt.serving.bench.table import place
+from benchmarks.records import OURS, cited, device_label, measured_by, newest, processor, runner
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahead": "#b07aa1", "frames": "#333333"}
 BAR, SPREAD, GOAL = "#4e79a7", "#9c755f", "#e15759"
 WIDTH = 8.6
 """Of every plot, in inches."""
+TITLE_CHARACTERS = 78
+"""So many fit in a line above a plot."""
 SKIPPING = "-skipping"
 """The end of the name of a plan that skips blocks."""
 STYLE: Any = {
@@ -65,34 +69,38 @@ def draw_all(results: Path) -> Iterator[Path]:
 
 
 def turn_plot(records: Sequence[Record]) -> Figure:
-    """Seconds per turn by stage, one stacked bar a record, and the time that a clip plays."""
-    figure, (axes,) = _figure([0.45 * len(records) + 1.5])
-    names = [_turn_label(record) for record in records]
-    starts = [0.0] * len(records)
-    for stage in ("predictor", "denoiser", "vae"):
-        seconds = [record["stages"][stage]["p50"] for record in records]
-        axes.barh(names, seconds, left=starts, height=0.6, color=COLOURS[stage], label=stage)
-        starts = [start + one for start, one in zip(starts, seconds, strict=True)]
-    for playback in {record["playback_seconds"] for record in records}:
-        axes.axvline(playback, color=GOAL, linestyle="--", label=f"playing a clip: {playback:.2f} s", zorder=0.5)
-    axes.set_xlim(0, 1.12 * max(*starts, *(record["playback_seconds"] for record in records)))
-    axes.invert_yaxis()
-    axes.set_xlabel("seconds per turn (median)")
-    axes.set_title(f"Seconds per turn, by stage\n{_machines(records)}")
-    figure.legend(loc="outside lower center", ncols=4)
+    """Seconds per turn by stage, one stacked bar a record, a panel a processor; and the time that a clip plays."""
+    machines = list(dict.fromkeys(map(processor, records)))
+    groups = [[record for record in records if processor(record) == machine] for machine in machines]
+    figure, panels = _figure([0.45 * len(group) + 1.1 for group in groups])
+    longest = max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in records)
+    for axes, machine, group in zip(panels, machines, groups, strict=True):
+        names, starts = [_turn_label(record) for record in group], [0.0] * len(group)
+        for stage in ("predictor", "denoiser", "vae"):
+            seconds = [record["stages"][stage]["p50"] for record in group]
+            axes.barh(names, seconds, left=starts, height=0.6, color=COLOURS[stage], label=stage)
+            starts = [start + one for start, one in zip(starts, seconds, strict=True)]
+        for playback in {record["playback_seconds"] for record in group}:
+            axes.axvline(playback, color=GOAL, linestyle="--", label=f"playing a clip: {playback:.2f} s", zorder=0.5)
+        axes.set_xlim(0, 1.12 * longest)
+        axes.invert_yaxis()
+        axes.set_title(textwrap.fill(f"{machine} ({measured_by(group)})", TITLE_CHARACTERS))
+    panels[-1].set_xlabel("seconds per turn (median)")
+    figure.suptitle("Seconds per turn, by stage", x=0.01, ha="left", fontweight="bold")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
 
 def serving_plot(record: Record) -> Figure:
     """What serving adds to a turn: medians as bars, 95th percentiles as lines, goals dashed."""
-    overhead = [(_where(one), one["overhead_s"]) for one in record["overhead"]]
+    overhead = [(place(one), one["overhead_s"]) for one in record["overhead"]]
     transfer = [(f"{one['size']}, {one['codec']}", one["clip_s"]) for one in record["transfer"]]
     lost = [
-        (f"{one['sessions']} sessions, {_where(one)}", 100 * one["lost"])
+        (f"{one['sessions']} sessions, {place(one)}", 100 * one["lost"])
         for one in record["crowd"]
-        if one["sessions"] > 1
+        if one["sessions"] > 1 and "lost" in one
     ]
-    memory = [(_where(one), one["mib_per_session"]) for one in record["memory"] if "mib_per_session" in one]
+    memory = [(place(one), one["mib_per_session"]) for one in record["memory"] if "mib_per_session" in one]
     groups = [overhead, transfer, lost, memory]
     figure, panels = _figure([0.32 * len(group) + 0.75 for group in groups])
     goals, (times, clips, crowd, idle) = record["goals"], panels
@@ -178,10 +186,9 @@ def trace_plot(trace: dict[str, Any]) -> Figure:
 
 
 def _times(axes: Axes, bars: Sequence[tuple[str, dict[str, Any]]], goal: float | None = None) -> None:
-    """Bars of series in seconds, drawn in milliseconds with a line to the 95th percentile."""
-    _bars(
-        axes, [(name, 1e3 * series["p50"]) for name, series in bars], "ms", goal, [1e3 * one["p95"] for _, one in bars]
-    )
+    """Bars of series in seconds, drawn in milliseconds with a line to the 95th percentile, of few to the longest."""
+    ends = [1e3 * (one["max"] if one["p95"] is None else one["p95"]) for _, one in bars]
+    _bars(axes, [(name, 1e3 * series["p50"]) for name, series in bars], "ms", goal, ends)
     axes.set_xlabel("ms (bar: median; line: to the 95th percentile)")
 
 
@@ -285,14 +292,6 @@ def _new_figure(height: float) -> Figure:
 def _turn_label(record: Record) -> str:
     by, name = runner(record), f"{record['bundle']}, {record['plan']}{device_label(record)}"
     return f"{name}{'' if by == OURS else f', {by}'}\n{record['seconds_per_turn_p50']:.2f} s"
-
-
-def _machines(records: Sequence[Record]) -> str:
-    return "; ".join(dict.fromkeys(str(record["machine"]) for record in records))
-
-
-def _where(entry: dict[str, Any]) -> str:
-    return f"{entry['size']}, {entry['engines']}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

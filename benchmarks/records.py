@@ -12,6 +12,10 @@ CITED = ("standard", "full-size")
 """The presets whose records README shows. A quick run, or one with other settings, changes no row and no plot."""
 
 
+FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
+"""Beginnings of their names."""
+
+
 def cited(record: Record) -> bool:
     """Whether README shows a record: of a suite, a whole preset, the GPU benchmark, or older than presets."""
     of_the_gpu = bool(record.get("variant") or record["peer"])
@@ -19,7 +23,7 @@ def cited(record: Record) -> bool:
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
-    """The newest record of each machine, device, engine settings, bundle, plan and peer; the slowest plan first.
+    """The newest record of each processor, device, engine settings, bundle, plan and peer; the slowest plan first.
 
     records: oldest first. One of a suite stands before any other. Of several variants of one precision, the fastest.
     Only the newest fingerprint of a bundle counts, on any machine: an earlier bundle of the same name can no longer be
@@ -33,6 +37,25 @@ def newest(records: Sequence[Record]) -> list[Record]:
     for record in sorted(latest.values(), key=lambda record: -float(record["seconds_per_turn_p50"])):
         fastest[_key(record)] = record
     return sorted(fastest.values(), key=lambda record: (record["bundle"], -record["seconds_per_turn_p50"]))
+
+
+def processor(record: Record) -> str:
+    """A record's machine, with the instruction sets that decide its speed: processors of one name differ in them."""
+    sets = fast_sets(record)
+    return f"{record['machine']}, with {', '.join(sets)}" if sets else str(record["machine"])
+
+
+def fast_sets(record: Record) -> list[str]:
+    """Of a record's instruction sets, those that multiply small numbers or wide vectors; older records name none."""
+    return [name for name in record.get("instruction_sets") or () if name.startswith(FAST_SETS)]
+
+
+def measured_by(records: Sequence[Record]) -> str:
+    """The suites and presets of records, in words; older ones have neither."""
+    suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
+    others = [record for record in records if record.get("suite") is None]
+    names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
+    return ", ".join([*suites, *names]) or "no suite"
 
 
 def runner(record: Record) -> str:
@@ -49,7 +72,7 @@ def device_label(record: Record) -> str:
 
 def _key(record: Record) -> tuple[Any, ...]:
     settings = [record["precision"]["denoiser"]] if record.get("variant") else _engine_settings(record)
-    return record["machine"], record.get("device", "cpu"), record["bundle"], record["plan"], record["peer"], *settings
+    return processor(record), record.get("device", "cpu"), record["bundle"], record["plan"], record["peer"], *settings
 
 
 def _engine_settings(record: Record) -> list[str]:

@@ -174,7 +174,9 @@ def read_inputs(results: Path, prices: Path) -> dict[str, Any]:
     def assumed(value: object, unit: str, why: str) -> dict[str, Any]:
         return {"value": value, "unit": unit, "assumed": why}
 
-    full = max((one for one in wire["crowd"] if one["engines"] == "cpu"), key=lambda one: one["sessions"])
+    plans = [wire["plan"]]
+    played = [one for one in wire["crowd"] if one["engines"] == "cpu" and one.get("plans", plans) == plans]
+    full = max(played, key=lambda one: one["sessions"])
     clips = {one["codec"]: one["bytes"] for one in wire["transfer"] if one["size"] == "full-size"}
     many = max(held["crowds"], key=lambda one: one["sessions"])
     return {

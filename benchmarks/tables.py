@@ -1,4 +1,4 @@
-"""Writes the tables of README, docs/QUALITY.md and WIRE.md, and the box of what is timed, into the documents.
+"""Writes the tables of README, docs/QUALITY.md, WIRE.md and of peers, and the box of what is timed, into the documents.
 
 They come from benchmarks/results and the shipped bundle's manifest.
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bench.presets import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_rt.bench.records import Record, read_records
-from animegamer_rt.bench.statistics import FEWEST
-from animegamer_rt.serving.bench.table import rows
+from animegamer_rt.bench.steadiness import TENTH
+from animegamer_rt.profiling.percentiles import FEWEST
+from animegamer_rt.serving.bench.table import rows, tail
 from benchmarks.gpu.goals import BASELINE
-from benchmarks.records import OURS, cited, device_label, newest, runner
+from benchmarks.records import OURS, cited, device_label, measured_by, newest, processor, runner
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -30,6 +32,12 @@ QUALITY_PAGE = ROOT / "docs" / "QUALITY.md"
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
+PLAYERS = (1, 4, 16)
+FIRST_PICTURE = f"first picture, p95 of {' / '.join(map(str, PLAYERS))} players"
+FIRST_PICTURES = (
+    "First picture: seconds from a player's request to the first frame back, through a server on the same machine,"
+    " while so many players each ask for the next turn at once, without a history (`bench serve`)."
+)
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 COLUMNS = (
     "bundle, plan",
@@ -37,6 +45,7 @@ COLUMNS = (
     "network rows",
     "s/turn, median",
     "p95",
+    FIRST_PICTURE,
     "n",
     "steady",
     "predictor",
@@ -81,37 +90,61 @@ VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),
 )
 
+PEERS_COLUMNS = ("engine", "computes in", "s/turn, median", "p95", "n", "times as long", "frames differ by")
 WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
 WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
 MISSED = " (missed)"
 
 
-def table(records: Sequence[Record]) -> str:
-    """The newest record of each machine and plan as Markdown, a table a machine."""
+def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
+    """The newest record of each processor and plan as Markdown, a table a processor.
+
+    served: records of `bench serve`, oldest first.
+    """
     shown = newest(records)
     if not shown:
         return "Nothing was measured yet.\n"
     lines = []
-    for machine in dict.fromkeys(record["machine"] for record in sorted(shown, key=_date, reverse=True)):
-        here = [record for record in shown if record["machine"] == machine]
+    for machine in dict.fromkeys(map(processor, sorted(shown, key=_date, reverse=True))):
+        here = [record for record in shown if processor(record) == machine]
         alone = not any(runner(record) != OURS for record in here)
         kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in COMPARISON_COLUMNS)]
-        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, baseline(record, here)) for record in here)]
+        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, baseline(record, here), served) for record in here)]
         lines += [
             f"On {machine} ({measured_by(here)}):",
             "",
             *(_line([cells[place] for place in kept]) for cells in rows),
             "",
+            *([" ".join(mixed), ""] if (mixed := list(mixed_plans(here, served))) else []),
         ]
-    return "\n".join([*lines, f"What is timed: {TIMED}"])
+    return "\n".join([*lines, f"What is timed: {TIMED} {FIRST_PICTURES}"])
 
 
-def measured_by(records: Sequence[Record]) -> str:
-    """The suites and presets of records, in words; older ones have neither."""
-    suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
-    others = [record for record in records if record.get("suite") is None]
-    names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
-    return ", ".join([*suites, *names]) or "no suite"
+def first_pictures(record: Record, plans: Sequence[str], served: Sequence[Record]) -> dict[int, str]:
+    """Number of players -> the 95th percentile of their seconds to the first picture, as text, by these plans.
+
+    Of the newest record of `bench serve` of the same processor and bundle.
+    """
+    same = ("machine", "instruction_sets", "fingerprint")
+    found: dict[int, str] = {}
+    for one in served:
+        if one["size"] == record["bundle"] and all(one.get(name, "") == record.get(name) for name in same):
+            mark = " (busy machine)" if _busy(one) else ""
+            found |= {
+                entry["sessions"]: tail(entry["first_frame_s"], "{:.2f}".format) + mark
+                for entry in one["crowd"]
+                if entry["engines"] == record.get("device", "cpu") and entry.get("plans") == list(plans)
+            }
+    return found
+
+
+def mixed_plans(here: Sequence[Record], served: Sequence[Record]) -> Iterator[str]:
+    """A sentence about players of different plans on one machine, where that was measured."""
+    for one, other in permutations([record for record in here if record["peer"] is None], 2):
+        if one["bundle"] == other["bundle"]:
+            for players, seconds in first_pictures(one, [one["plan"], other["plan"]], served).items():
+                plans = f"half on a server with {one['plan']} and half on one with {other['plan']}"
+                yield f"{players} players, {plans} at the same time: first picture, p95 {seconds} s."
 
 
 def steady(record: Record) -> str:
@@ -134,8 +167,9 @@ def baseline(record: Record, here: Sequence[Record]) -> Record | None:
     return next((other for other in same if other["peer"] == BASELINE), None)
 
 
-def row(record: Record, peer: Record | None = None) -> list[str]:
-    """The cells of one record. peer: the record that it is compared with."""
+def row(record: Record, peer: Record | None = None, served: Sequence[Record] = ()) -> list[str]:
+    """The cells of one record. peer: the record that it is compared with. served: records of `bench serve`."""
+    pictures = {} if record["peer"] else first_pictures(record, [record["plan"]], served)
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
     memory, first, floor = (
         record.get(name) for name in ("memory_peak_mib", "start_to_prompt_seconds", "denoiser_floor_seconds")
@@ -146,6 +180,7 @@ def row(record: Record, peer: Record | None = None) -> list[str]:
         str(record["network_rows"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         _p95(record),
+        " / ".join(pictures.get(players, "-") for players in PLAYERS) if pictures else "not measured",
         str(record.get("n", "not known")),
         steady(record),
         *stages,
@@ -161,16 +196,42 @@ def row(record: Record, peer: Record | None = None) -> list[str]:
 def wire_table(records: Sequence[Record]) -> str:
     """The newest `bench serve` record of each machine and bundle as Markdown, a table each."""
     parts = []
-    newest_of_each = {(record["machine"], record["size"]): record for record in records}
+    newest_of_each = {(processor(record), record["size"]): record for record in records}
     for record in sorted(newest_of_each.values(), key=_date, reverse=True):
-        head = f"On {record['machine']}; bundle {record['size']}, plan {record['plan']}; "
-        head += f"commit `{record['commit']}`, {record['date'][:10]}:"
+        head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}; "
+        head += f"commit `{record['commit']}`, {record['date'][:10]}{_busy(record)}:"
         shown = [
             [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
             for row in rows(record)
         ]
         parts += [head, "", _line(WIRE_COLUMNS), _line(["---"] * len(WIRE_COLUMNS)), *map(_line, shown), ""]
     return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
+
+
+def peers_table(records: Sequence[Record]) -> str:
+    """The newest `benchmarks.peers` record of each processor, bundle and plan as Markdown, a table each."""
+    newest_of_each = {(processor(record), record["bundle"], record["plan"]): record for record in records}
+    parts = []
+    for record in sorted(newest_of_each.values(), key=_date, reverse=True):
+        head = f"On {processor(record)}; {record['bundle']}, plan {record['plan']}, {record['threads_of_each']} threads"
+        parts += [f"{head} each; commit `{record['commit']}`, {record['date'][:10]}:", ""]
+        parts += [_line(PEERS_COLUMNS), _line(["---"] * len(PEERS_COLUMNS))]
+        for one in record["engines"]:
+            cells = [one["name"], one["precision"], f"**{one['seconds_per_turn_p50']:.2f}**", _p95(one), str(one["n"])]
+            parts.append(_line([*cells, f"{one['ratio']:.2f}", f"{one['frame_difference']} of 255"]))
+        shaky = sorted({reason for one in record["engines"] for reason in one["unsteady"]})
+        parts += ["", *([f"**Unsteady**: {'; '.join(shaky)}.", ""] if shaky else [])]
+    return "\n".join(parts) or "Nothing was measured yet.\n"
+
+
+def _busy(record: Record) -> str:
+    """What other programs took before and after a run of `bench serve`, if that is a tenth of the processor or more."""
+    watched = record.get("activity", {})
+    shares = {when: found["others_share"] or 0.0 for when, found in watched.items()}
+    if max(shares.values(), default=0.0) < TENTH:
+        return ""
+    told = ", ".join(f"{share:.0%} {when}" for when, share in shares.items())
+    return f", on a **busy** machine (other programs took {told} of the processor's time)"
 
 
 def quality_table(quality: Mapping[str, Any]) -> str:
@@ -234,10 +295,10 @@ def main(arguments: Sequence[str]) -> int:
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
     contents = {
-        README: {"measured": table(turns)},
+        README: {"measured": table(turns, wire)},
         QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
-        BENCHMARKS: {"timed": timed_box()},
+        BENCHMARKS: {"timed": timed_box(), "peers": peers_table(read_records(RESULTS, "peers"))},
     }
     stale = False
     for path, tables in contents.items():

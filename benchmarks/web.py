@@ -27,7 +27,8 @@ import zmq
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
-from animegamer_rt.profiling.host import environment, percentile, write_record
+from animegamer_rt.profiling.host import environment, write_record
+from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.serving.bench.player import Player
 
 GOALS = {"gateway_and_page_s": 0.030, "ready_p95_s": 0.050, "crowd_p95_s": 0.100, "gateway_mib": 150, "usable_s": 1.0}

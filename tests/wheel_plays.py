@@ -80,6 +80,7 @@ def check_contents(wheel: Path, packages: set[str]) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name.partition("/")[0] for name in names if name.endswith("/py.typed")} == packages, wheel.name
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names), f"no licence in {wheel.name}"
+    assert "animegamer_rt" not in packages or "animegamer_rt/commit.txt" in names, "its records could name no commit"
 
 
 def engines_of(clean: CleanEnvironment, requirement: str) -> set[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.profiling.host import percentile
+from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.stages.denoiser import Denoiser

@@ -34,7 +34,7 @@ from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.profiling import energy, nvml
-from animegamer_rt.profiling.host import percentile
+from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.readouts import Prompt, build_readouts

@@ -17,9 +17,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from animegamer_rt.bench.presets import SUITE_GAMES, TIMED
 from animegamer_rt.bench.records import PACK_SUFFIX, Record, read_json
 from animegamer_rt.bench.verify import problems
+from benchmarks.records import fast_sets
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE.parent / "results"
@@ -120,7 +123,7 @@ def _row(record: Record, slowest: float, prices: Mapping[str, Any]) -> str:
         f"<div class='figure'>{bar}</div>",
         "" if p95 is None else f"{p95:.3f}",
         str(record["n"]),
-        "" if joules is None else f"{joules:.1f}",
+        "not measured" if joules is None else f"{joules:.1f}",
         money,
         html.escape(record["commit"]),
         html.escape(record["date"][:10]),
@@ -130,8 +133,8 @@ def _row(record: Record, slowest: float, prices: Mapping[str, Any]) -> str:
 
 
 def _marks(record: Record) -> Iterator[str]:
-    if sets := record["instruction_sets"]:
-        yield " ".join(one for one in sets if one.startswith(("avx512_", "amx", "avx2", "bf16", "i8mm")))
+    if sets := fast_sets(record):
+        yield " ".join(sets)
     yield from (f"unsteady: {reason}" for reason in record["unsteady"])
     if record["quality_gate"].get("passed") is not True:
         yield "quality gate not passed"

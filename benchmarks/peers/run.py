@@ -17,7 +17,6 @@ import torch
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.presets import TIMED
-from animegamer_rt.bench.statistics import percentiles
 from animegamer_rt.bench.steadiness import unsteady
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import EngineConfig
@@ -27,6 +26,7 @@ from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.profiling.machine_facts import machine_facts
+from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction

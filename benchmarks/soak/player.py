@@ -17,7 +17,7 @@ import zmq
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
-from .schedule import ABANDONED, GAME_TURNS, game_seed, instruction
+from .schedule import GAME_TURNS, Game, game_seed, games, instruction
 
 SILENCE_S, AGAIN_S, STUCK_S = 8.0, 0.1, 240.0
 """Longest wait for a message before the player connects anew, which it does at once when the connection is gone; wait
@@ -29,8 +29,9 @@ class LostError(Exception):
 
 
 class Player(threading.Thread):
-    """Plays `turns` turns, in games of GAME_TURNS; `played` has the SHA-256 of each turn's frames.
+    """Plays `turns` turns, in games of `game_turns`; `played` has the SHA-256 of each turn's frames.
 
+    stop: once it is set, no further turn is asked for.
     One of ABANDONED games is left open: its shots stay in the store until the quota wants their room.
     vanish, slow_s: set by a fault: close the connection in the middle of a turn; read nothing for so long.
     """
@@ -43,48 +44,54 @@ class Player(threading.Thread):
         world: World,
         turns: int,
         on_turn: Callable[[], None],
+        stop: threading.Event,
         game_turns: int = GAME_TURNS,
     ) -> None:
         super().__init__(name=f"player {index}", daemon=True)
         self.index, self.turns, self.game_turns = index, turns, game_turns
-        self.played: dict[tuple[str, int], str] = {}
+        self.played: dict[tuple[Game, int], str] = {}
         self.lost, self.changed, self.asked_again = 0, 0, 0
         self.vanish, self.slow_s = threading.Event(), 0.0
         self.failure: str | None = None
-        self._port, self._seed, self._world, self._on_turn = port, seed, world, on_turn
+        self._port, self._seed, self._world, self._on_turn, self._stopped = port, seed, world, on_turn, stop
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._session, self._token = "", ""
         self._until = 0.0
-        self._abandoned = ("", 0, "", "")
-        """The first game that was left open: its name, its turns, its session and token."""
+        self._abandoned: tuple[Game, str, str] | None = None
+        """The first game that was left open, its session and token."""
 
     def run(self) -> None:
         try:
-            for game, turns in games(self.index, self.turns, self.game_turns):
-                self._play_game(game, turns)
-            self._replay(*self._abandoned)
+            for game in games(self.index, self.turns, self.game_turns):
+                self._play_game(game)
+            if self._abandoned:
+                self._replay(*self._abandoned)
         except BaseException as error:  # noqa: BLE001  a thread has nobody who would hear it
             self.failure = f"{type(error).__name__}: {error}"
         finally:
             self._disconnect()
 
-    def _play_game(self, game: str, turns: int) -> None:
+    def _play_game(self, game: Game) -> None:
         self._session = self._token = ""
-        for turn in range(1, turns + 1):
+        for turn in range(1, game.turns + 1):
+            if self._stopped.is_set():
+                return
             self.played[game, turn] = self._insist(lambda turn=turn: self._turn(game, turn))  # type: ignore[misc]
             self._on_turn()
-        again = self._insist(lambda: self._turn(game, turns))
-        self.changed += again != self.played[game, turns]
-        if int(game.rpartition(".")[2]) % ABANDONED:
-            self._insist(lambda: self._close(game, turns))
-        elif not self._abandoned[0]:
-            self._abandoned = game, turns, self._session, self._token
+        self._play_last_again(game)
+        if not game.left_open:
+            self._insist(lambda: self._close(game))
+        elif self._abandoned is None:
+            self._abandoned = game, self._session, self._token
 
-    def _replay(self, game: str, turns: int, session: str, token: str) -> None:
+    def _replay(self, game: Game, session: str, token: str) -> None:
         """Play the last turn of a game again whose shots may be gone by now."""
         self._session, self._token = session, token
-        again = self._insist(lambda: self._turn(game, turns))
-        self.changed += again != self.played[game, turns]
+        self._play_last_again(game)
+
+    def _play_last_again(self, game: Game) -> None:
+        again = self._insist(lambda: self._turn(game, game.turns))
+        self.changed += again != self.played[game, game.turns]
 
     def _insist(self, action: Callable[[], Any]) -> Any:
         self._until = time.monotonic() + STUCK_S
@@ -97,10 +104,10 @@ class Player(threading.Thread):
                     raise TimeoutError(f"no end of a turn for {STUCK_S:g} s; last: {error}") from error
                 time.sleep(AGAIN_S)
 
-    def _turn(self, game: str, turn: int) -> str:
+    def _turn(self, game: Game, turn: int) -> str:
         """Ask for a turn on a connection that is there; returns the SHA-256 of its frames."""
         self._go_on(game, turn - 1)
-        text = instruction(self._world, self._seed, game, turn)
+        text = instruction(self._world, self._seed, game.script, turn)
         fields = {"instruction": text, "turn_id": f"{game}-{turn}", "token": self._token}
         digest, expected = hashlib.sha256(), 0
         for message in self._answers("turn", fields):
@@ -123,15 +130,15 @@ class Player(threading.Thread):
             self._disconnect()
             raise LostError("the client vanished")
 
-    def _close(self, game: str, turns: int) -> None:
+    def _close(self, game: Game) -> None:
         try:
-            self._go_on(game, turns)
+            self._go_on(game, game.turns)
             self._ask("close", {"token": self._token})
         except LostError as error:
             if not str(error).startswith("session_closed"):  # an answer that was lost
                 raise
 
-    def _go_on(self, game: str, heard: int) -> None:
+    def _go_on(self, game: Game, heard: int) -> None:
         """Be connected, with the game's session open. A session that has fewer turns than were heard has lost some."""
         if self._context is not None and self._token:
             return
@@ -142,7 +149,7 @@ class Player(threading.Thread):
             self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
             self._socket.connect(f"tcp://127.0.0.1:{self._port}")
             self._ask("hello", {"versions": [1], "client": "soak", "pixel_format": "rgb24"})
-        fields = {"token": self._token} if self._token else {"seed": game_seed(self._seed, game)}
+        fields = {"token": self._token} if self._token else {"seed": game_seed(self._seed, game.script)}
         try:
             opened = self._ask("open", fields)
         except LostError:
@@ -194,9 +201,3 @@ class Player(threading.Thread):
             self._socket.disable_monitor()
             self._context.destroy(linger=0)
         self._context = None
-
-
-def games(index: int, turns: int, game_turns: int = GAME_TURNS) -> list[tuple[str, int]]:
-    """The games of a player and how many turns each has."""
-    counts = [min(game_turns, turns - first) for first in range(0, turns, game_turns)]
-    return [(f"{index}.{number}", count) for number, count in enumerate(counts)]

@@ -2,21 +2,23 @@
 
 `python benchmarks/soak/run.py --turns 2000 --faults 100 --seed 1` ends with one JSON line, the record that it writes.
 Every finished turn's frames are compared with those of the same games, played in this process without a server. The
-exit code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults.
+exit code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults. Ctrl-C (SIGTERM)
+ends the playing early and compares what was played; once more, the comparison. The record is then `incomplete`.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
+import contextlib
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,61 +26,54 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), str(ROOT / "runtime")]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
-import numpy as np  # noqa: E402
-
-from animegamer_rt.api import Player as LocalPlayer  # noqa: E402
-from animegamer_rt.backends.registry import open_engines  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import Bundle, open_bundle  # noqa: E402
-from animegamer_rt.engine_config import EngineConfig  # noqa: E402
+from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
 from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
 from animegamer_rt.serving.store import Store  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
-from benchmarks.soak.player import Player, games  # noqa: E402
-from benchmarks.soak.schedule import GAME_TURNS, KINDS, LONGEST_S, faults, game_seed, instruction  # noqa: E402
+from benchmarks.soak.player import Player  # noqa: E402
+from benchmarks.soak.schedule import GAME_TURNS, KINDS, LONGEST_S, faults  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
+from benchmarks.soak.undisturbed import compare  # noqa: E402
+from benchmarks.soak.watch import Watch, growth  # noqa: E402
 
-SAMPLE_S, LOOK_S = 1.0, 0.02
-WARM_UP_TURNS, LEAST_TURNS = 500, 500
-"""The first turns of a process are left out of its growth; fewest turns after them that say anything about it."""
+LOOK_S = 0.02
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a soak; 0 if nothing was lost and nothing is wrong, 1 otherwise."""
+    """Run a soak; 0 if nothing was lost and nothing is wrong, 1 otherwise, 130 if it was stopped early."""
     options = _parse(arguments)
     try:
         make_folder(options.results)
         bundle = open_bundle(options.bundle)
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            record = soak(options, bundle, Path(folder))
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _stopping() as stop:
+            record = soak(options, bundle, Path(folder), stop)
         path = write_record(options.results, f"{bundle.manifest.name}-soak", record)
-    except Exception as error:  # noqa: BLE001  an unknown one is raised again
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  an unknown one is raised again
         return report(error)
     print(f"record: {path}")
     print(json.dumps({key: value for key, value in record.items() if key not in ("samples", "struck")}))
     bad = [record[name] for name in ("turns_lost", "wrong_bytes", "replays_changed", "failures", "left_behind")]
-    good = not any(bad) and record["store_file_mib_max"] <= options.quota_mib
-    return 0 if good and record["turns"] == options.turns else 1
+    if any(bad) or record["store_file_mib_max"] > options.quota_mib:
+        return 1
+    return INTERRUPTED if record["incomplete"] else 0
 
 
-def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str, Any]:
-    """Play, with all faults, then compare; returns the record."""
+def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: threading.Event) -> dict[str, Any]:
+    """Play, with all faults, then compare; returns the record.
+
+    stop: ends the playing early, or the comparing. So does a server that does not come back: a failure in the record.
+    """
     schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, options.kind)
     copy = Path(shutil.copytree(bundle.folder, folder / "bundle"))
     plan = options.plan or bundle.default_plan
     serve = ["--device", options.device, "--plan", plan, "--quota-gib", str(options.quota_mib / 1024)]
     serve += ["--turns-per-minute", "0", "--sessions", "0", "--queue", "1000", "--backoff-s", "0.1"]
     serve += ["--worker-timeout-s", str(WORKER_TIMEOUT_S), "--workers", str(options.workers)]
-    samples: list[dict[str, Any]] = []
-    started, over = time.monotonic(), threading.Event()
     with Served(copy, folder, serve) as served:
-        turns = [
-            options.turns // options.sessions + (one < options.turns % options.sessions)
-            for one in range(options.sessions)
-        ]
-        done = Counter[str]()
-        lock = threading.Lock()
+        done, lock = Counter[str](), threading.Lock()
 
         def count() -> None:
             with lock:
@@ -86,47 +81,46 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
 
         world = bundle.manifest.world
         players = [
-            Player(index, served.port, options.seed, world, share, count, options.game_turns)
-            for index, share in enumerate(turns)
+            Player(index, served.port, options.seed, world, share, count, stop, options.game_turns)
+            for index, share in enumerate(_shares(options.turns, options.sessions))
         ]
         conductor = Conductor(served, players, options.seed)
-
-        def watch() -> None:
-            while not over.wait(SAMPLE_S):
-                if (figures := served.look()) is not None:
-                    samples.append({"seconds": round(time.monotonic() - started, 1), "turns": done["turns"], **figures})
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        for player in players:
-            player.start()
         struck: list[dict[str, Any]] = []
-        try:
+        failures: list[str] = []
+        with Watch(served.look, lambda: done["turns"]) as watch:
+            for player in players:
+                player.start()
             for fault in schedule:
-                while done["turns"] < fault.at and any(player.is_alive() for player in players):
+                while done["turns"] < fault.at and not stop.is_set() and any(player.is_alive() for player in players):
                     time.sleep(LOOK_S)
-                at = round(time.monotonic() - started, 1)
+                if stop.is_set():
+                    print("stopping; once more to stop at once, without a record", flush=True)
+                    break
+                at = watch.seconds
                 print(f"{at:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
-                conductor.strike(fault)
                 struck.append({"seconds": at, "turns": fault.at, "kind": fault.kind})
+                try:
+                    conductor.strike(fault)
+                except (AnimeGamerError, OSError) as error:
+                    failures.append(f"{fault.kind}: {error}")
+                    stop.set()
             for player in players:
                 player.join()
-        finally:
-            over.set()
-            watcher.join()
-        seconds = time.monotonic() - started
-        failures = [player.failure for player in players if player.failure]
+            seconds = watch.seconds
+        failures += [player.failure for player in players if player.failure]
         if failures:
             print(served.said(), file=sys.stderr)
     with Store(served.state) as store:
         emptied = "SELECT count(*) FROM sessions WHERE NOT closed AND key NOT IN (SELECT session FROM shots)"
         ((without_shots,),) = store.database.rows(emptied)
     played = {key: digest for player in players for key, digest in player.played.items()}
-    print(f"{seconds:7.1f} s: {len(played)} turns are done; playing them without a server", flush=True)
-    wrong = _wrong_turns(bundle, options, plan, turns, played)
+    print(f"{seconds:7.1f} s: {len(played)} turns are done; playing their games without a server", flush=True)
+    stop.clear()
+    wrong, compared = compare(bundle, options.device, plan, options.seed, played, stop)
     return {
         **environment("pyzmq", "msgpack", "onnxruntime", "psutil"),
         "kind": "soak",
+        "incomplete": len(played) < options.turns or compared < len(played),
         "bundle": bundle.manifest.name,
         "fingerprint": bundle.fingerprint,
         "plan": plan,
@@ -135,9 +129,10 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "seed": options.seed,
         "sessions": options.sessions,
         "turns": len(played),
+        "turns_compared": compared,
         "faults": len(struck),
         "faults_by_kind": dict(Counter(fault["kind"] for fault in struck)),
-        "seconds": round(seconds, 1),
+        "seconds": seconds,
         "turns_lost": sum(player.lost for player in players),
         "turns_asked_again": sum(player.asked_again for player in players),
         "replays_changed": sum(player.changed for player in players),
@@ -148,48 +143,36 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "server_starts": served.starts,
         "quota_mib": options.quota_mib,
         "sessions_emptied_by_quota": without_shots,
-        "store_file_mib_max": max((sample["store_mib"] for sample in samples), default=0.0),
-        "store_mib_max": max((sample["store_mib"] + sample["wal_mib"] for sample in samples), default=0.0),
-        "mib_per_1000_turns": growth(samples, "server"),
-        "worker_mib_per_1000_turns": growth(samples, "worker"),
+        "store_file_mib_max": max((sample["store_mib"] for sample in watch.samples), default=0.0),
+        "store_mib_max": max((sample["store_mib"] + sample["wal_mib"] for sample in watch.samples), default=0.0),
+        "mib_per_1000_turns": growth(watch.samples, "server"),
+        "worker_mib_per_1000_turns": growth(watch.samples, "worker"),
         "struck": struck,
-        "samples": samples,
+        "samples": watch.samples,
     }
 
 
-def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:
-    """MiB of resident memory per 1000 turns: the slope over the turns of the last process, its first ones left out.
+@contextlib.contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or SIGTERM sets. The next one ends the program at once while the event is still set."""
+    stop = threading.Event()
 
-    A process begins with its first sample: of a worker, that is when it was last replaced. None if fewer than
-    LEAST_TURNS turns were played after the first ones: a slope over fewer is noise, multiplied.
-    """
-    if not samples:
-        return None
-    last = [sample for sample in samples if sample[process]["pid"] == samples[-1][process]["pid"]]
-    kept = [sample for sample in last if sample["turns"] >= last[0]["turns"] + WARM_UP_TURNS]
-    turns = np.array([sample["turns"] for sample in kept], float)
-    if not kept or turns[-1] - turns[0] < LEAST_TURNS:
-        return None
-    slope = np.polyfit(turns, [sample[process]["resident_mib"] for sample in kept], 1)[0]
-    return round(1000 * float(slope), 3)
+    def set_or_end(number: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, set_or_end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _wrong_turns(
-    bundle: Bundle, options: argparse.Namespace, plan: str, turns: Sequence[int], played: Mapping[tuple[str, int], str]
-) -> list[tuple[str, int]]:
-    """The turns whose frames are not those of the same game without a server."""
-    config = EngineConfig("simulated:0" if options.device.startswith("simulated") else options.device)
-    wrong = []
-    with LocalPlayer(bundle, open_engines(bundle, config), plan=plan, config=config) as local:
-        for index, share in enumerate(turns):
-            for name, count in games(index, share, options.game_turns):
-                game = local.start(seed=game_seed(options.seed, name))
-                for turn in range(1, count + 1):
-                    clip = game.turn(instruction(bundle.manifest.world, options.seed, name, turn))
-                    digest = hashlib.sha256(clip.frames.tobytes()).hexdigest()
-                    if played.get((name, turn), digest) != digest:
-                        wrong.append((name, turn))
-    return wrong
+def _shares(turns: int, sessions: int) -> list[int]:
+    """How many turns each session plays."""
+    return [turns // sessions + (one < turns % sessions) for one in range(sessions)]
 
 
 def _clip_bytes(bundle: Bundle) -> int:

@@ -12,6 +12,8 @@ from animegamer_rt.bundle.manifest import World
 
 GAME_TURNS = 40
 """Turns of a game; then its session is closed and the next one is opened."""
+SCRIPTS = 16
+"""Different games. Each is played by several sessions, at other times, so that the comparison plays it only once."""
 ABANDONED = 2
 """Of so many games one is never closed."""
 SETTLED = 0.6
@@ -50,6 +52,34 @@ class Fault:
     player: int
 
 
+@dataclass(frozen=True, slots=True)
+class Game:
+    """player, number: whose it is, and the how many of theirs. turns: its length. script: what is asked for in it."""
+
+    player: int
+    number: int
+    turns: int
+
+    @property
+    def script(self) -> str:
+        """Games of one script have the same seed and instructions; games that begin together are of different ones."""
+        return str((self.player + self.number) % SCRIPTS)
+
+    @property
+    def left_open(self) -> bool:
+        """Whether its session is never closed."""
+        return self.number % ABANDONED == 0
+
+    def __str__(self) -> str:
+        return f"{self.player}.{self.number}"
+
+
+def games(player: int, turns: int, game_turns: int = GAME_TURNS) -> list[Game]:
+    """The games of a player, which have so many turns together."""
+    counts = [min(game_turns, turns - first) for first in range(0, turns, game_turns)]
+    return [Game(player, number, count) for number, count in enumerate(counts)]
+
+
 def faults(
     seed: int, count: int, turns: int, players: int, longest_s: float = LONGEST_S, kind: str | None = None
 ) -> list[Fault]:
@@ -69,13 +99,13 @@ def faults(
     return sorted(schedule, key=lambda fault: fault.at)
 
 
-def instruction(world: World, seed: int, game: str, turn: int) -> str:
-    """What is asked for in a turn of a game."""
-    chance = random.Random(f"{seed} {game} {turn}")
+def instruction(world: World, seed: int, script: str, turn: int) -> str:
+    """What is asked for in a turn of a script."""
+    chance = random.Random(f"{seed} {script} {turn}")
     who, how = chance.choice(world.characters), chance.choice(world.adverbs)
     return f"Character: {who}; Motion: {how} {chance.choice(world.motions)}; Background: {chance.choice(world.places)}."
 
 
-def game_seed(seed: int, game: str) -> int:
-    """The seed of a game."""
-    return random.Random(f"{seed} {game}").randrange(2**31)
+def game_seed(seed: int, script: str) -> int:
+    """The seed of the games of a script."""
+    return random.Random(f"{seed} {script}").randrange(2**31)

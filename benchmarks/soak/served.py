@@ -57,7 +57,9 @@ class Served:
         command = [sys.executable, str(PROGRAM), str(self.faults), "serve", "--bundle", str(self.bundle)]
         command += ["--state-dir", str(self.state), "--port", str(self.port), *self._options]
         with outputs[0].open("wb") as output, outputs[1].open("wb") as errors:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
+            )  # a session of its own: Ctrl-C in the terminal reaches only the soak, which ends the server in order
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             lines = outputs[0].read_text(encoding="utf-8", errors="replace").split("\n")[:-1]

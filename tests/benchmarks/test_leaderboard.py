@@ -12,9 +12,9 @@ from benchmarks.leaderboard import build
 
 from animegamer_rt.bench.record_form import RECORD, Form
 from animegamer_rt.bench.records import seal
-from animegamer_rt.bench.statistics import percentiles
 from animegamer_rt.bench.suite import load_suite
 from animegamer_rt.bench.verify import problems
+from animegamer_rt.profiling.percentiles import percentiles
 
 N = 192
 

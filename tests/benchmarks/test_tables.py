@@ -61,7 +61,40 @@ def test_quick_runs_are_not_cited() -> None:
 def test_a_row_says_max_for_p95_of_few_turns_and_marks_an_unsteady_run() -> None:
     few = record(n=8, seconds_per_turn_p95=None, seconds_per_turn_max=11.5, unsteady=["busy"])
     text = tables.table([few | {"quality_gate": {"passed": False}}])
-    assert "| max 11.50 | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
+    assert "| max 11.50 | not measured | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
+
+
+def test_processors_of_one_name_have_a_table_each_and_are_not_mixed_with_suites_of_another() -> None:
+    old, new = ["avx2", "amx_int8"], ["avx2", "avx512_bf16"]
+    suites = [record(total=total, suite=1, instruction_sets=sets) for total, sets in ((4.0, old), (5.0, new))]
+    of_preset = record(machine="another", preset="standard", total=6.0)
+    text = tables.table([*suites, of_preset])
+    heads = [line for line in text.splitlines() if line.startswith("On ")]
+    assert sorted(heads) == [
+        "On a machine, with amx_int8 (suite 1):",
+        "On a machine, with avx512_bf16 (suite 1):",
+        "On another (preset standard):",
+    ]
+    assert all(f"**{seconds}**" in text for seconds in ("4.00", "5.00", "6.00"))
+
+
+def test_the_wait_for_a_first_picture_stands_beside_seconds_a_turn() -> None:
+    about = {"machine": "a machine", "instruction_sets": ["avx2"], "fingerprint": "f"}
+    turns = [record(plan=plan, device="cpu", **about) for plan in ("balanced", "fast")]
+    crowd = [
+        {"engines": "cpu", "plans": plans, "sessions": players, "first_frame_s": {"p95": p95, "max": 9.0, "n": n}}
+        for plans, players, p95, n in (
+            (["balanced"], 1, 0.5, 25),
+            (["balanced"], 4, None, 8),
+            (["balanced", "fast"], 4, 1.25, 24),
+        )
+    ]
+    served = {"size": "full", "date": "2026-01-03", "crowd": crowd, **about}
+    text = tables.table(turns, [served])
+    balanced, fast = (line for line in text.splitlines() if line.startswith("| full"))
+    assert "| 0.50 / max 9.00 / - |" in balanced and "| not measured |" in fast
+    assert "4 players, half on a server with balanced and half on one with fast" in text and "p95 1.25 s." in text
+    assert "| 0.50" not in tables.table(turns, [{**served, "fingerprint": "of another bundle"}])
 
 
 def test_tables_are_up_to_date() -> None:

@@ -27,6 +27,7 @@ from animegamer_rt.profiling import activity, energy, nvml
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import describe_host, environment, write_record
 from animegamer_rt.profiling.machine_facts import machine_facts
+from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.profiling.trace import TurnTrace, check_trace, write_trace
 
 from .fresh_process import measure_fresh_process
@@ -36,7 +37,6 @@ from .quality_gate import judge, play_gate
 from .records import TURN_FORMAT, seal
 from .report import SAMPLES, print_record
 from .roofline import Roofline, cpu_roofline, gpu_roofline
-from .statistics import percentiles
 from .steadiness import differ, unsteady
 from .suite import Suite, load_suite
 
@@ -125,6 +125,9 @@ def _measure(
     precision = {part: engines.part_precision(pipeline.bundle, part) for part in manifest.parts}
     playback = manifest.geometry.frames / manifest.geometry.fps
     print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {on.name}\na clip plays {playback:.2f} s", flush=True)
+    if suite is not None:
+        long = f"at least {suite.seconds:g} s and {suite.turns} turns"
+        print(f"suite {suite.number}: {long}; Ctrl-C keeps the turns so far", flush=True)
     read, texts = activity.reader(on.card), example_script(manifest.world)[:GATE_TURNS]
 
     before, bounds = activity.watch_alone(read), [_bound(options, engines, pipeline, precision, on)]

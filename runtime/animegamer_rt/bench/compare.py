@@ -15,11 +15,12 @@ from rich.console import Console
 from rich.table import Table
 
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.untrusted import plain
 
-from .records import Record, read_json, with_todays_names
+from .records import TURN_FORMAT, UPDATE, Record, of_newer_version, read_json, with_todays_names
 from .report import SAMPLES
-from .statistics import percentiles, ratio, spread
+from .statistics import ratio, spread
 
 COHORT = (
     *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),
@@ -143,8 +144,12 @@ def _about(record: Record) -> str:
 
 def read_turns(path: Path) -> Record:
     """The record of turns in a file or a pack, with today's names. Raises ConfigError for any other file."""
+    content = read_json(path)
+    if of_newer_version(content):
+        found, expected = f"format {content['format']}", f"at most {TURN_FORMAT}"
+        raise ConfigError("the record is of a newer version", where=path, found=found, expected=expected, do=UPDATE)
     try:
-        record = with_todays_names(read_json(path))
+        record = with_todays_names(content)
         measured = {name for name, _, _ in figures(record, record)}
         if SAMPLES in record:
             percentiles([float(value) for value in record[SAMPLES]["seconds"]])

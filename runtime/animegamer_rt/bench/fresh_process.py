@@ -15,13 +15,16 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.child_process import child_command, describe_failure
+from animegamer_rt.profiling.page_cache import cached_share
 
 
 def measure_fresh_process(bundle: Bundle, plan: str, engines: EngineConfig) -> dict[str, float | None]:
     """Record fields of a process to its first prompt, and of one that plays two turns and writes their clips.
 
-    The files of bundle and libraries may be in the system's cache. Raises BackendError.
+    bundle_cached_share: how much of the bundle the system held in memory before the first of them, 0 to 1; None where
+    it does not tell. Raises BackendError.
     """
+    cached = cached_share([path for path in sorted(bundle.folder.iterdir()) if path.is_file()])
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         engine_args = [str(bundle.folder), plan, str(Path(folder) / "ready"), *engines.to_args()]
@@ -35,6 +38,7 @@ def measure_fresh_process(bundle: Bundle, plan: str, engines: EngineConfig) -> d
         first = read_json(game / "game.json")["turns"][0]["seconds"]["total"]
     return {
         "start_to_prompt_seconds": round(ready, 3),
+        "bundle_cached_share": cached,
         "first_turn_of_process_seconds": first,
         "host_memory_peak_mib": peak,
     }

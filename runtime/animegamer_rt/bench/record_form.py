@@ -97,6 +97,8 @@ SAMPLE_COLUMNS = {
     **dict.fromkeys(("at", "seconds", *STAGES, "to_state", "to_first_frame"), NUMBERS),
 }
 
+LATER = frozenset({"bundle_cached_share"})
+"""Fields that the first records of this format do not have."""
 FIELDS: Mapping[str, Form] = MappingProxyType(
     {
         **dict.fromkeys(("format", "n", "steps", "network_rows"), WHOLE),
@@ -128,11 +130,12 @@ FIELDS: Mapping[str, Form] = MappingProxyType(
         **dict.fromkeys(("denoiser_floor_seconds", "ratio_to_floor"), SOME_NUMBER),
         **dict.fromkeys(("denoiser_floor_before_seconds", "denoiser_floor_after_seconds"), SOME_NUMBER),
         **dict.fromkeys(("start_to_prompt_seconds", "first_turn_of_process_seconds"), SOME_NUMBER),
+        "bundle_cached_share": SOME_NUMBER,
         **dict.fromkeys(("energy_j_per_turn", "memory_peak_mib", "host_memory_peak_mib"), SOME_NUMBER),
     }
 )
-"""Field of a record of turns -> its form. Every record has all of them."""
-RECORD = Form((dict,), FIELDS)
+"""Field of a record of turns -> its form. Every record has all of them but LATER."""
+RECORD = Form((dict,), FIELDS, optional=LATER)
 
 
 def json_schema() -> dict[str, Any]:

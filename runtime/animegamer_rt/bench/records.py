@@ -15,12 +15,12 @@ from typing import Any
 from animegamer_rt.bundle import json_file
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError
-
-from .statistics import FEWEST
+from animegamer_rt.profiling.percentiles import FEWEST
 
 Record = dict[str, Any]
 TURN_FORMAT = 2
 """Version of the records of turns."""
+UPDATE = "read it with a newer animegamer-rt"
 SEAL = "record_sha256"
 PACK_SUFFIX, RECORD_IN_PACK = ".zip", "record.json"
 EARLIER_NAMES: Mapping[str, str] = MappingProxyType(
@@ -60,6 +60,11 @@ def with_todays_names(record: Mapping[str, Any]) -> Record:
             for stage, figures in stages.items()
         }
     return renamed
+
+
+def of_newer_version(record: object) -> bool:
+    """Whether a later version wrote a record, whose fields may mean something else."""
+    return isinstance(record, dict) and isinstance(record.get("format"), int) and record["format"] > TURN_FORMAT
 
 
 def read_json(path: Path) -> Any:

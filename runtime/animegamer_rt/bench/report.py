@@ -32,6 +32,8 @@ def print_record(record: Mapping[str, Any]) -> None:
     if record["floor_source"] is not None:
         print(f"{INDENT}({record['floor_source']})")
     print(f"start of process  {record['start_to_prompt_seconds']:.2f} s until the first instruction can be typed")
+    if (cached := record.get("bundle_cached_share")) is not None:
+        print(f"{INDENT}({cached:.0%} of the bundle was in the system's cache)")
     print(f"peak memory       {record['memory_peak_mib']} MiB, {record['memory_source']}")
     joules, source = record["energy_j_per_turn"], record["energy_source"]
     print(f"energy            {source}" if joules is None else f"energy            {joules:.1f} J per turn, {source}")

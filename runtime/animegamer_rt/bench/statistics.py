@@ -1,21 +1,16 @@
-"""Statistics of timed turns: percentiles that the count carries, halves, spread, and the ratio of two runs.
+"""Statistics of timed turns: halves, spread, and the ratio of two runs.
 
 Knows numbers; nothing of turns or machines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.profiling.host import percentile
-
-FEWEST: Mapping[int, int] = MappingProxyType({50: 1, 90: 10, 95: 20, 99: 100})
-"""Percentile -> fewest values that carry it: one value lies above it. Below that it would only be the maximum."""
 HALVES_TURNS = 8
 """Fewest turns whose halves can be compared."""
 RESAMPLES, CONFIDENCE = 2000, 95
@@ -37,12 +32,6 @@ class Ratio:
             return f"no difference found: the ratio's interval, {self.low:.3f} to {self.high:.3f}, holds 1"
         percent, word = 100 * abs(self.value - 1), "slower" if self.value > 1 else "faster"
         return f"B is {percent:.1f} % {word} (ratio {self.low:.3f} to {self.high:.3f} with 95 % confidence)"
-
-
-def percentiles(values: Sequence[float], wanted: Sequence[int] = tuple(FEWEST)) -> dict[str, float | None]:
-    """p50, p90, p95, p99 and max, rounded to four digits; None for a percentile that the count does not carry."""
-    found = {f"p{p}": percentile(values, p) if len(values) >= FEWEST[p] else None for p in wanted}
-    return {**found, "max": round(max(values), 4)}
 
 
 def halves_ratio(values: Sequence[float]) -> float | None:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.percentiles import FEWEST
 from animegamer_rt.untrusted import plain
 
 from .record_form import misformed
-from .records import SEAL, TURN_FORMAT, read_json, seal
+from .records import SEAL, TURN_FORMAT, UPDATE, of_newer_version, read_json, seal
 from .report import SAMPLES
-from .statistics import FEWEST
 from .suite import HASHES, load_suite
 
 ROUNDING = 1e-3
@@ -45,7 +45,8 @@ def problems(record: object) -> Iterator[str]:
         return
     if record.get("format") != TURN_FORMAT or record.get("kind", "turn") != "turn":
         told = f"format {record.get('format')}, kind {record.get('kind', 'turn')}"
-        yield f"not a record of turns of format {TURN_FORMAT}; found {told}: measure again with this version"
+        do = UPDATE if of_newer_version(record) else "measure again with this version"
+        yield f"not a record of turns of format {TURN_FORMAT}; found {told}: {do}"
         return
     wrong = misformed(record)
     yield from wrong

@@ -11,20 +11,19 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.claims import reserve_name
 from animegamer_rt.bundle.files import checkout_folder, write_file
 
 RECORD_FORMAT = 1
-COMMIT_VARIABLE = "ANIMEGAMER_COMMIT"
+COMMIT_VARIABLE, COMMIT_FILE = "ANIMEGAMER_COMMIT", "commit.txt"
 NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
 """A list of numbers, which is written on one line."""
 MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
@@ -52,11 +51,6 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
     write_file(path, (text + "\n").encode())
     return path
-
-
-def percentile(values: Sequence[float], percent: int) -> float:
-    """A percentile of measured seconds, to four digits: no machine repeats more."""
-    return round(float(np.percentile(values, percent)), 4)
 
 
 def available_cores() -> int:
@@ -87,7 +81,7 @@ def module_version(module: str) -> str | None:
 
 
 def commit() -> str:
-    """The checkout's commit, with a + if files differ from it; that of a package that pip took from git; the version.
+    """The checkout's commit, with a + if files differ from it; an installed package's; its version if it has none.
 
     ANIMEGAMER_COMMIT overrides it, for a copy of a checkout or where there is no git.
     """
@@ -107,7 +101,10 @@ def commit() -> str:
 
 
 def _installed_commit() -> str | None:
-    """The commit that pip notes for `pip install git+URL` (PEP 610); None for any other install."""
+    """The commit in the wheel, by hatch_build.py, or that pip notes for `pip install git+URL` (PEP 610)."""
+    built = files("animegamer_rt").joinpath(COMMIT_FILE)
+    if built.is_file():
+        return built.read_text(encoding="utf-8").strip()
     try:
         origin = json.loads(distribution("animegamer-rt").read_text("direct_url.json") or "{}")
         return str(origin["vcs_info"]["commit_id"])[:10]

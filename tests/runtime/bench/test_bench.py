@@ -96,10 +96,19 @@ class Counts(EnergyMeter):
         self.counts, self.joules = False, 190.0
 
 
-def quiet() -> Callable[[], Reading]:
-    """A machine of two processors that works for nobody else; every reading is a second after the last."""
+def quiet(asleep_s: float = 0.0) -> Callable[[], Reading]:
+    """A machine of two processors that works for nobody else; every reading is a second after the last.
+
+    asleep_s: it sleeps so long before the fourth reading, which is the one after the turns.
+    """
     seconds = itertools.count()
-    return lambda: Reading(at=(at := next(seconds)), own=at, awake_or_not=at, processors=2 * at, busy=at, stolen=0)
+
+    def read() -> Reading:
+        at = next(seconds)
+        awake_or_not = at + (asleep_s if at >= 3 else 0)
+        return Reading(at=at, own=at, awake_or_not=awake_or_not, processors=2 * at, busy=at, stolen=0)
+
+    return read
 
 
 def measured(
@@ -107,6 +116,7 @@ def measured(
     monkeypatch: pytest.MonkeyPatch,
     order: Sequence[int] = (*NUMBERS[10:], *NUMBERS[:10]),
     rates: Iterator[float] | None = None,
+    machine: Callable[[], Reading] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """The record of the plan `exact` on turns of 1 to 19 seconds. rates: the bound's factor before and after."""
@@ -123,7 +133,7 @@ def measured(
     monkeypatch.setattr(energy, "cpu_energy", Counts)
     monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, rows: Roofline(next(rates) * rows / 10, "a rate"))
     monkeypatch.setattr(activity, "ALONE_S", 0.0)
-    monkeypatch.setattr(activity, "read_machine", quiet())
+    monkeypatch.setattr(activity, "read_machine", machine or quiet())
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
     pipeline = Pipeline.open(bundle, fakes.fake_engines(), "exact")
     return bench._measure(
@@ -165,6 +175,8 @@ def test_a_steady_run_and_what_makes_one_unsteady(bundle: Bundle, monkeypatch: p
     changed = measured(bundle, monkeypatch, order=[10] * 12, rates=iter([1.0, 1.25]))
     assert "roofline bound 1.200 s, then 1.500 s" in changed["unsteady"][0]
     assert (changed["denoiser_floor_seconds"], changed["ratio_to_floor"]) == (None, None)
+    slept = measured(bundle, monkeypatch, order=[10] * 12, machine=quiet(asleep_s=60.0))
+    assert slept["unsteady"] == ["the machine slept for 60 s"]
 
 
 def test_a_busy_a_sleeping_and_a_throttled_machine_are_told() -> None:
@@ -215,7 +227,8 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
         "stages.vae.p50: found 0.5, but the turns give 3.0": seal(
             {**record, "stages": {**record["stages"], "vae": {**record["stages"]["vae"], "p50": 0.5}}}
         ),
-        "not a record of turns of format 2": {**record, "format": 1},
+        "not a record of turns of format 2; found format 1, kind turn: measure again": {**record, "format": 1},
+        "found format 3, kind turn: read it with a newer animegamer-rt": {**record, "format": 3},
         "suite 1: found 19 turns": seal({**record, "suite": 1, "suite_sha256": load_suite(1).sha256}),
     }
     path = tmp_path / "record.json"

@@ -44,6 +44,7 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["seconds_per_turn_max"] >= record["seconds_per_turn_p50"] > 0 == (record["seconds_per_turn_p95"] or 0)
     assert record["memory_peak_mib"] > 20 and record["start_to_prompt_seconds"] > 0
     assert record["first_turn_of_process_seconds"] > 0
+    assert 0 <= record["bundle_cached_share"] <= 1 if sys.platform == "linux" else record["bundle_cached_share"] is None
     assert record["host_memory_peak_mib"] == record["memory_peak_mib"]
     assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
@@ -97,7 +98,9 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
 def test_a_gpus_record_says_card_clocks_limit_and_energy(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    card = FakeNvml()
+    card.throttle_bits = 0x40
+    monkeypatch.setitem(sys.modules, "pynvml", card)
     opened = lambda bundle, config: replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")  # noqa: E731
     monkeypatch.setattr(animegamer_rt.bench.command, "open_engines", opened)
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
@@ -107,6 +110,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     record = json.loads(path.read_text())
     assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
     assert record["attention"] == "flash"
+    assert "the card throttled: thermal, by the hardware" in record["unsteady"]
     assert (record["gpu"]["driver"], record["gpu"]["power_limit_w"]) == ("590.48", 700.0)
     assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
     assert "energy counter of the card" in record["energy_source"]

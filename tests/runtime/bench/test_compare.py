@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from project import ROOT
 
+from animegamer_rt.bench.records import read_records
 from animegamer_rt.cli import main
 
 RECORD: dict[str, Any] = {
@@ -43,6 +45,23 @@ def test_a_slow_down_of_5_percent_is_found_in_steady_runs(tmp_path: Path, capsys
     assert "no difference found" in capsys.readouterr().out
 
 
+def test_a_slow_down_of_5_percent_is_found_in_the_noise_of_a_real_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The games of a recorded run of suite 1 in turn: every other one, and the others 5 % slower."""
+    runs = [record for record in read_records(ROOT / "benchmarks" / "results") if record.get("suite")]
+    run = next(record for record in reversed(runs) if not record["unsteady"])
+    games = np.asarray(run["samples"]["game"])
+    halves = []
+    for kept, factor in ((games % 2 == 0, 1.0), (games % 2 == 1, 1.05)):
+        columns = {name: np.asarray(column)[kept] for name, column in run["samples"].items()}
+        columns["seconds"] = columns["seconds"] * factor
+        samples = {name: column.tolist() for name, column in columns.items()}
+        halves.append({**run, "n": int(kept.sum()), "samples": samples})
+    assert compared(tmp_path, *halves) == 0
+    assert "% slower (ratio 1.0" in capsys.readouterr().out
+
+
 def test_an_unsteady_record_gets_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert compared(tmp_path, steady(1), steady(2, factor=1.5, unsteady=["busy"])) == 0
     said = capsys.readouterr().out
@@ -55,13 +74,15 @@ def test_an_unsteady_record_gets_no_verdict(tmp_path: Path, capsys: pytest.Captu
         ({"machine": "another"}, "machine: A a machine, B another"),
         ({"plan": "fast"}, "plan: A exact, B fast"),
         ({"suite": 2}, "suite: A 1, B 2"),
+        ({"fingerprint": "other"}, "fingerprint: A a bundle's, B other"),
+        ({"instruction_sets": ["avx2", "amx_int8"]}, "instruction_sets: A ['avx2'], B ['avx2', 'amx_int8']"),
         ({"precision": {"denoiser": "int8"}}, "precision: A {'denoiser': 'fp16'}, B {'denoiser': 'int8'}"),
     ],
 )
 def test_records_of_unlike_cohorts_are_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], told: str
 ) -> None:
-    first = steady(1, suite=1, precision={"denoiser": "fp16"})
+    first = steady(1, suite=1, precision={"denoiser": "fp16"}, fingerprint="a bundle's", instruction_sets=["avx2"])
     assert compared(tmp_path, first, {**first, **changes}) == 2
     assert f"the two records cannot be compared; found {told}; expected" in capsys.readouterr().err
 
@@ -74,6 +95,12 @@ def test_earlier_records_are_still_compared(tmp_path: Path, capsys: pytest.Captu
     assert "start_to_prompt_seconds" in said and "no verdict: a record without every turn's seconds" in said
     assert "seconds_per_turn_p95" not in said, "15 turns carry no 95th percentile"
     assert "energy" not in said, "where only one of them has it, it is not compared"
+
+
+def test_a_record_of_a_newer_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compared(tmp_path, steady(1), steady(1, format=3)) == 2
+    said = capsys.readouterr().err
+    assert "b.json: the record is of a newer version; found format 3; expected at most 2" in said
 
 
 def test_json_has_figures_with_their_ratio_and_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

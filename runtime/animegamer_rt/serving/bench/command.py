@@ -5,9 +5,10 @@ Knows their order and the servers they need; `measures` does the measuring.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,19 @@ import zmq
 
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.host import describe_host, environment, write_record
+from animegamer_rt.profiling.machine_facts import instruction_sets
 from animegamer_rt.serving.wire import CODECS
 
 from . import measures, recording
 from .full_size import write_full_size
 from .server_process import ServerProcess
-from .table import lines
+from .table import COMPUTED, lines
 
-PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4)
+PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4, 16)
+FAST = "fast"
+"""The other plan that players are measured with, where the bundle has it."""
 GOALS = {
     "overhead_s": 0.010,
     "lost": 0.02,
@@ -62,6 +67,7 @@ def bench_serve(options: ServeBench) -> int:
     if options.replay is None:
         game = game.first(max(1, options.turns // 2))
     print(f"{name}, plan {plan}, on {describe_host()}")
+    before = activity.watch_alone(activity.read_machine)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
         context.linger = 0
         full = write_full_size(Path(folder) / "bundle", bundle)
@@ -70,10 +76,13 @@ def bench_serve(options: ServeBench) -> int:
         **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
         "size": name,
+        "fingerprint": bundle.fingerprint,
+        "instruction_sets": instruction_sets(),
         "plan": plan,
         "turns": options.turns,
         "turn_s": options.turn_s,
         "goals": GOALS,
+        "activity": {"before": before, "after": activity.watch_alone(activity.read_machine)},
         **found,
     }
     for line in lines(record):
@@ -106,10 +115,11 @@ def _measure(
     size = bundles[0].manifest.geometry
     deadline_s = round(size.frames / size.fps, 4)
 
-    def serve(bundle: Bundle, device: str) -> ServerProcess:
+    def serve(bundle: Bundle, device: str, plan: str = plan) -> ServerProcess:
         name = bundle.manifest.name
-        print(f"  measuring {name}, device {device} ...", flush=True)
-        return ServerProcess(bundle.folder, device, folder / f"{name}-{device.replace(':', '-')}", plan)
+        print(f"  measuring {name}, device {device}, plan {plan} ...", flush=True)
+        state = Path(tempfile.mkdtemp(dir=folder)) / name
+        return ServerProcess(bundle.folder, device, state, plan)
 
     def note(kind: str, bundle: Bundle, device: str, figures: measures.Figures) -> None:
         size = bundle.manifest.geometry
@@ -117,12 +127,16 @@ def _measure(
         found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": device, **figures})
 
     def concurrent(
-        bundle: Bundle, served: ServerProcess, counts: tuple[int, ...], turns_of: Callable[[int], int]
+        bundle: Bundle, servers: Sequence[ServerProcess], counts: Sequence[int], turns: int, plans: Sequence[str]
     ) -> None:
-        rates = [measures.concurrent_players(context, served, count, turns_of(count), deadline_s) for count in counts]
-        for figures in rates:
-            loss = 1 - figures["turns_per_s"] / rates[0]["turns_per_s"]
-            note("crowd", bundle, served.device, {**figures, "lost": round(loss, 4)})
+        """For each count of players, about `turns` turns of all of them together."""
+        alone = 0.0
+        for count in counts:
+            each = max(2, turns // count)
+            figures = measures.concurrent_players(context, servers, count, each, deadline_s)
+            alone = figures["turns_per_s"] if count == 1 else alone
+            lost = {"lost": round(1 - figures["turns_per_s"] / alone, 4)} if alone else {}
+            note("crowd", bundle, servers[0].device, {"plans": list(plans), **figures, **lost})
 
     for bundle in bundles:
         with serve(bundle, simulated) as served:
@@ -131,7 +145,7 @@ def _measure(
             note("cancel", bundle, simulated, measures.cancelling(context, served, turns))
             if bundle is bundles[0]:
                 note("idle", bundle, simulated, measures.idle(context, served, idle_s))
-                concurrent(bundle, served, PLAYER_COUNTS, lambda count: max(2, 2 * turns // count))
+                concurrent(bundle, [served], PLAYER_COUNTS, 2 * turns, [plan])
             else:
                 figures, idle = measures.slow_reader(context, served, turns // 2, idle_s)
                 note("idle", bundle, simulated, idle)
@@ -141,9 +155,15 @@ def _measure(
                 note("transfer", bundle, "simulated:0", measures.transfer(context, served, codec, turns))
             sessions = 8 * turns if bundle is bundles[0] else turns
             note("memory", bundle, "simulated:0", measures.memory(context, served, sessions))
-    with serve(bundles[0], "cpu") as served:
-        concurrent(bundles[0], served, PLAYER_COUNTS_COMPUTED, lambda count: max(2, turns // 2 // count))
+    plans = [plan, *([FAST] if FAST in bundles[0].manifest.plans and plan != FAST else [])]
+    with contextlib.ExitStack() as stack:
+        servers: list[ServerProcess] = []
+        for one in plans:
+            servers.append(stack.enter_context(serve(bundles[0], COMPUTED, one)))
+            concurrent(bundles[0], servers[-1:], PLAYER_COUNTS_COMPUTED, turns, [one])
+        if len(servers) > 1:
+            concurrent(bundles[0], servers, PLAYER_COUNTS_COMPUTED[1:], turns, plans)
         thought_s = sum(turn.think_s for turn in game.turns)
         print(f"  replaying {game.name}: {len(game.turns)} turns, {thought_s:.0f} s of thinking ...", flush=True)
-        note("replay", bundles[0], "cpu", measures.recorded(context, served, game, deadline_s))
+        note("replay", bundles[0], COMPUTED, measures.recorded(context, servers[0], game, deadline_s))
     return found

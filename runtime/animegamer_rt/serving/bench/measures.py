@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import zmq
 
-from animegamer_rt.profiling.host import percentile
+from animegamer_rt.profiling.percentiles import percentiles
 
 from .played_turn import TurnTiming
 from .player import Player, play_together
@@ -32,9 +32,9 @@ Figures = dict[str, Any]
 
 
 def series(values: Iterable[float]) -> Figures:
-    """Median, 95th percentile and how many there were."""
+    """Median, 95th percentile (None of fewer than 20), longest and how many there were."""
     raw = list(values)
-    return {"p50": percentile(raw, 50), "p95": percentile(raw, 95), "n": len(raw)}
+    return {**percentiles(raw, (50, 95)), "n": len(raw)}
 
 
 def overhead(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, turns: int) -> Figures:
@@ -87,17 +87,23 @@ def cancelling(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, t
 
 
 def concurrent_players(
-    context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess, sessions: int, turns: int, deadline_s: float
+    context: zmq.Context[zmq.Socket[bytes]],
+    servers: Sequence[ServerProcess],
+    sessions: int,
+    turns: int,
+    deadline_s: float,
 ) -> Figures:
-    """`sessions` players at once, each `turns` turns without a pause or a history, so that all turns cost the same.
+    """`sessions` players at once, each `turns` turns without a pause or a history, so that turns of a plan cost alike.
 
-    deadline_s: how long a clip plays; a turn that takes longer leaves its player waiting.
+    servers: the players are shared out among them. deadline_s: how long a clip plays; a turn that takes longer leaves
+    its player waiting.
     """
-    players = [Player(context, served.port) for _ in range(sessions)]
+    players = [Player(context, servers[number % len(servers)].port) for number in range(sessions)]
     try:
         for player in players:
             player.open(history_turns=0)
-        players[0].play()
+        for player in players[: len(servers)]:
+            player.play()
         played = play_together(players, turns)
     finally:
         for player in players:

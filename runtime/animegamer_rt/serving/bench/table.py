@@ -5,12 +5,16 @@ Knows such records (kind `wire`); nothing of how they were measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from animegamer_rt.profiling.percentiles import FEWEST
+
 Record = dict[str, Any]
+COMPUTED = "cpu"
+"""Engines that play networks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ def lines(record: Record) -> Iterator[str]:
 def _overhead_rows(record: Record) -> Iterator[Row]:
     goal = record["goals"]["overhead_s"]
     for entry in record["overhead"]:
-        where, beyond = _where(entry), entry["overhead_s"]
+        where, beyond = place(entry), entry["overhead_s"]
         yield _timed(
             "turn time outside the engines, raw frames", where, beyond, f"<= {_ms(goal)}", beyond["p50"] <= goal
         )
@@ -61,41 +65,40 @@ def _overhead_rows(record: Record) -> Iterator[Row]:
 def _cancel_rows(record: Record) -> Iterator[Row]:
     for entry in record.get("cancel", []):  # records of before 2026-11-26 have none
         if entry["cancel_s"] is not None:
-            yield _timed("cancelled turn, from `cancel` to its end", _where(entry), entry["cancel_s"])
+            yield _timed("cancelled turn, from `cancel` to its end", place(entry), entry["cancel_s"])
 
 
 def _transfer_rows(record: Record) -> Iterator[Row]:
     for entry in record["transfer"]:
         what = f"clip as {entry['codec']}, {entry['bytes'] / 1e6:.2f} MB (vae {_ms(entry['vae_s']['p50'])} of it)"
-        yield _timed(what, _where(entry), entry["clip_s"])
+        yield _timed(what, place(entry), entry["clip_s"])
 
 
 def _concurrent_rows(record: Record) -> Iterator[Row]:
     goal = record["goals"]["lost"]
     for entry in record["crowd"]:
         what = f"{entry['sessions']} session{'s' * (entry['sessions'] > 1)}, {entry['turns_per_s']:.2f} turns/s"
-        yield _timed(f"{what}: time between turns", _where(entry), entry["interval_s"])
+        yield _timed(f"{what}: time between turns", place(entry), entry["interval_s"])
         if "goodput" in entry:
             count = str(entry["turn_s"]["n"])
-            yield Row(
-                f"- turns within {entry['deadline_s']:.1f} s", _where(entry), f"{entry['goodput']:.0%}", "", count
-            )
-            yield _timed("- game state, from the request", _where(entry), entry["state_s"])
-            yield _timed("- first frame, from the request", _where(entry), entry["first_frame_s"])
-        if entry["sessions"] > 1:
+            within = f"- turns within {entry['deadline_s']:.1f} s"
+            yield Row(within, place(entry), f"{entry['goodput']:.0%}", "", count)
+            yield _timed("- game state, from the request", place(entry), entry["state_s"])
+            yield _timed("- first frame, from the request", place(entry), entry["first_frame_s"])
+        if entry["sessions"] > 1 and "lost" in entry:
             loss, count = entry["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
-            yield Row(what, _where(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
+            yield Row(what, place(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
     entry, goal = record["stalled"], record["goals"]["stalled_ratio"]
-    yield _timed("turn behind a player who reads", _where(entry), entry["beside_reader_s"])
-    yield _timed("turn behind a player who stopped reading", _where(entry), entry["beside_stalled_s"])
+    yield _timed("turn behind a player who reads", place(entry), entry["beside_reader_s"])
+    yield _timed("turn behind a player who stopped reading", place(entry), entry["beside_stalled_s"])
     what = f"- slower by (frames dropped: {entry['frames_dropped']})"
-    yield Row(what, _where(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
+    yield Row(what, place(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
 
 
 def _replay_rows(record: Record) -> Iterator[Row]:
     for entry in record.get("replay", []):  # records of before 2026-11-27 have none
-        where, count = _where(entry), str(entry["turn_s"]["n"])
+        where, count = place(entry), str(entry["turn_s"]["n"])
         what = f"a recorded game, {entry['think_s']['p50']:.1f} s of thinking before a turn: whole turn"
         yield _timed(what, where, entry["turn_s"])
         yield Row(f"- turns within {entry['deadline_s']:.1f} s", where, f"{entry['goodput']:.0%}", "", count)
@@ -107,7 +110,7 @@ def _idle_rows(record: Record) -> Iterator[Row]:
     for entry in record.get("idle", []):  # records of before 2026-11-25 have none
         share, goal = entry["processor_share"], record["goals"]["processor_share"]
         what = f"idle server, share of a core; a player {entry['player']}"
-        yield Row(what, _where(entry), f"{share:.2%}", "", "", f"<= {goal:.1%}", share <= goal)
+        yield Row(what, place(entry), f"{share:.2%}", "", "", f"<= {goal:.1%}", share <= goal)
 
 
 def _memory_rows(record: Record) -> Iterator[Row]:
@@ -115,19 +118,29 @@ def _memory_rows(record: Record) -> Iterator[Row]:
     for entry in record["memory"]:
         size, each = entry.get("mib_per_session"), "server memory of an idle session"
         if size is None:
-            yield Row(each, _where(entry), "not measured")
+            yield Row(each, place(entry), "not measured")
             continue
-        yield Row(each, _where(entry), f"{size:.3f} MiB", "", str(entry["sessions"]), f"<= {goal:g} MiB", size <= goal)
+        yield Row(each, place(entry), f"{size:.3f} MiB", "", str(entry["sessions"]), f"<= {goal:g} MiB", size <= goal)
         connection = f"{entry['mib_per_connection']:.3f} MiB"
-        yield Row("server memory of a connection", _where(entry), connection, "", str(entry["connections"]))
+        yield Row("server memory of a connection", place(entry), connection, "", str(entry["connections"]))
 
 
 def _timed(what: str, where: str, series: dict[str, Any], goal: str = "", reached: bool | None = None) -> Row:
-    return Row(what, where, _ms(series["p50"]), _ms(series["p95"]), str(series["n"]), goal, reached)
+    return Row(what, where, _ms(series["p50"]), tail(series, _ms), str(series["n"]), goal, reached)
 
 
-def _where(entry: dict[str, Any]) -> str:
-    return f"{entry['size']}, {entry['engines']}"
+def tail(series: dict[str, Any], told: Callable[[float], str]) -> str:
+    """The 95th percentile as text if the count carries it, else the longest, which older records do not have."""
+    if series["n"] >= FEWEST[95]:
+        return told(series["p95"])
+    return f"max {told(series['max'])}" if "max" in series else f"n < {FEWEST[95]}"
+
+
+def place(entry: dict[str, Any]) -> str:
+    """The bundle, engines and, where networks are played, plans that a figure is of."""
+    plans = entry.get("plans", []) if entry["engines"] == COMPUTED else []  # simulated engines wait for any plan
+    shared = [f"half each: {' and '.join(plans)}"] if len(plans) > 1 else plans
+    return ", ".join([entry["size"], entry["engines"], *shared])
 
 
 def _ms(seconds: float) -> str:

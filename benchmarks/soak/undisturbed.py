@@ -1,0 +1,54 @@
+"""Plays the games of a soak again, without a server and without faults, and compares the frames.
+
+Knows the Python API; nothing of processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+
+from animegamer_rt.api import Player as LocalPlayer
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import EngineConfig
+
+from .schedule import Game, game_seed, instruction
+
+PROGRESS_TURNS = 100
+
+Played = Mapping[tuple[Game, int], str]
+"""Game and number of a turn -> SHA-256 of its frames."""
+
+
+def compare(
+    bundle: Bundle, device: str, plan: str, seed: int, played: Played, stop: threading.Event
+) -> tuple[list[tuple[Game, int]], int]:
+    """The turns whose frames are not those of the same game undisturbed, and how many turns were compared.
+
+    Each script is played once, as far as the longest game went. `stop` ends it early.
+    """
+    config = EngineConfig("simulated:0" if device.startswith("simulated") else device)
+    heard: dict[tuple[str, int], list[Game]] = defaultdict(list)
+    for game, turn in played:
+        heard[game.script, turn].append(game)
+    longest: dict[str, int] = {}
+    for script, turn in heard:
+        longest[script] = max(turn, longest.get(script, 0))
+    wrong, compared, done = list[tuple[Game, int]](), 0, 0
+    with LocalPlayer(bundle, open_engines(bundle, config), plan=plan, config=config) as local:
+        for script, turns in longest.items():
+            game = local.start(seed=game_seed(seed, script))
+            for turn in range(1, turns + 1):
+                if stop.is_set():
+                    return wrong, compared
+                clip = game.turn(instruction(bundle.manifest.world, seed, script, turn))
+                digest = hashlib.sha256(clip.frames.tobytes()).hexdigest()
+                players = heard[script, turn]
+                wrong += [(one, turn) for one in players if played[one, turn] != digest]
+                compared, done = compared + len(players), done + 1
+                if done % PROGRESS_TURNS == 0:
+                    print(f"          {done} of {sum(longest.values())} turns played without a server", flush=True)
+    return wrong, compared
