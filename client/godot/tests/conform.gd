@@ -144,9 +144,9 @@ func answer(verb: String, rest: String) -> String:
 		"measure-turns", "measure-loop", "measure-frames":
 			hashes = false
 			Engine.target_fps = 1000 if verb == "measure-frames" else 60
-			var measured = yield(measure(verb, int(numbers[0]), rest.split(" ", true, 1)[1]), "completed")
+			var measured: Dictionary = yield(measure(verb, int(numbers[0]), rest.split(" ", true, 1)[1]), "completed")
 			hashes = true
-			return end if measured == null else to_json(measured)
+			return end if measured.empty() else to_json(measured)
 	return "error unknown %s" % verb
 
 
@@ -189,7 +189,7 @@ func words_of(bundle: Dictionary) -> String:
 	return text
 
 
-# What benchmarks/clients asks for: figures for its JSON, null after a turn that failed.
+# What benchmarks/clients asks for; empty after a turn that failed.
 func measure(verb: String, count: int, text: String):
 	var wall_s := []
 	var in_server_s := []
@@ -217,7 +217,7 @@ func measure(verb: String, count: int, text: String):
 	tells_frames = false
 	session.set_process(true)
 	if end != "done":
-		return null
+		return {}
 	match verb:
 		"measure-turns":
 			return {"wall_s": wall_s, "server_s": in_server_s}
