@@ -18,16 +18,6 @@ FAnimeGamerValues ToValues(const ag_character& Character)
 	return Values;
 }
 
-TArray<FString> ToTexts(const std::vector<std::string>& Texts)
-{
-	TArray<FString> Converted;
-	for (const std::string& Text : Texts)
-	{
-		Converted.Add(ToText(Text));
-	}
-	return Converted;
-}
-
 FAnimeGamerUnderstood ToUnderstood(const ag_understood& Said)
 {
 	FAnimeGamerUnderstood Understood;

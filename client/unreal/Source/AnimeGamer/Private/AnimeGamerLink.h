@@ -22,6 +22,16 @@ inline TArray<FString> ToTexts(const ag_strings& Strings)
 	return Texts;
 }
 
+inline TArray<FString> ToTexts(const std::vector<std::string>& Texts)
+{
+	TArray<FString> Converted;
+	for (const std::string& Text : Texts)
+	{
+		Converted.Add(ToText(Text));
+	}
+	return Converted;
+}
+
 class FAnimeGamerConnection
 {
 public:

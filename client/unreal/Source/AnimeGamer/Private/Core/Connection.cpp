@@ -63,6 +63,10 @@ bool Game::say(const std::string &instruction, const std::string &turn_id) {
         return false;
     }
     if (game_ == 0 || opening_ != 0) {
+        if (instruction.empty()) {
+            listener_->failed("invalid", "the instruction is empty", "write a sentence");
+            return false;
+        }
         waiting_ = instruction;
         waiting_id_ = turn_id;
         waiting_ticket_ = ticket;
@@ -106,10 +110,11 @@ void Game::cancel() {
 
 bool Game::is_open() {
     heard_ticket_ = 0;
-    if (game_ == 0) {
+    if (game_ == 0 || opening_ != 0) {
         listener_->failed("not_open", "the game is not open yet", "wait until it is open");
+        return false;
     }
-    return game_ != 0;
+    return true;
 }
 
 void Game::rewind(std::int64_t turn) {
@@ -286,10 +291,11 @@ void Connection::hand_out(const ag_event &event) {
     }
     Listener &listener = *game->listener_;
     ag_game_info info;
+    const bool ends_opening = event.request == game->opening_ && !game->waiting_.empty();
     game->heard_ticket_ = event.request == game->turn_        ? game->turn_ticket_
                           : event.request == game->next_turn_ ? game->next_turn_ticket_
-                          : event.request == game->opening_ && !game->waiting_.empty() ? game->waiting_ticket_
-                                                                                       : 0;
+                          : ends_opening                      ? game->waiting_ticket_
+                                                              : 0;
     listener.heard(event);
     switch (event.type) {
     case AG_EVENT_OPENED:
