@@ -23,6 +23,7 @@ class Driver:
         self._game: Any = None
         self._turn: Any = None
         self._seen: list[Event] = []
+        self._understood = ""
         self._token = ""
         self._options: tuple[str, float, dict[str, str]] = ("", 0.0, {})
 
@@ -61,6 +62,14 @@ class Driver:
         answer = self._opened(self._do(self._client.open(seed=int(seed), picture=picture, motion=motion)))
         seen = self._game.seen
         return f"{answer} {seen.text if seen else ''}"
+
+    def on_words(self, rest: str) -> str:
+        bundle = self._do(self._client.connect()).bundle
+        lists = bundle.people, bundle.motions, bundle.places, bundle.hours, bundle.clothes, bundle.manners
+        return " ".join(["ok", *(",".join(words) for words in lists if words)])
+
+    def on_understood(self, rest: str) -> str:
+        return f"ok {self._understood}".rstrip()
 
     def on_offers(self, rest: str) -> str:
         offers = self._do(self._game.offers())
@@ -103,6 +112,7 @@ class Driver:
             if event is None:
                 return "error none the turn's events ended without `done`"
             events.append(event)
+        self._understood = "".join(event.text for event in events if isinstance(event, Understood))
         numbers = [event.seq for event in events if not isinstance(event, Restarting | Understood)]
         whole = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         seqs = f"{numbers[0]}-{numbers[-1]}" if whole else ",".join(map(str, numbers))

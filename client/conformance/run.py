@@ -18,14 +18,13 @@ from client.conformance.suite import HERE, PASSED, SCENARIOS, Suite
 RECORD, README = HERE / "record.json", HERE.parent / "README.md"
 PYTHON = [sys.executable, str(HERE / "python_driver.py")]
 TUNNEL = "no keys: use a [tunnel](GAMES.md#a-server-on-another-machine)"
-OTHER_CLIENT = {"picture": "open the game with another client, and resume its token", "offer": "not read"}
 CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
     "python": ("[Python](python/README.md)", {}),
     "aio": ("Python, asyncio", {}),
     "native": ("[C and C++](native/README.md)", {}),
     "unity": ("[C#, Unity](unity/README.md)", {"curve": TUNNEL}),
     "godot": ("[Godot 3](godot/README.md)", {"curve": TUNNEL}),
-    "unreal": ("[Unreal](unreal/README.md)", {"curve": TUNNEL, **OTHER_CLIENT}),
+    "unreal": ("[Unreal](unreal/README.md)", {"curve": TUNNEL}),
 }
 """A client's name: its title in the table, and what it lacks (a scenario's `needs`) with what to do instead."""
 

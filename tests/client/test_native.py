@@ -54,6 +54,18 @@ def test_golden_bytes_hostile_servers_and_changed_bytes(build: Path) -> None:
     run("ctest", "--parallel", 3, "--output-on-failure", *(() if BUILDS else ("--exclude-regex", "package")), cwd=build)
 
 
+@pytest.mark.skipif(not BUILDS, reason="builds the client twice more, for minutes: `make clients` runs it")
+@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
+def test_sanitizers_report_nothing(sanitizers: str) -> None:
+    folder = Path(BUILDS or "") / f"native-{sanitizers.replace(',', '-')}"
+    options = (f"-DANIMEGAMER_SANITIZE={sanitizers}", f"-DANIMEGAMER_SERVE={sys.executable} -m animegamer_rt serve")
+    run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=NATIVE)
+    run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
+    run("ctest", "--parallel", 2, "--output-on-failure", cwd=folder)
+    played = conformance.play("native", [str(folder / "tests" / "driver")], lacks={"curve": "built without keys"})
+    assert set(played.values()) == {"yes", "no: built without keys"}
+
+
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
     lacks = {} if WITH_KEYS else {"curve": "built without libsodium"}
     played = conformance.play("native", [str(build / "tests" / "driver")], lacks=lacks)

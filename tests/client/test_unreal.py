@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from client.conformance import run as conformance
+from client.conformance.fake_server import FakeServer
+from client.conformance.fake_turns import PNG
 from live_server import LiveServer
 
 import animegamer_rt
@@ -38,6 +40,17 @@ def test_games_are_played_and_no_shown_texture_is_written(build: Path, tmp_path:
         said = run(build / "driver", f"tcp://127.0.0.1:{server.ready().port}")
     parts = ["two turns", "say instead", "list, branch, export, replay, rewind", "next level", "second play"]
     assert said.splitlines() == parts
+
+
+def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "start.png").write_bytes(PNG)
+    server = FakeServer(minor=2)
+    server.offers = ["Mia sits."]
+    try:
+        assert run(build / "driver", server.address, tmp_path / "start.png") == "from a picture\n"
+    finally:
+        server.close()
+    assert server.kinds().count("close") == 1, "the game that was asked for before the picture is closed"
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:

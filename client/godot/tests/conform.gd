@@ -21,10 +21,15 @@ var pictures := 0
 var hashed := 0
 var replayed := 0
 var end := ""
+var end_usec := 0
+var server_s := 0.0  # what the turn took there
+var understood := ""  # what its instruction was taken to mean
+var hashes := true
+var tells_frames := false
 
 
 func _ready() -> void:
-	Engine.target_fps = 250
+	Engine.target_fps = 60
 	commands.connect_to_host("127.0.0.1", int(OS.get_environment("ANIMEGAMER_DRIVER_PORT")))
 
 
@@ -75,6 +80,10 @@ func answer(verb: String, rest: String) -> String:
 			session.open_from_picture(file.get_buffer(file.get_len()), rest.split(" ", true, 2)[2], int(numbers[0]))
 			yield(ended("opened"), "completed")
 			return "%s %s" % [opened(), session.seen.get("text", "")]
+		"words":
+			return "ok" + words_of(session.welcome.get("bundle", {}))
+		"understood":
+			return ("ok %s" % understood).strip_edges()
 		"offers":
 			session.list_turns()  # what the server has sent before its answer has been read then
 			yield(ended("listed"), "completed")
@@ -132,6 +141,12 @@ func answer(verb: String, rest: String) -> String:
 		"close":
 			session.close()
 			return "ok"
+		"measure-turns", "measure-loop", "measure-frames":
+			hashes = false
+			Engine.target_fps = 1000 if verb == "measure-frames" else 60
+			var measured: Dictionary = yield(measure(verb, int(numbers[0]), rest.split(" ", true, 1)[1]), "completed")
+			hashes = true
+			return end if measured.empty() else to_json(measured)
 	return "error unknown %s" % verb
 
 
@@ -139,6 +154,7 @@ func renew() -> void:
 	if session:
 		session.close()
 		session.queue_free()
+	Engine.target_fps = 250
 	session = Session.new()
 	session.host = address[0]
 	session.port = address[1]
@@ -162,6 +178,52 @@ func begin_turn() -> void:
 	hashed = 2166136261
 	replayed = 0
 	end = ""
+	understood = ""
+
+
+func words_of(bundle: Dictionary) -> String:
+	var text := ""
+	for name in ["people", "motions", "places", "hours", "clothes", "manners"]:
+		if bundle.has(name):
+			text += " " + PoolStringArray(bundle[name]).join(",")
+	return text
+
+
+# What benchmarks/clients asks for; empty after a turn that failed.
+func measure(verb: String, count: int, text: String):
+	var wall_s := []
+	var in_server_s := []
+	var ticks := 0
+	var longest_usec := 0
+	var frames := -17 if verb == "measure-frames" else 0
+	session.set_process(verb != "measure-loop")
+	while (frames if verb == "measure-frames" else wall_s.size()) < count:
+		begin_turn()
+		tells_frames = verb == "measure-frames" and frames >= 0 and count <= 2000
+		var since := OS.get_ticks_usec()
+		session.say(text)
+		while end == "":
+			yield(get_tree(), "idle_frame")
+			if verb == "measure-loop":
+				var start := OS.get_ticks_usec()
+				session._process(0.0)
+				longest_usec = int(max(longest_usec, OS.get_ticks_usec() - start))
+				ticks += 1
+		if end != "done":
+			break
+		frames += pictures
+		wall_s.append(1e-6 * (end_usec - since))
+		in_server_s.append(server_s)
+	tells_frames = false
+	session.set_process(true)
+	if end != "done":
+		return {}
+	match verb:
+		"measure-turns":
+			return {"wall_s": wall_s, "server_s": in_server_s}
+		"measure-loop":
+			return {"ticks": ticks, "longest_poll_s": 1e-6 * longest_usec}
+	return {"frames": frames}
 
 
 func has(name: String) -> bool:
@@ -214,6 +276,10 @@ func _on_signal(its_session, name: String, arguments: Array) -> void:
 
 func _on_frame(_index: int, _count: int, image: Image) -> void:
 	pictures += 1
+	if tells_frames:
+		commands.put_data("frame\n".to_utf8())
+	if not hashes:
+		return
 	for byte in image.get_data():
 		hashed = ((hashed ^ byte) * 16777619) & 0xffffffff
 
@@ -222,6 +288,8 @@ func _on_answered(request, message: Dictionary) -> void:
 	if message.type == "progress" and closes_at_progress and not request.is_turn():
 		closes_at_progress = false
 		session.close()
+	if message.type == "understood":
+		understood = message.fields.text
 	if not message.has("seq"):
 		return
 	seqs.append(message.seq)
@@ -229,6 +297,8 @@ func _on_answered(request, message: Dictionary) -> void:
 		replayed = int(message.fields.replayed)
 	elif message.type == "done":
 		end = "done"
+		end_usec = OS.get_ticks_usec()
+		server_s = message.fields.seconds.queue + message.fields.seconds.total
 
 
 # In a later tick than `done`: Godot calls the objects that a signal has in no order that is known.

@@ -1,6 +1,7 @@
 extends Node
 # Plays the scenario named by ANIMEGAMER_SCENARIO for tests/client/test_godot.py. What it prints after "ag: " is its answer.
 
+const Clip := preload("res://addons/animegamer/clip.gd")
 const Message := preload("res://addons/animegamer/message.gd")
 const Session := preload("res://addons/animegamer/session.gd")
 const SIGNALS := {
@@ -111,6 +112,11 @@ func from_hex(word: String) -> PoolByteArray:
 
 
 func play() -> void:
+	var clip := Clip.new(ImageTexture.new())
+	for i in 3 * 17:
+		clip.add({"index": i % 17, "width": 1, "height": 1, "stride": 4}, PoolByteArray([0, 0, 0, 255]))
+	expect(clip.waiting() == 2 * 17, "two clips wait at most")
+
 	new_session()
 	yield(play_one("Mia waves."), "completed")
 	while session.pictures_waiting() > 0:

@@ -68,6 +68,9 @@ private:
         if (verb == "connect" || verb == "status" || verb == "ping") {
             return wait(verb == "connect" ? client_->connect() : verb == "status" ? client_->status() : client_->ping());
         }
+        if (verb == "words" || verb == "understood") {
+            return "ok" + (verb == "words" ? words_ : understood_);
+        }
         if (verb == "open") {
             return wait(client_->open(number(words)));
         }
@@ -189,6 +192,9 @@ private:
 
     void take(const ag_event &event) {
         const auto turn = turns_.find(event.request);
+        if (event.type == AG_EVENT_CONNECTED) {
+            words_ = words_of(event.of.welcome);
+        }
         if (event.type == AG_EVENT_CONNECTED && !has_buffers_) {
             has_buffers_ = true;
             client_->add_buffers(std::size_t(event.of.welcome.frames), std::max<std::size_t>(event.of.welcome.buffer_bytes, 4096));
@@ -220,6 +226,8 @@ private:
         }
         if (event.type == AG_EVENT_ACCEPTED) {
             turn.replayed = event.of.accepted.replayed != 0;
+        } else if (event.type == AG_EVENT_UNDERSTOOD) {
+            turn.understood = std::string(" ") + event.of.understood.text;
         } else if (event.type == AG_EVENT_FRAME) {
             ++turn.pictures;
             framed_(event);
@@ -231,6 +239,7 @@ private:
                 }
             }
         } else if (event.type == AG_EVENT_DONE) {
+            understood_ = turn.understood;
             turn.turns = event.of.done.turns;
             turn.server_s = event.of.done.queue_s + event.of.done.total_s;
             turn.ended = true;
@@ -350,7 +359,7 @@ private:
                (count > 2000 ? "" : ", \"at_ns\": [" + joined(at_ns) + "]") + "}";
     }
 
-    std::string address_, token_, server_key_, secret_key_, seen_;
+    std::string address_, token_, server_key_, secret_key_, seen_, words_, understood_;
     std::map<ag_game, std::pair<std::int64_t, std::vector<std::string>>> offers_;
     double timeout_s_ = 30.0;
     std::unique_ptr<ag::Client> client_;

@@ -37,7 +37,7 @@ struct Turn {
     bool replayed = false, ended = false;
     std::int64_t turns = 0;
     double server_s = 0.0;
-    std::string error;
+    std::string error, understood;
 
     std::string line() const {
         if (!error.empty()) {
@@ -61,6 +61,17 @@ struct Turn {
         return text.str();
     }
 };
+
+/// The words that a bundle reads.
+inline std::string words_of(const ag_welcome &welcome) {
+    std::string text;
+    for (const ag_strings &list : {welcome.people, welcome.motions, welcome.places, welcome.hours, welcome.clothes, welcome.manners}) {
+        for (std::size_t n = 0; n < list.count; ++n) {
+            text += std::string(n == 0 ? " " : ",") + list.items[n];
+        }
+    }
+    return text;
+}
 
 inline std::vector<std::uint8_t> bytes_of(const std::string &path) {
     std::ifstream file(path, std::ios::binary);

@@ -2,8 +2,10 @@
 // drives the part of the plugin that knows nothing of Unreal, in ticks, as the subsystem does.
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <sstream>
 #include <thread>
@@ -38,14 +40,19 @@ public:
         return said_;
     }
 
-    void opened(const ag_game_info &info) override {
+    void opened(const ag_game_info &info, const ag_understood &seen) override {
         token_ = info.token;
-        said_ = "ok " + std::to_string(info.turns);
+        said_ = "ok " + std::to_string(info.turns) + (seen.text[0] != '\0' ? std::string(" ") + seen.text : "");
     }
+    void offered(const std::vector<std::string> &) override {}
+    void understood(const ag_understood &understood) override { understood_ = std::string(" ") + understood.text; }
     void rewound(const ag_game_info &info) override { said_ = "ok " + std::to_string(info.turns); }
     void branched(const ag_game_info &info) override { branch_ = info.token; }
     void listed(const ag_listed &listed) override {
-        said_ = "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
+        const std::vector<std::string> offers = game_->offers();
+        said_ = asks_for_offers_ ? "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0])
+                                 : "ok " + std::to_string(listed.count) + " " +
+                                       (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
     }
     void exported(const ag_exported &exported) override { said_ = "ok " + std::to_string(exported.turns) + " " + exported.folder; }
     void closed() override { said_ = "ok"; }
@@ -111,11 +118,27 @@ private:
             ask(&ag_status);
         } else if (verb == "ping") {
             ask(&ag_ping);
+        } else if (verb == "words" || verb == "understood") {
+            said_ = "ok" + (verb == "words" ? words_ : understood_);
         } else if (verb == "open") {
-            open("", number(words));
+            add();
+            game_->open("", number(words));
+        } else if (verb == "open-picture") {
+            const auto seed = number(words);
+            std::string motion;
+            words >> first;
+            words.get();
+            std::getline(words, motion);
+            std::ifstream file(first, std::ios::binary);
+            const std::string picture{std::istreambuf_iterator<char>(file), {}};
+            if (game_ == nullptr) {
+                add();
+            }
+            game_->open_picture(picture.data(), picture.size(), motion, seed);
         } else if (verb == "resume") {
             renew();
-            open(words >> first ? first : token_, -1);
+            add();
+            game_->open(words >> first ? first : token_);
         } else if (verb == "turn" || verb == "begin") {
             words >> first;
             words.get();
@@ -141,9 +164,11 @@ private:
                 tick();
             }
             if (said_.empty()) {
-                open(branch_, -1);
+                add();
+                game_->open(branch_);
             }
-        } else if (verb == "list") {
+        } else if (verb == "list" || verb == "offers") {
+            asks_for_offers_ = verb == "offers"; // what the server sent before it lists has arrived then
             game_->list();
         } else if (verb == "export" || verb == "export-close") {
             closes_at_progress_ = verb == "export-close";
@@ -168,15 +193,22 @@ private:
         game_ = nullptr;
         connection_.reset();
         connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_);
+        connection_->welcomed = [this](const ag_welcome &welcome) {
+            words_.clear();
+            for (const ag_strings &list : {welcome.people, welcome.motions, welcome.places, welcome.hours, welcome.clothes, welcome.manners}) {
+                for (std::size_t n = 0; n < list.count; ++n) {
+                    words_ += std::string(n == 0 ? " " : ",") + list.items[n];
+                }
+            }
+        };
     }
 
-    void open(const std::string &token, std::int64_t seed) {
+    void add() {
         if (game_ != nullptr) {
             connection_->leave(game_);
-            game_ = nullptr;
         }
         ticket_ = -1;
-        game_ = connection_->open(*this, token, seed);
+        game_ = connection_->add(*this);
     }
 
     void ask(ag_result (*request)(ag_client *, ag_request *)) {
@@ -193,6 +225,7 @@ private:
         ticket_ = game_->next_ticket();
         seqs_.clear();
         ended_.clear();
+        understood_.clear();
         pictures_ = replayed_ = 0;
         hash_ = 2166136261U;
     }
@@ -202,7 +235,7 @@ private:
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 
-    std::string address_, token_, branch_;
+    std::string address_, token_, branch_, words_, understood_;
     double timeout_s_ = 30.0;
     std::unique_ptr<plugin::Connection> connection_;
     plugin::Game *game_ = nullptr;
@@ -211,7 +244,7 @@ private:
     int pictures_ = 0, replayed_ = 0;
     std::uint32_t hash_ = 0;
     std::string said_, ended_; // the answer; how the turn ended
-    bool closes_at_progress_ = false;
+    bool closes_at_progress_ = false, asks_for_offers_ = false;
 };
 
 } // namespace

@@ -1,4 +1,5 @@
-// Plays the plugin in a game loop of stubs against a live server: driver tcp://HOST:PORT. A second thread runs render commands.
+// Plays the plugin in a game loop of stubs: driver tcp://HOST:PORT with a live server, driver tcp://HOST:PORT PICTURE with one that
+// starts from pictures and offers turns. A second thread runs render commands.
 #include "UnrealStubs.h"
 
 #include <atomic>
@@ -23,6 +24,7 @@ void check(bool holds, const char* what) {
 /// What one node Play Turn heard.
 struct Heard {
 	explicit Heard(UAnimeGamerPlayTurn* InTurn) : Turn(InTurn) {
+		Turn->OnUnderstood.AddLambda([this](const FAnimeGamerUnderstood& Meant) { Understood = Meant; });
 		Turn->OnState.AddLambda([this](const FAnimeGamerState&) { ++States; });
 		Turn->OnProgress.AddLambda([this](float, float) { ++Steps; });
 		Turn->OnFrame.AddLambda([this](UTexture2D* Texture) { Frames += Texture->Resource.TextureRHI->Writes > 0 ? 1 : 0; });
@@ -32,6 +34,7 @@ struct Heard {
 	}
 	UAnimeGamerPlayTurn* Turn;
 	int States = 0, Steps = 0, Frames = 0, Turns = 0;
+	FAnimeGamerUnderstood Understood;
 	std::string Error;
 };
 
@@ -70,17 +73,68 @@ template <typename Until> void loop(const char* what, Until&& until) {
 	throw std::runtime_error(std::string("never came: ") + what);
 }
 
-void play() {
-	FAnimeGamerSpec Spec;
-	Spec.Define();
-	check(Spec.Ran == 2 && Spec.Failed == 0, "the automation spec");
+FSubsystemCollectionBase Collection;
 
-	FSubsystemCollectionBase Collection;
+UAnimeGamerSubsystem* begin() {
 	UAnimeGamerSubsystem* const Subsystem = NewObject<UAnimeGamerSubsystem>();
 	GStubWorld = NewObject<UWorld>();
 	GStubWorld->Instance = NewObject<UGameInstance>();
 	GStubWorld->Instance->Subsystem = Subsystem;
 	Subsystem->Initialize(Collection);
+	return Subsystem;
+}
+
+void start_from_picture(const char* File) {
+	UAnimeGamerSubsystem* const Subsystem = begin();
+	UAnimeGamerComponent* const Component = NewObject<UAnimeGamerComponent>();
+	int Connected = 0;
+	Subsystem->OnConnected.AddLambda([&](const FAnimeGamerWelcome&) { ++Connected; });
+	Component->BeginPlay(); // it asks for a new game, which the picture's replaces before it is open
+	UAnimeGamerGame* const Game = Component->Game;
+	std::vector<std::string> Offered;
+	Component->OnOffers.AddLambda([&](const TArray<FString>& Now) {
+		Offered.clear();
+		for (int32 Number = 0; Number < Now.Num(); ++Number) {
+			Offered.push_back(Now[Number].Value);
+		}
+	});
+	int Opened = 0;
+	std::string Error;
+	Game->OnOpened.AddLambda([&](const FString&) { ++Opened; });
+	Game->OnError.AddLambda([&](const FString& Code, const FString&, const FString&) { Error = Code.Value; });
+	check(Game->StartFromPictureFile(File, "gently wave"), "a start is asked for");
+	loop("the game", [&] { return Opened > 0; });
+	const FAnimeGamerUnderstood Seen = Game->GetSeen();
+	check(Seen.Text.Value == "Mia waves in the meadow by day." && Seen.People.Num() == 1 && Seen.Motion.Value == "wave", "what is seen");
+	const FAnimeGamerWelcome Welcome = Subsystem->GetWelcome();
+	check(Connected == 1 && Welcome.bStartsFromPictures && Welcome.People.Num() == 2 && Welcome.Hours.Num() == 1, "the bundle's words");
+	loop("an offer", [&] { return Offered.size() == 1; });
+	check(Game->GetOffers().Num() == 1, "it holds");
+
+	Heard heard(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", Game->GetOffers()[0]));
+	loop("the end of a clip", [&] { return heard.Turn->Ready; });
+	check(Opened == 1 && heard.Turns == 1 && heard.Understood.Text.Value == "Mia waves in the meadow by day.", "a turn, and what it means");
+	loop("the next offer", [&] { return Game->GetOffers().Num() == 1; });
+
+	const FString Token = Game->GetToken();
+	check(!Game->StartFromPictureFile("no such file", "gently wave") && Error == "bad_argument", "a file that is none");
+	TArray<uint8> NoPicture;
+	NoPicture.Add(1);
+	check(Game->StartFromPicture(NoPicture, "gently wave"), "a start is asked for");
+	loop("its refusal", [&] { return Error == "picture"; });
+	check(Game->GetToken().Value == Token.Value, "what is no picture leaves the game");
+	Game->Rewind(0);
+	loop("the end of the offer", [&] { return Offered.empty(); });
+	Subsystem->Deinitialize();
+	std::puts("from a picture");
+}
+
+void play() {
+	FAnimeGamerSpec Spec;
+	Spec.Define();
+	check(Spec.Ran == 2 && Spec.Failed == 0, "the automation spec");
+
+	UAnimeGamerSubsystem* const Subsystem = begin();
 
 	UAnimeGamerComponent* const Component = NewObject<UAnimeGamerComponent>();
 	Component->BeginPlay();
@@ -162,7 +216,7 @@ void play() {
 
 } // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
 	GetMutableDefault<UAnimeGamerSettings>()->Address = arguments[1];
 	GStubOnWrite = [](FRHITexture* Texture) {
 		if (Texture == Shown) {
@@ -172,7 +226,11 @@ int main(int, char** arguments) {
 	std::thread Render(render);
 	int result = 0;
 	try {
-		play();
+		if (count > 2) {
+			start_from_picture(arguments[2]);
+		} else {
+			play();
+		}
 	} catch (const std::exception& error) {
 		std::printf("failed: %s\n", error.what());
 		result = 1;

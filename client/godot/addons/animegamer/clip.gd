@@ -5,6 +5,8 @@ var fps := 8.0
 
 var _texture: ImageTexture
 var _images := []
+var _newest := 0  # how many of them are of the newest clip
+var _last_index := -1
 var _due_msec := 0.0  # of the next picture
 var _idle := true  # the last picture has had its time
 
@@ -23,7 +25,13 @@ func add(fields: Dictionary, bytes: PoolByteArray) -> Image:
 		bytes = packed
 	var image := Image.new()
 	image.create_from_data(fields.width, fields.height, false, Image.FORMAT_RGBA8, bytes)
+	if fields.index <= _last_index:
+		while _images.size() > _newest:
+			_images.pop_front()  # the player is two clips behind: go on with the next
+		_newest = 0
+	_last_index = fields.index
 	_images.append(image)
+	_newest += 1
 	return image
 
 
@@ -46,6 +54,7 @@ func show(now_msec: int) -> void:
 		_images.pop_front()
 		_due_msec += period
 	var image: Image = _images.pop_front()
+	_newest = int(min(_newest, _images.size()))
 	_due_msec += period
 	if _texture.get_size() == image.get_size():
 		_texture.set_data(image)

@@ -17,7 +17,7 @@ namespace AnimeGamer.Driver
         List<TurnEvent> _events;
         uint _hash;
         int _pictures;
-        string _address, _token;
+        string _address, _token, _understood = "";
         double _timeout;
 
         public void Run()
@@ -53,6 +53,8 @@ namespace AnimeGamer.Driver
                 case "connect":
                     Welcome welcome = _client.ConnectAsync().Get();
                     return "ok " + welcome.Bundle + " " + welcome.State;
+                case "words": return "ok" + Words(_client.ConnectAsync().Get());
+                case "understood": return ("ok " + _understood).TrimEnd();
                 case "open": return Opened(_client.OpenAsync(long.Parse(rest)).Get());
                 case "resume":
                     Renew();
@@ -97,6 +99,15 @@ namespace AnimeGamer.Driver
         {
             _client?.Dispose();
             _client = new AnimeGamerClient(new ClientOptions { Address = _address, TimeoutSeconds = _timeout, Flip = false });
+        }
+
+        static string Words(Welcome welcome)
+        {
+            string text = "";
+            foreach (string[] list in new[]
+                { welcome.People, welcome.Motions, welcome.Places, welcome.Hours, welcome.Clothes, welcome.Manners })
+                if (list.Length > 0) text += " " + string.Join(",", list);
+            return text;
         }
 
         string Opened(Game game)
@@ -150,9 +161,11 @@ namespace AnimeGamer.Driver
             }
             var numbers = new List<long>();
             bool replayed = false, whole = true;
+            _understood = "";
             foreach (TurnEvent each in events)
             {
                 if (each.Kind == TurnEventKind.Accepted) replayed = each.Accepted.Replayed;
+                if (each.Kind == TurnEventKind.Understood) _understood = each.Understood.Text;
                 if (each.Kind == TurnEventKind.Restarting || each.Kind == TurnEventKind.Understood) continue;
                 if (numbers.Count > 0) whole = whole && each.Seq == numbers[numbers.Count - 1] + 1;
                 numbers.Add(each.Seq);

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -42,6 +44,7 @@ public:
 	FString(const TCHAR* Text) : Value(Text) {}
 	const TCHAR* operator*() const { return Value.c_str(); }
 	bool StartsWith(const TCHAR* Text) const { return Value.rfind(Text, 0) == 0; }
+	FString operator+(const TCHAR* Text) const { return FString((Value + Text).c_str()); }
 	std::string Value;
 };
 class FName {
@@ -55,11 +58,19 @@ public:
 	void Add(const T& Item) { Items.push_back(Item); }
 	void Empty() { Items.clear(); }
 	int32 Num() const { return static_cast<int32>(Items.size()); }
+	const T* GetData() const { return Items.data(); }
 	T& operator[](int32 Index) { return Items.at(static_cast<std::size_t>(Index)); }
 	const T& operator[](int32 Index) const { return Items.at(static_cast<std::size_t>(Index)); }
 	auto begin() { return Items.begin(); }
 	auto end() { return Items.end(); }
 	std::vector<T> Items;
+};
+struct FFileHelper {
+	static bool LoadFileToArray(TArray<uint8>& Bytes, const TCHAR* Name) {
+		std::ifstream File(Name, std::ios::binary);
+		Bytes.Items.assign(std::istreambuf_iterator<char>(File), {});
+		return File.good();
+	}
 };
 template <typename K, typename V> struct TPair { K Key; V Value; };
 template <typename K, typename V> class TMap {

@@ -14,6 +14,8 @@ void UAnimeGamerComponent::BeginPlay()
 	{
 		return;
 	}
+	Game->OnOffers.AddDynamic(this, &UAnimeGamerComponent::HandleOffers);
+	Game->OnUnderstood.AddDynamic(this, &UAnimeGamerComponent::HandleUnderstood);
 	Game->OnState.AddDynamic(this, &UAnimeGamerComponent::HandleState);
 	Game->OnProgress.AddDynamic(this, &UAnimeGamerComponent::HandleProgress);
 	Game->OnFrame.AddDynamic(this, &UAnimeGamerComponent::HandleFrame);
@@ -29,6 +31,8 @@ void UAnimeGamerComponent::EndPlay(const EEndPlayReason::Type EndPlayReason)
 {
 	if (Game != nullptr)
 	{
+		Game->OnOffers.RemoveAll(this);
+		Game->OnUnderstood.RemoveAll(this);
 		Game->OnState.RemoveAll(this);
 		Game->OnProgress.RemoveAll(this);
 		Game->OnFrame.RemoveAll(this);
@@ -52,6 +56,8 @@ void UAnimeGamerComponent::Cancel()
 	}
 }
 
+void UAnimeGamerComponent::HandleOffers(const TArray<FString>& Instructions) { OnOffers.Broadcast(Instructions); }
+void UAnimeGamerComponent::HandleUnderstood(const FAnimeGamerUnderstood& Understood) { OnUnderstood.Broadcast(Understood); }
 void UAnimeGamerComponent::HandleState(const FAnimeGamerState& State) { OnState.Broadcast(State); }
 void UAnimeGamerComponent::HandleProgress(float Fraction, float SecondsLeft) { OnProgress.Broadcast(Fraction, SecondsLeft); }
 void UAnimeGamerComponent::HandleFrame(UTexture2D* Texture) { OnFrame.Broadcast(Texture); }

@@ -2,17 +2,13 @@
 
 #include "AnimeGamerLink.h"
 #include "Engine/Texture2D.h"
+#include "Misc/FileHelper.h"
 #include "RHICommandList.h"
 #include "RenderingThread.h"
 #include "TextureResource.h"
 
 namespace
 {
-FString ToText(const std::string& Text)
-{
-	return FString(UTF8_TO_TCHAR(Text.c_str()));
-}
-
 FAnimeGamerValues ToValues(const ag_character& Character)
 {
 	FAnimeGamerValues Values;
@@ -21,12 +17,34 @@ FAnimeGamerValues ToValues(const ag_character& Character)
 	Values.Entertainment = Character.entertainment;
 	return Values;
 }
+
+FAnimeGamerUnderstood ToUnderstood(const ag_understood& Said)
+{
+	FAnimeGamerUnderstood Understood;
+	Understood.Text = ToText(Said.text);
+	Understood.Notice = ToText(Said.notice);
+	for (size_t Number = 0; Number < Said.count; ++Number)
+	{
+		FAnimeGamerPerson Person;
+		Person.Name = ToText(Said.people[Number].name);
+		Person.Clothes = ToText(Said.people[Number].clothes);
+		Understood.People.Add(Person);
+	}
+	Understood.Motion = ToText(Said.motion);
+	Understood.MotionLevel = Said.level;
+	Understood.Place = ToText(Said.place);
+	Understood.Hour = ToText(Said.hour);
+	Understood.Position = ToText(Said.position);
+	Understood.Unknown = ToTexts(Said.unknown);
+	return Understood;
+}
 }
 
 FAnimeGamerLink::FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token)
 	: Owner(InOwner), Connection(InConnection)
 {
-	Game = Connection->Core.open(*this, std::string(TCHAR_TO_UTF8(*Token)));
+	Game = Connection->Core.add(*this);
+	Game->open(std::string(TCHAR_TO_UTF8(*Token)));
 }
 
 FAnimeGamerLink::~FAnimeGamerLink()
@@ -34,10 +52,21 @@ FAnimeGamerLink::~FAnimeGamerLink()
 	Connection->Core.leave(Game);
 }
 
-void FAnimeGamerLink::opened(const ag_game_info& Info)
+void FAnimeGamerLink::opened(const ag_game_info& Info, const ag_understood& Seen)
 {
 	Owner.Token = ToText(Info.token);
+	Owner.Seen = ToUnderstood(Seen);
 	Owner.OnOpened.Broadcast(Owner.Token);
+}
+
+void FAnimeGamerLink::offered(const std::vector<std::string>& Instructions)
+{
+	Owner.OnOffers.Broadcast(ToTexts(Instructions));
+}
+
+void FAnimeGamerLink::understood(const ag_understood& Understood)
+{
+	Owner.OnUnderstood.Broadcast(ToUnderstood(Understood));
 }
 
 void FAnimeGamerLink::state(const ag_state& State)
@@ -182,6 +211,28 @@ void UAnimeGamerGame::Resume(const FString& InToken)
 		Link = MakeShared<FAnimeGamerLink>(*this, Connection, InToken);
 		Textures.Empty();
 	}
+}
+
+bool UAnimeGamerGame::StartFromPicture(const TArray<uint8>& Picture, const FString& Motion)
+{
+	animegamer_unreal::Game* const Game = Find();
+	return Game != nullptr && Game->open_picture(Picture.GetData(), static_cast<size_t>(Picture.Num()), TCHAR_TO_UTF8(*Motion));
+}
+
+bool UAnimeGamerGame::StartFromPictureFile(const FString& File, const FString& Motion)
+{
+	TArray<uint8> Picture;
+	if (!FFileHelper::LoadFileToArray(Picture, *File))
+	{
+		OnError.Broadcast(TEXT("bad_argument"), File + TEXT(" cannot be read"), TEXT("give the whole path of a PNG, JPEG or WebP file"));
+		return false;
+	}
+	return StartFromPicture(Picture, Motion);
+}
+
+TArray<FString> UAnimeGamerGame::GetOffers() const
+{
+	return Link.IsValid() ? ToTexts(Link->Game->offers()) : TArray<FString>();
 }
 
 int64 UAnimeGamerGame::NextTicket() const

@@ -7,6 +7,31 @@
 #include "Core/TextureRing.h"
 #include "CoreMinimal.h"
 
+inline FString ToText(const std::string& Text)
+{
+	return FString(UTF8_TO_TCHAR(Text.c_str()));
+}
+
+inline TArray<FString> ToTexts(const ag_strings& Strings)
+{
+	TArray<FString> Texts;
+	for (size_t Number = 0; Number < Strings.count; ++Number)
+	{
+		Texts.Add(ToText(Strings.items[Number]));
+	}
+	return Texts;
+}
+
+inline TArray<FString> ToTexts(const std::vector<std::string>& Texts)
+{
+	TArray<FString> Converted;
+	for (const std::string& Text : Texts)
+	{
+		Converted.Add(ToText(Text));
+	}
+	return Converted;
+}
+
 class FAnimeGamerConnection
 {
 public:
@@ -22,7 +47,9 @@ public:
 	FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token);
 	virtual ~FAnimeGamerLink() override;
 
-	void opened(const ag_game_info& Info) override;
+	void opened(const ag_game_info& Info, const ag_understood& Seen) override;
+	void offered(const std::vector<std::string>& Instructions) override;
+	void understood(const ag_understood& Understood) override;
 	void state(const ag_state& State) override;
 	void progress(const ag_progress& Progress) override;
 	void frame(animegamer_unreal::Picture Picture, const ag_frame& Frame) override;

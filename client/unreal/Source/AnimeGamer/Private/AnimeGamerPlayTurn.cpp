@@ -25,6 +25,7 @@ void UAnimeGamerPlayTurn::Activate()
 		End();
 		return;
 	}
+	Game->OnUnderstood.AddDynamic(this, &UAnimeGamerPlayTurn::HandleUnderstood);
 	Game->OnState.AddDynamic(this, &UAnimeGamerPlayTurn::HandleState);
 	Game->OnProgress.AddDynamic(this, &UAnimeGamerPlayTurn::HandleProgress);
 	Game->OnFrame.AddDynamic(this, &UAnimeGamerPlayTurn::HandleFrame);
@@ -46,6 +47,14 @@ void UAnimeGamerPlayTurn::Cancel()
 }
 
 // Several nodes may listen to one game ("say this instead"): each hears its own turn.
+void UAnimeGamerPlayTurn::HandleUnderstood(const FAnimeGamerUnderstood& Understood)
+{
+	if (Game->Ticket() == Ticket)
+	{
+		OnUnderstood.Broadcast(Understood);
+	}
+}
+
 void UAnimeGamerPlayTurn::HandleState(const FAnimeGamerState& State)
 {
 	if (Game->Ticket() == Ticket)
@@ -95,6 +104,7 @@ void UAnimeGamerPlayTurn::End()
 {
 	if (Game != nullptr)
 	{
+		Game->OnUnderstood.RemoveAll(this);
 		Game->OnState.RemoveAll(this);
 		Game->OnProgress.RemoveAll(this);
 		Game->OnFrame.RemoveAll(this);

@@ -6,6 +6,25 @@
 
 DEFINE_LOG_CATEGORY_STATIC(LogAnimeGamer, Log, All);
 
+namespace
+{
+FAnimeGamerWelcome ToWelcome(const ag_welcome& Said)
+{
+	FAnimeGamerWelcome Welcome;
+	Welcome.Bundle = ToText(Said.bundle);
+	Welcome.Width = Said.width;
+	Welcome.Height = Said.height;
+	Welcome.bStartsFromPictures = Said.picture != 0;
+	Welcome.People = ToTexts(Said.people);
+	Welcome.Motions = ToTexts(Said.motions);
+	Welcome.Places = ToTexts(Said.places);
+	Welcome.Hours = ToTexts(Said.hours);
+	Welcome.Clothes = ToTexts(Said.clothes);
+	Welcome.Manners = ToTexts(Said.manners);
+	return Welcome;
+}
+}
+
 void UAnimeGamerSubsystem::Initialize(FSubsystemCollectionBase& Collection)
 {
 	Super::Initialize(Collection);
@@ -56,15 +75,14 @@ void UAnimeGamerSubsystem::AskStatus()
 		FAnimeGamerStatus Status;
 		if (Event.type == AG_EVENT_STATUS)
 		{
-			Status.State = FString(UTF8_TO_TCHAR(Event.of.status.state));
-			Status.Bundle = FString(UTF8_TO_TCHAR(Event.of.status.bundle));
+			Status.State = ToText(Event.of.status.state);
+			Status.Bundle = ToText(Event.of.status.bundle);
 			Status.Queue = static_cast<int32>(Event.of.status.queue);
 			Status.Running = static_cast<int32>(Event.of.status.running);
 		}
 		else
 		{
-			const std::string Error = std::string(Event.of.error.text) + "; " + Event.of.error.what_to_do;
-			Status.Error = FString(UTF8_TO_TCHAR(Error.c_str()));
+			Status.Error = ToText(std::string(Event.of.error.text) + "; " + Event.of.error.what_to_do);
 		}
 		OnStatus.Broadcast(Status);
 	});
@@ -81,9 +99,15 @@ bool UAnimeGamerSubsystem::Connect()
 		{
 			UE_LOG(LogAnimeGamer, Error, TEXT("%s"), UTF8_TO_TCHAR(Connection->Core.error().c_str()));
 			Connection.Reset();
+			return false;
 		}
+		Connection->Core.welcomed = [this](const ag_welcome& Said)
+		{
+			Welcome = ToWelcome(Said);
+			OnConnected.Broadcast(Welcome);
+		};
 	}
-	return Connection.IsValid();
+	return true;
 }
 
 bool UAnimeGamerSubsystem::Tick(float)

@@ -29,6 +29,10 @@ public:
 	TObjectPtr<UAnimeGamerGame> Game;
 
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnOffers OnOffers;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnUnderstood OnUnderstood;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnState OnState;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnProgress OnProgress;
@@ -40,6 +44,10 @@ public:
 	FAnimeGamerOnError OnError;
 
 private:
+	UFUNCTION()
+	void HandleOffers(const TArray<FString>& Instructions);
+	UFUNCTION()
+	void HandleUnderstood(const FAnimeGamerUnderstood& Understood);
 	UFUNCTION()
 	void HandleState(const FAnimeGamerState& State);
 	UFUNCTION()

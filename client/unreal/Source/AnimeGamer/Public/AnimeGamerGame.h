@@ -40,6 +40,49 @@ struct FAnimeGamerState
 	FAnimeGamerValues Shown;
 };
 
+/** Somebody in a clip. */
+USTRUCT(BlueprintType)
+struct FAnimeGamerPerson
+{
+	GENERATED_BODY()
+
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Name;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Clothes;
+};
+
+/** What an instruction was taken to mean, or what is seen in the picture that a game starts from. */
+USTRUCT(BlueprintType)
+struct FAnimeGamerUnderstood
+{
+	GENERATED_BODY()
+
+	/** All of it in one line, for a player. Empty: nothing. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Text;
+	/** What was not understood, for a player; empty if all was. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Notice;
+	/** The first named first. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FAnimeGamerPerson> People;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Motion;
+	/** How much they move: 1 to 5. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	int32 MotionLevel = 0;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Place;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Hour;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Position;
+	/** Words that ask for what cannot be drawn; the nearest is shown. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Unknown;
+};
+
 /** A finished turn in a game's list. */
 USTRUCT(BlueprintType)
 struct FAnimeGamerTurn
@@ -53,6 +96,8 @@ struct FAnimeGamerTurn
 };
 
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnOpened, const FString&, Token);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnOffers, const TArray<FString>&, Instructions);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnUnderstood, const FAnimeGamerUnderstood&, Understood);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnState, const FAnimeGamerState&, State);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnProgress, float, Fraction, float, SecondsLeft);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnFrame, UTexture2D*, Texture);
@@ -99,6 +144,22 @@ public:
 	/** Go on with the game of this token, in place of this one. */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void Resume(const FString& InToken);
+	/**
+	 * A new game in place of this one, which goes on from a picture: the bytes of a PNG, JPEG or WebP file, at most 8 MiB, and what
+	 * happens in it ("gently wave"). Only where the subsystem's Get Welcome has Starts From Pictures. On Opened comes when the server
+	 * has looked at it; after On Error the game is the one before. Refused while a turn runs.
+	 */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	bool StartFromPicture(const TArray<uint8>& Picture, const FString& Motion);
+	/** The same with the whole path of a file, as of one that Export Render Target has written. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	bool StartFromPictureFile(const FString& File, const FString& Motion);
+	/** What the server saw in the picture that the game started from. */
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	FAnimeGamerUnderstood GetSeen() const { return Seen; }
+	/** What the server answers at once if it is said next; suggestions for the player. Only of servers that play ahead. */
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	TArray<FString> GetOffers() const;
 	/** Keep it with a saved game. Empty until On Opened. */
 	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
 	FString GetToken() const { return Token; }
@@ -112,6 +173,12 @@ public:
 
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnOpened OnOpened;
+	/** Get Offers has changed; empty: those before hold no longer. */
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnOffers OnOffers;
+	/** What the instruction was taken to mean, before On State; only of bundles that read everyday words. */
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnUnderstood OnUnderstood;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnState OnState;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
@@ -150,5 +217,6 @@ private:
 	UPROPERTY(Transient)
 	TArray<TObjectPtr<UTexture2D>> Textures;
 	FString Token;
+	FAnimeGamerUnderstood Seen;
 	TSharedPtr<FAnimeGamerLink> Link;
 };

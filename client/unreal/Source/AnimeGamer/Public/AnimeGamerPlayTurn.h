@@ -23,6 +23,8 @@ public:
 	virtual void Cancel() override;
 
 	UPROPERTY(BlueprintAssignable)
+	FAnimeGamerOnUnderstood OnUnderstood;
+	UPROPERTY(BlueprintAssignable)
 	FAnimeGamerOnState OnState;
 	UPROPERTY(BlueprintAssignable)
 	FAnimeGamerOnProgress OnProgress;
@@ -34,6 +36,8 @@ public:
 	FAnimeGamerOnError OnError;
 
 private:
+	UFUNCTION()
+	void HandleUnderstood(const FAnimeGamerUnderstood& Understood);
 	UFUNCTION()
 	void HandleState(const FAnimeGamerState& State);
 	UFUNCTION()

@@ -29,6 +29,38 @@ struct FAnimeGamerStatus
 	FString Error;
 };
 
+/** What the server plays. The lists are empty unless its bundle reads everyday words: then offer them to players. */
+USTRUCT(BlueprintType)
+struct FAnimeGamerWelcome
+{
+	GENERATED_BODY()
+
+	/** Empty: not connected yet. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	FString Bundle;
+	/** Columns and rows of a picture. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	int32 Width = 0;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	int32 Height = 0;
+	/** Whether a game's Start From Picture is answered. */
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	bool bStartsFromPictures = false;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> People;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Motions;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Places;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Hours;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Clothes;
+	UPROPERTY(BlueprintReadOnly, Category = "AnimeGamer")
+	TArray<FString> Manners;
+};
+
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnConnected, const FAnimeGamerWelcome&, Welcome);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnStatus, const FAnimeGamerStatus&, Status);
 
 /** Owns the connection and the games. It lives as long as the game instance, so levels come and go. */
@@ -48,6 +80,13 @@ public:
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	void AskStatus();
 
+	/** What the server plays, once On Connected came. */
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	FAnimeGamerWelcome GetWelcome() const { return Welcome; }
+
+	/** The server has answered, also each time after a lost connection. */
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnConnected OnConnected;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnStatus OnStatus;
 
@@ -58,6 +97,7 @@ private:
 
 	UPROPERTY(Transient)
 	TMap<FName, TObjectPtr<UAnimeGamerGame>> Games;
+	FAnimeGamerWelcome Welcome;
 	TSharedPtr<FAnimeGamerConnection> Connection;
 	FTSTicker::FDelegateHandle Ticker;
 };

@@ -2,6 +2,41 @@
 
 namespace animegamer_unreal {
 
+void Game::open(const std::string &token, std::int64_t seed) {
+    token_ = token;
+    check(token.empty() ? ag_open(client_, seed, -1, &opening_) : ag_resume(client_, token.c_str(), &opening_));
+}
+
+bool Game::open_picture(const void *picture, std::size_t bytes, const std::string &motion, std::int64_t seed) {
+    heard_ticket_ = 0;
+    if (busy()) {
+        listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
+        return false;
+    }
+    ag_request request = 0;
+    if (ag_open_picture(client_, picture, bytes, motion.c_str(), seed, -1, &request) != AG_OK) {
+        refuse();
+        return false;
+    }
+    abandoned_ = token_.empty() ? opening_ : 0;
+    opening_ = request;
+    return true;
+}
+
+std::vector<std::string> Game::offers() const {
+    ag_game_info info;
+    const bool hold = !offers_.empty() && ag_game_get(client_, game_, &info) == AG_OK && offers_turn_ == info.turns + 1;
+    return hold ? offers_ : std::vector<std::string>();
+}
+
+// Call it last: the listener may leave the game.
+void Game::drop_offers() {
+    if (!offers_.empty()) {
+        offers_.clear();
+        listener_->offered({});
+    }
+}
+
 bool Game::may_play(std::int64_t ticket) {
     heard_ticket_ = ticket;
     if ((busy() && !cancelled_) || next_turn_ != 0) {
@@ -27,15 +62,16 @@ bool Game::say(const std::string &instruction, const std::string &turn_id) {
     if (!may_play(ticket)) {
         return false;
     }
-    if (game_ == 0) {
+    if (game_ == 0 || opening_ != 0) {
+        if (instruction.empty()) {
+            listener_->failed("invalid", "the instruction is empty", "write a sentence");
+            return false;
+        }
         waiting_ = instruction;
         waiting_id_ = turn_id;
         waiting_ticket_ = ticket;
         if (opening_ == 0) { // the last attempt failed
-            ag_result result = token_.empty() ? ag_open(client_, -1, -1, &opening_) : ag_resume(client_, token_.c_str(), &opening_);
-            if (result != AG_OK) {
-                refuse();
-            }
+            open(token_);
         }
         return true;
     }
@@ -74,10 +110,11 @@ void Game::cancel() {
 
 bool Game::is_open() {
     heard_ticket_ = 0;
-    if (game_ == 0) {
+    if (game_ == 0 || opening_ != 0) {
         listener_->failed("not_open", "the game is not open yet", "wait until it is open");
+        return false;
     }
-    return game_ != 0;
+    return true;
 }
 
 void Game::rewind(std::int64_t turn) {
@@ -136,19 +173,13 @@ Connection::Connection(const std::string &address, double timeout_s) {
 
 Connection::~Connection() { ag_client_free(client_); } // its thread has ended then; pictures in use keep the pool
 
-Game *Connection::open(Listener &listener, const std::string &token, std::int64_t seed) {
+Game *Connection::add(Listener &listener) {
     auto game = std::make_unique<Game>();
     game->client_ = client_;
     game->listener_ = &listener;
-    game->token_ = token;
-    Game *const opened = game.get();
-    games_.emplace(opened, std::move(game));
-    ag_result result = token.empty() ? ag_open(client_, seed, -1, &opened->opening_)
-                                     : ag_resume(client_, token.c_str(), &opened->opening_);
-    if (result != AG_OK) {
-        opened->refuse();
-    }
-    return opened;
+    Game *const added = game.get();
+    games_.emplace(added, std::move(game));
+    return added;
 }
 
 void Connection::leave(Game *game) { games_.erase(game); }
@@ -180,7 +211,8 @@ void Connection::tick() {
 Game *Connection::game_of(const ag_event &event) const {
     for (const auto &entry : games_) {
         Game *const game = entry.first;
-        if (event.request != 0 && (event.request == game->opening_ || event.request == game->branching_)) {
+        const bool opens = event.request == game->opening_ || event.request == game->branching_ || event.request == game->abandoned_;
+        if (event.request != 0 && opens) {
             return game;
         }
         if (event.game != 0 && event.game == game->game_) {
@@ -190,12 +222,59 @@ Game *Connection::game_of(const ag_event &event) const {
     return nullptr;
 }
 
+void Connection::opened(Game &game, const ag_event &event) {
+    ag_game_info info;
+    if (game.game_ != 0 && ag_game_get(client_, game.game_, &info) == AG_OK && info.turns == 0) {
+        ag_close_game(client_, game.game_, nullptr); // nobody has played it
+    }
+    ag_game_get(client_, event.game, &info);
+    game.game_ = event.game;
+    game.opening_ = 0;
+    game.token_ = info.token;
+    game.offers_.clear();
+    if (info.running_turn > 0) {
+        ag_replay(client_, event.game, info.running_turn, -1, &game.turn_);
+    }
+    game.listener_->opened(info, event.of.understood);
+    if (games_.count(&game) != 0 && !game.waiting_.empty()) {
+        const std::string instruction = std::move(game.waiting_);
+        game.waiting_.clear();
+        game.last_ticket_ = game.waiting_ticket_ - 1; // it keeps its number
+        game.say(instruction, game.waiting_id_);
+    }
+}
+
+// What the server has ready is not known any more.
+void Connection::lost() {
+    std::vector<Game *> games;
+    for (const auto &entry : games_) {
+        games.push_back(entry.first);
+    }
+    for (Game *const game : games) {
+        if (games_.count(game) != 0) {
+            game->drop_offers();
+        }
+    }
+}
+
+// The game has another number of turns: what was offered for the next one may not hold. Its listener may have left it.
+void Connection::counted(Game *game) {
+    if (games_.count(game) != 0 && game->offers().empty()) {
+        game->drop_offers();
+    }
+}
+
 void Connection::hand_out(const ag_event &event) {
     if (event.type == AG_EVENT_CONNECTED) {
         fps_ = event.of.welcome.fps > 0.0 ? event.of.welcome.fps : fps_;
         if (event.of.welcome.buffer_bytes > pool_->buffer_bytes()) { // two clips: one plays while the next arrives
             pool_->grow(client_, 2 * static_cast<std::size_t>(event.of.welcome.frames), event.of.welcome.buffer_bytes);
         }
+        if (welcomed) {
+            welcomed(event.of.welcome);
+        }
+    } else if (event.type == AG_EVENT_DISCONNECTED) {
+        lost();
     }
     const auto asked = answers_.find(event.request);
     if (asked != answers_.end()) {
@@ -212,9 +291,10 @@ void Connection::hand_out(const ag_event &event) {
     }
     Listener &listener = *game->listener_;
     ag_game_info info;
+    const bool ends_opening = event.request == game->opening_ && !game->waiting_.empty();
     game->heard_ticket_ = event.request == game->turn_        ? game->turn_ticket_
                           : event.request == game->next_turn_ ? game->next_turn_ticket_
-                          : event.request == game->opening_   ? game->waiting_ticket_
+                          : ends_opening                      ? game->waiting_ticket_
                                                               : 0;
     listener.heard(event);
     switch (event.type) {
@@ -223,22 +303,20 @@ void Connection::hand_out(const ag_event &event) {
             game->branching_ = 0;
             ag_game_get(client_, event.game, &info);
             listener.branched(info);
-            break;
+        } else if (event.request == game->abandoned_) {
+            game->abandoned_ = 0;
+            ag_close_game(client_, event.game, nullptr);
+        } else {
+            opened(*game, event);
         }
-        game->game_ = event.game;
-        game->opening_ = 0;
-        ag_game_get(client_, event.game, &info);
-        game->token_ = info.token;
-        if (info.running_turn > 0) {
-            ag_replay(client_, event.game, info.running_turn, -1, &game->turn_);
-        }
-        listener.opened(info);
-        if (games_.count(game) != 0 && !game->waiting_.empty()) {
-            const std::string instruction = std::move(game->waiting_);
-            game->waiting_.clear();
-            game->last_ticket_ = game->waiting_ticket_ - 1; // it keeps its number
-            game->say(instruction, game->waiting_id_);
-        }
+        break;
+    case AG_EVENT_OFFER:
+        game->offers_.assign(event.of.offer.items, event.of.offer.items + event.of.offer.count);
+        game->offers_turn_ = event.turn;
+        listener.offered(game->offers());
+        break;
+    case AG_EVENT_UNDERSTOOD:
+        listener.understood(event.of.understood);
         break;
     case AG_EVENT_STATE:
         listener.state(event.of.state);
@@ -252,10 +330,12 @@ void Connection::hand_out(const ag_event &event) {
     case AG_EVENT_DONE:
         game->advance();
         listener.done(event.of.done);
+        counted(game);
         break;
     case AG_EVENT_REWOUND:
         ag_game_get(client_, event.game, &info);
         listener.rewound(info);
+        counted(game);
         break;
     case AG_EVENT_LISTED:
         listener.listed(event.of.listed);

@@ -6,17 +6,22 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "Picture.h"
 #include "animegamer.h"
 
 namespace animegamer_unreal {
 
-/// What a game hears, within Connection::tick. It may call its Game and Connection::leave.
+/// What a game hears, within Connection::tick, or at once of a call that is refused. It may call its Game and Connection::leave.
 class Listener {
 public:
     virtual ~Listener() = default;
-    virtual void opened(const ag_game_info &info) = 0; // keep info.token with a saved game
+    /// Keep info.token with a saved game. seen: in the picture that the game starts from; its text is "" if there is none.
+    virtual void opened(const ag_game_info &info, const ag_understood &seen) = 0;
+    /// Instructions for the next turn that the server answers at once, in place of those before; none: they hold no longer.
+    virtual void offered(const std::vector<std::string> &instructions) = 0;
+    virtual void understood(const ag_understood &understood) = 0; // before the turn's state
     virtual void state(const ag_state &state) = 0;
     virtual void progress(const ag_progress &progress) = 0;
     virtual void frame(Picture picture, const ag_frame &frame) = 0;
@@ -34,6 +39,12 @@ public:
 /// One game. What is asked for before it is open waits until then.
 class Game {
 public:
+    /// Ask for a new game, or for the one of this token. The listener's `opened` or `failed` ends it.
+    void open(const std::string &token = "", std::int64_t seed = -1);
+    /// Ask for a new game in place of this one, which goes on from a picture: a PNG, JPEG or WebP file in memory, at most 8 MiB,
+    /// which is copied. motion: what happens in it ("gently wave"). Until `opened` the game is the one before, also if it fails; one
+    /// that nobody has played is closed then. False: refused, as a turn runs; `failed` says so.
+    bool open_picture(const void *picture, std::size_t bytes, const std::string &motion, std::int64_t seed = -1);
     /// Play a turn; false: one runs that was not cancelled, or a text that is refused: the listener's `failed` says so.
     /// turn_id: the same one twice is one turn; "": a new one.
     bool say(const std::string &instruction, const std::string &turn_id = "");
@@ -55,6 +66,8 @@ public:
     std::int64_t next_ticket() const { return last_ticket_ + 1; }
     std::int64_t ticket() const { return heard_ticket_; }
     bool busy() const { return turn_ != 0 || !waiting_.empty(); }
+    /// The last instructions that were offered, if they hold.
+    std::vector<std::string> offers() const;
 
 private:
     friend class Connection;
@@ -64,13 +77,17 @@ private:
     bool started(ag_result result, ag_request request, std::int64_t ticket);
     bool is_open();
     void advance();
+    void drop_offers();
     ag_client *client_ = nullptr;
     Listener *listener_ = nullptr;
     ag_game game_ = 0;
     ag_request opening_ = 0, branching_ = 0, turn_ = 0, next_turn_ = 0;
+    ag_request abandoned_ = 0; // a new game that a picture has replaced before it was open
     std::int64_t last_ticket_ = 0, heard_ticket_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
     bool cancelled_ = false;
     std::string token_, waiting_, waiting_id_;
+    std::vector<std::string> offers_;
+    std::int64_t offers_turn_ = 0; // that they are for
 };
 
 class Connection {
@@ -83,8 +100,8 @@ public:
 
     bool working() const { return client_ != nullptr; }
     const std::string &error() const { return error_; }
-    /// A new game, or the one of this token. It is the connection's; the listener must stay until `leave`.
-    Game *open(Listener &listener, const std::string &token = "", std::int64_t seed = -1);
+    /// A game that is yet to be opened. It is the connection's; the listener must stay until `leave`.
+    Game *add(Listener &listener);
     /// Hear no more of a game. It stays on the server.
     void leave(Game *game);
     /// Ask about the server: ag_status, ag_ping or ag_connect. `answer` gets the event that ends it, within `tick`; an error
@@ -97,8 +114,14 @@ public:
     void close();
     double fps() const { return fps_; }
 
+    /// What the server says of itself, within `tick`, each time that it is connected.
+    std::function<void(const ag_welcome &)> welcomed;
+
 private:
     void hand_out(const ag_event &event);
+    void opened(Game &game, const ag_event &event);
+    void lost();
+    void counted(Game *game);
     Game *game_of(const ag_event &event) const;
     ag_client *client_ = nullptr;
     std::shared_ptr<PicturePool> pool_ = std::make_shared<PicturePool>();
