@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import queue
 import re
@@ -146,9 +147,12 @@ def main() -> int:
     late = threading.Timer(CONNECT_S, give_up, (channel, f"no answer within {CONNECT_S:g} s"))
     late.daemon = True
     late.start()
+    # Ray has actors look for modules in the folders of this process: they shall run none of the files there.
+    os.chdir(os.path.abspath(os.sep))
+    sys.argv[:] = [""]
     ray: Any = importlib.import_module("ray")
     try:
-        ray.init(address=address, log_to_driver=True, logging_level="warning")
+        ray.init(address=address, log_to_driver=True, logging_level=logging.WARNING)
     except Exception as error:  # Ray has no common base for what may go wrong here
         late.cancel()
         say_error(channel, str(error))

@@ -10,12 +10,11 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from typing import TypedDict
 
 from animegamer_rt import __version__
-from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.errors import BundleError
+from animegamer_rt.bundle.loader import Bundle, find, read
+from animegamer_rt.errors import BundleError, HubError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
 
@@ -72,12 +71,12 @@ def run_worker(job: NodeJob, node: str) -> str:
 
 def find_bundle(places: list[str], fingerprint: str) -> Bundle:
     """The bundle of that fingerprint at one of these folders or names. Raises BundleError that says what was found."""
-    found = []
+    found: list[str] = []
     for place in places:
         try:
-            bundle = open_bundle(Path(place) if os.path.isabs(place) else place)
-        except BundleError as error:
-            found.append(f"{place}: {error.what}")
+            bundle = read(find(place))  # the worker verifies its files
+        except (BundleError, HubError) as error:
+            found.append(error.what)
             continue
         if bundle.fingerprint == fingerprint:
             return bundle

@@ -162,7 +162,6 @@ class RayWorker:
         self._life, self.id, self._name = life, id, name
         self.placed = self.leaving = False
         self._how: str | None = None
-        self._end = threading.Event()
 
     def hear(self, said: dict[str, Any]) -> None:
         """Note what was said of it."""
@@ -176,7 +175,6 @@ class RayWorker:
             self.leaving = True
         elif "ended" in said and self._how is None:
             self._how = said["ended"]
-            self._end.set()
 
     def ended(self) -> str | None:
         """How it ended, in words that follow its name; None while it runs."""
