@@ -49,7 +49,9 @@ def test_every_option_reaches_the_server() -> None:
     found = parsed(*engines, "--continue-on-other-engines", *(word for pair in options.items() for word in pair))
     config = EngineConfig("torch", "fp8", "flash")
     assert found == replace(ServeOptions(), engines=config, continue_on_other_engines=True, **asked)
-    check(found)
+    check(replace(found, trace=None))
+    with pytest.raises(ConfigError, match="--trace is for workers on this machine, not for --ray"):
+        check(found)
     assert set(re.findall(r"`(--[a-z-]+)`", SERVER_PAGE)) >= options.keys(), "an option that the page does not tell of"
 
 
