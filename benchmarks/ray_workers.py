@@ -1,6 +1,6 @@
 """Measures what a worker on a node of a Ray cluster adds to a turn, against a worker on the server's own machine.
 
-`python benchmarks/ray_workers.py HOST:PORT` (about six minutes) writes a record of kind `ray`, which docs/SCALE.md cites.
+`python benchmarks/ray_workers.py HOST:PORT` (six minutes) writes a record of kind `ray`, which docs/SCALE.md cites.
 Both servers run at the same time and play in turns, a few turns each, so that a busy machine is busy for both.
 """
 

@@ -1,7 +1,8 @@
 """In the place of the package `ray`: this machine plays all nodes of a cluster, which a JSON file describes.
 
-FAKE_RAY names the file: {"nodes": {name: cores}, "draining": [names], "refused": text}. It may be changed at any time. An
-actor is a process of its own, as in Ray. It is killed when its node leaves the file or the process that asked for it ends.
+FAKE_RAY names the file: {"nodes": {name: cores}, "draining": [names], "refused": text}. It may be changed at any time.
+An actor is a process of its own, as in Ray. It is killed when its node leaves the file or the process that asked for it
+ends.
 """
 
 from __future__ import annotations

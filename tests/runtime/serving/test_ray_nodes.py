@@ -1,4 +1,4 @@
-"""What a node, or the server's own machine, may lack for workers in a Ray cluster: each is said in a line with what to do."""
+"""What a node or the server's machine may lack for workers in a Ray cluster: a line says what, and what to do."""
 
 from __future__ import annotations
 
@@ -43,9 +43,13 @@ def job(tmp_path: Path) -> Iterator[NodeJob]:
 
 def test_a_node_that_cannot_run_a_worker_says_what_to_do(job: NodeJob, tmp_path: Path) -> None:
     other: NodeJob = {**job, "fingerprint": "81aa"}
-    assert f"found {job['fingerprint']}; expected 81aa; copy it to {tmp_path}" in run_worker(other, "10.0.0.7").replace(f"{tmp_path}/tiny: ", "")
+    assert f"found {job['fingerprint']}; expected 81aa; copy it to {tmp_path}" in run_worker(other, "10.0.0.7").replace(
+        f"{tmp_path}/tiny: ", ""
+    )
     older: NodeJob = {**job, "version": "0.0.1"}
-    assert "animegamer-rt" in run_worker(older, "10.0.0.7") and "0.0.1 at the server; install the same" in run_worker(older, "n")
+    assert "animegamer-rt" in run_worker(older, "10.0.0.7") and "0.0.1 at the server; install the same" in run_worker(
+        older, "n"
+    )
     with socket.create_server(("127.0.0.1", 0)) as door:
         closed: NodeJob = {**job, "port": door.getsockname()[1]}
     said = run_worker(closed, "10.0.0.7")

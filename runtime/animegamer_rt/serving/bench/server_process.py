@@ -26,7 +26,7 @@ LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1
 
 
 class ServerProcess:
-    """A server with the state folder `state`; all of its workers are ready inside `with`. ray: its cluster's address."""
+    """A server with the state folder `state`; all of its workers are ready inside `with`. ray: its cluster."""
 
     def __init__(
         self,

@@ -153,7 +153,7 @@ def main() -> int:
     ray: Any = importlib.import_module("ray")
     try:
         ray.init(address=address, log_to_driver=True, logging_level=logging.WARNING)
-    except Exception as error:  # Ray has no common base for what may go wrong here
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         late.cancel()
         say_error(channel, str(error))
         return 1
@@ -191,7 +191,7 @@ def say_error(channel: Any, found: str) -> None:
         do = f"use Python {other[2]} here, and run: pip install 'ray=={other[1]}'"
     else:
         what = "the Ray cluster cannot be joined"
-        do = "see that this machine is a node of it: ray start --address=HOST:PORT (with --num-cpus=0 for no workers here)"
+        do = "see that this machine is a node of it: ray start --address=HOST:PORT (--num-cpus=0: for no workers here)"
     channel.write(json.dumps({"error": what, "found": one_line(found), "do": do}) + "\n")
     channel.flush()
 

@@ -91,7 +91,7 @@ class ServerStatus:
             },
             "capabilities": [
                 *(what for what in CAPABILITIES if what != "export" or options.ray is None),
-                **(["picture"] if self.starts_from_pictures and minor >= 2 else []),
+                *(["picture"] if self.starts_from_pictures and minor >= 2 else []),
             ],
             "limits": {
                 "text_characters": MAX_INSTRUCTION_CHARACTERS,

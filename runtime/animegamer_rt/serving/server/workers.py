@@ -122,5 +122,7 @@ def _with_sockets(
     cluster: RayCluster | None = None,
 ) -> Workers:
     pairs = enumerate(zip(sockets.workers, hosts, strict=True), 1)
-    processes = [WorkerProcess(options, bundle.fingerprint, socket, host, number) for number, ((socket, _), host) in pairs]
+    processes = [
+        WorkerProcess(options, bundle.fingerprint, socket, host, number) for number, ((socket, _), host) in pairs
+    ]
     return Workers(processes, cluster)

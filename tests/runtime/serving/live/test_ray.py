@@ -1,10 +1,9 @@
-"""Workers on the nodes of a Ray cluster: games outlive workers, actors and nodes, and a node that leaves costs nothing."""
+"""Workers on the nodes of a Ray cluster: games outlive workers, actors and nodes; one that leaves costs nothing."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,7 +61,9 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
                 assert frames(events) == expected[1], f"bit-equal, numbered on, nothing twice: {lost}"
                 restarted = "restarting" in {event.type for event in events}
                 assert restarted == (lost != "leaving node"), lost
-            server.await_status(lambda status: not psutil.pid_exists(worker.pid) and status["worker"]["state"] == "ready")
+            server.await_status(
+                lambda status: not psutil.pid_exists(worker.pid) and status["worker"]["state"] == "ready"
+            )
             assert frames(player.play(player.open(seed=21), "Mia waves.")) == expected[0], "on the node that is left"
             export = player.ask("export", {"token": game.token}, session=game.session, answer="error")
             assert export.fields["code"] == "unknown_type" and "on other machines" in export.fields["text"]
