@@ -133,7 +133,10 @@ def draining_nodes(ray: Any) -> Mapping[str, Any]:
     """Ids of the nodes that `ray drain-node` or an autoscaler is about to end. Ray has no public call that tells."""
     state = getattr(getattr(ray, "_private", None), "state", None)
     ask = getattr(getattr(state, "state", None), "get_draining_nodes", None)
-    return {} if ask is None else ask()
+    try:
+        return {} if ask is None else ask()
+    except ray.exceptions.RayError:  # the head does not answer; Ray ends this process if that lasts
+        return {}
 
 
 def main() -> int:

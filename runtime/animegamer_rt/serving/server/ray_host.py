@@ -28,7 +28,7 @@ from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.cluster.node import NodeJob
 
 from .descriptors import KeptDescriptors
-from .local_host import begin_log, open_log, own_group
+from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group
 from .options import ServeOptions
 from .worker_process import worker_name
 from .worker_shares import GPU_DEVICES
@@ -98,6 +98,8 @@ class RayCluster:
 
     def _begin(self) -> _Life:
         with self._descriptors.released(), open_log(self.log_path) as file:
+            if file.tell() > MAX_LOG_BYTES:
+                file.truncate(0)
             command = child_command("animegamer_rt.serving.cluster", self._address)
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, **own_group()
