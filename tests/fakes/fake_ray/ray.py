@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -45,7 +46,7 @@ class Actor:
 
     def __init__(self, kind: type, cores: int) -> None:
         self.kind, self.cores, self.where, self.dead = kind, cores, "", False
-        self.process: Any = None
+        self.process: int | None = None
         self.ours: Any = None
         actors.append(self)
 
@@ -53,10 +54,22 @@ class Actor:
         return SimpleNamespace(remote=lambda *arguments: Ref(self, method, arguments))
 
     def start(self, where: str) -> None:
-        self.where, fork = where, multiprocessing.get_context("fork")
-        self.ours, theirs = fork.Pipe()
-        self.process = fork.Process(target=work, args=(self.kind, where, theirs, os.getpid()))
-        self.process.start()
+        self.where, parent = where, os.getpid()
+        self.ours, theirs = multiprocessing.Pipe()
+        self.process = os.fork()
+        if not self.process:
+            try:
+                work(self.kind, where, theirs, parent)
+            finally:
+                os._exit(1)
+        theirs.close()
+
+    def end(self) -> None:
+        self.dead = True
+        if self.process is not None:
+            os.kill(self.process, signal.SIGKILL)
+            os.waitpid(self.process, 0)
+            self.process = None
 
 
 def work(kind: type, where: str, theirs: Any, parent: int) -> None:
@@ -79,10 +92,12 @@ def look() -> None:
     """Place actors that wait, and end those whose node is gone."""
     cluster = described()
     for actor in actors:
-        if actor.process is not None and actor.where not in cluster["nodes"]:
-            kill(actor)
-        if actor.process is not None and not actor.process.is_alive():
-            actor.dead = True
+        if actor.process is None:
+            continue
+        if actor.where not in cluster["nodes"]:
+            actor.end()
+        elif os.waitpid(actor.process, os.WNOHANG)[0]:
+            actor.dead, actor.process = True, None
     for actor in actors:
         for name, cores in cluster["nodes"].items():
             used = sum(one.cores for one in actors if one.where == name and not one.dead)
@@ -125,10 +140,7 @@ def get(ref: Ref) -> Any:
 
 
 def kill(actor: Actor) -> None:
-    actor.dead = True
-    if actor.process is not None:
-        actor.process.kill()
-        actor.process.join()
+    actor.end()
 
 
 def shutdown() -> None:
