@@ -21,7 +21,8 @@ Knows nothing of the code that raises them.
     |-- HubError                    Hugging Face's hub cannot be reached, refuses, or sends another file
     |-- ProtocolError               a message that breaks the protocol; `code` says which rule
     |-- ServerError                 a server that cannot start: an address it must not bind, keys that are missing
-    |   `-- PortInUseError          another program has the port
+    |   |-- PortInUseError          another program has the port
+    |   `-- ClusterError            a Ray cluster that does not answer or cannot be joined
     |-- StoreError                  stored sessions that are missing or cannot be read or written
     `-- TurnCancelled               the turn was stopped on request; the session is as before
 """
@@ -243,6 +244,13 @@ class PortInUseError(ServerError):
     """Another program has the port; it may be free later."""
 
     code = "port_in_use"
+    exit_code = TRY_AGAIN
+
+
+class ClusterError(ServerError):
+    """A Ray cluster that does not answer or cannot be joined; it may later."""
+
+    code = "cluster"
     exit_code = TRY_AGAIN
 
 

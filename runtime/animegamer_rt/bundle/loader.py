@@ -134,10 +134,15 @@ class Bundle:
 
 def load(folder: str | Path) -> Bundle:
     """Reads and verifies the bundle in `folder`. Raises BundleNotFoundError, BundleFormatError or BundleFileError."""
-    folder = Path(folder)
-    bundle = Bundle(folder, _read_manifest(folder / MANIFEST))
+    bundle = read(folder)
     verify(bundle)
     return bundle
+
+
+def read(folder: str | Path) -> Bundle:
+    """The bundle in `folder` as its manifest says, not verified. Raises BundleNotFoundError or BundleFormatError."""
+    folder = Path(folder)
+    return Bundle(folder, _read_manifest(folder / MANIFEST))
 
 
 def verify(bundle: Bundle) -> None:

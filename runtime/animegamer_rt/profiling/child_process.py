@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 KEPT_CHARACTERS = 500
+KILLED = 9
+"""SIGKILL; Windows has no such name."""
 PROGRAM = (
     "import sys; sys.path[:] = [one for one in sys.path if one]; sys.argv.pop(0); root = sys.argv.pop(0); "
     "sys.path += [root] if root not in sys.path else []; "
@@ -32,3 +34,12 @@ def describe_failure(output: str) -> str:
     *before, cause = output.strip().splitlines() or ["it printed nothing"]
     context = "\n".join(before)[-KEPT_CHARACTERS:]
     return f"{cause}\n(printed before that: {context})" if context else cause
+
+
+def describe_end(code: int, last_line: str) -> str:
+    """How a worker's process ended, in words that follow its name. last_line: of what it wrote; it says why."""
+    if code == -KILLED:
+        return "was killed (signal 9; out of memory? see journalctl -k)"
+    if code < 0:
+        return f"was ended by signal {-code}"
+    return f"ended with code {code}" + (f": {last_line}" if last_line else "")

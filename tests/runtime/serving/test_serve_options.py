@@ -34,7 +34,7 @@ def test_every_option_reaches_the_server() -> None:
     asked = {
         "port": 7000, "state_dir": Path("s"), "host": "0.0.0.0",
         "keys": Path("k"), "authorized_keys": Path("a"), "block_list": Path("b"), "allow_list": Path("c"),
-        "workers": 2, "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
+        "workers": 2, "ray": "head:6379", "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
         "turn_deadline_s": 6.5, "send_queue_mib": 7.5, "drain_s": 8.5, "worker_timeout_s": 9.5, "backoff_s": 1.5,
         "keep_shots": "all", "shard": "2/3", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
         "log_format": "json", "parent": 4711, "trace": Path("t.json"), "web": "0.0.0.0:8080", "web_password": Path("p"),
@@ -49,7 +49,9 @@ def test_every_option_reaches_the_server() -> None:
     found = parsed(*engines, "--continue-on-other-engines", *(word for pair in options.items() for word in pair))
     config = EngineConfig("torch", "fp8", "flash")
     assert found == replace(ServeOptions(), engines=config, continue_on_other_engines=True, **asked)
-    check(found)
+    check(replace(found, trace=None))
+    with pytest.raises(ConfigError, match="--trace is for workers on this machine, not for --ray"):
+        check(found)
     assert set(re.findall(r"`(--[a-z-]+)`", SERVER_PAGE)) >= options.keys(), "an option that the page does not tell of"
 
 

@@ -112,6 +112,25 @@ def test_a_turn_that_takes_far_too_long_holds_up_nobody(server: Two) -> None:
     assert server.given() == [[stuck.id], [waits.id, last.id]]
 
 
+def test_a_worker_that_leaves_ends_its_turn_and_its_next_one_goes_elsewhere(server: Two) -> None:
+    first, second, third = server.play(), server.play(), server.play()
+    leaving: Any = server.workers[0]
+    assert server.given() == [[first.id, third.id], [second.id]]
+    leaving.serving = False
+    server.scheduler.dispatch(1.0)
+    assert server.given() == [[first.id], [second.id, third.id]]
+    other: Any = server.workers[1]
+    other.serving = False
+    server.scheduler.dispatch(1.0)
+    assert server.given() == [[first.id], [second.id]], "also where no worker is left"
+    server.finish(first)
+    server.finish(second)
+    assert server.given() == [[], []]
+    leaving.serving = True
+    server.scheduler.dispatch(2.0)
+    assert server.given() == [[third.id], []]
+
+
 def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) -> None:
     def cores(workers: int, count: int) -> list[tuple[int, ...]]:
         return [share.cores for share in share_out(workers, "cpu", tuple(range(count)), ())]

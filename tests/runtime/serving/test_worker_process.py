@@ -12,7 +12,8 @@ import pytest
 import zmq
 
 import fakes
-from animegamer_rt.serving.server import worker_process as module
+from animegamer_rt.serving.server import local_host as module
+from animegamer_rt.serving.server.local_host import LocalHost
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.worker_process import MAX_BACKOFF_S, WorkerProcess
 
@@ -21,7 +22,8 @@ from animegamer_rt.serving.server.worker_process import MAX_BACKOFF_S, WorkerPro
 def process(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
-        yield WorkerProcess(ServeOptions(state_dir=tmp_path, backoff_s=1.0), bundle, door, "tcp://127.0.0.1:1")
+        options = ServeOptions(state_dir=tmp_path, backoff_s=1.0)
+        yield WorkerProcess(options, bundle.fingerprint, door, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
 
 
 @pytest.fixture

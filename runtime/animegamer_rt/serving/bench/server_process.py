@@ -26,15 +26,24 @@ LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1
 
 
 class ServerProcess:
-    """A server with the state folder `state`; all of its workers are ready inside `with`."""
+    """A server with the state folder `state`; all of its workers are ready inside `with`. ray: its cluster."""
 
-    def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None, workers: int = 1) -> None:
+    def __init__(
+        self,
+        bundle: Path,
+        device: str,
+        state: Path,
+        plan: str | None = None,
+        workers: int = 1,
+        ray: str | None = None,
+    ) -> None:
         state.mkdir(parents=True)
         self.device, self.workers = device, workers
         self._outputs = state / "stdout.txt", state / "stderr.txt"
         options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
         options |= {"--workers": str(workers)} if workers > 1 else {}
+        options |= {"--ray": ray} if ray else {}
         command = child_command("animegamer_rt", "serve", *(word for pair in options.items() for word in pair))
         with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(

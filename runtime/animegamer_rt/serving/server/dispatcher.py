@@ -54,6 +54,9 @@ class Dispatcher:
         """See that each worker has the job that it runs and the one after it."""
         while True:
             serving = self._workers.serving
+            for job in self._queue.waiting:
+                if job.worker is not None and job.worker not in serving:  # its node is being drained
+                    self._take_back(job)
             self._queue.capacity = max(1, len(serving))
             if not serving:
                 return

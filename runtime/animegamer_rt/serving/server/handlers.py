@@ -238,6 +238,12 @@ class RequestHandlers:
 
     def _export(self, client: Client, message: Message) -> None:
         session = self._session(message)
+        if self._options.ray is not None:
+            what, do = (
+                "this server cannot export: its workers are on other machines",
+                "look in welcome.capabilities first",
+            )
+            raise ProtocolError(what, code="unknown_type", do=do)
         # Every turn of the game is rendered again, so it may take as long as all of them may.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
         job = self._new_job("export", session, Subscriber(client, message.id), seconds)

@@ -38,6 +38,8 @@ class ServeOptions:
     allow_list: Path | None = None
     workers: int = 1
     """Worker processes, each with its share of the cores or its own GPU."""
+    ray: str | None = None
+    """`HOST:PORT` of a Ray cluster on whose nodes the workers run; None: on this machine."""
     queue: int = 16
     """Turns that may wait, of all sessions together."""
     sessions: int = 64
@@ -101,6 +103,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that are refused, one on each line")
     add("--allow-list", type=Path, metavar="FILE", help="words, one on each line; instructions with others are refused")
     add("--workers", type=int, metavar="N", help="engine processes that share out cores or GPUs (default: %(default)s)")
+    add("--ray", metavar="HOST:PORT", help="run the workers on the nodes of this Ray cluster (docs/SCALE.md)")
     add("--queue", type=int, metavar="N", help="turns that may wait (default: %(default)s)")
     add("--sessions", type=int, metavar="N", help="sessions in use within an hour; 0: no limit (default: %(default)s)")
     add("--connections", type=int, metavar="N", help="clients that may be connected (default: %(default)s)")
@@ -227,6 +230,9 @@ def check(options: ServeOptions) -> None:
         "ahead_share": (0.01, 1),
         "parent": (1, 2**31 - 1),
     }
+    if options.ray is not None and options.trace is not None:
+        do = "leave one of them out; a trace is written where a worker runs"
+        raise ConfigError("--trace is for workers on this machine, not for --ray", do=do)
     try:
         str(options.state_dir.resolve()).encode()
     except (OSError, UnicodeEncodeError) as error:  # clients are told of exported folders, in UTF-8

@@ -35,6 +35,7 @@ from .metrics import Metrics, serve_metrics
 from .move_requests import MoveRequests
 from .options import ServeOptions, check
 from .parent_process import ParentProcess
+from .ray_host import own_address
 from .scheduler import Scheduler
 from .service_manager import ServiceManager
 from .sockets import ServerSockets
@@ -68,7 +69,7 @@ def serve(options: ServeOptions) -> int:
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     parent = None if options.parent is None else ParentProcess(options.parent)
     with contextlib.ExitStack() as stack:
-        sockets = ServerSockets(options, raise_limit())
+        sockets = ServerSockets(options, raise_limit(), None if options.ray is None else own_address(options.ray))
         stack.callback(sockets.close)
         store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota, shard=shard))
         write_server_file(options.state_dir, sockets.address, bundle.manifest.name, bundle.fingerprint)

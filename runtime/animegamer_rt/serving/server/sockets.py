@@ -31,6 +31,10 @@ SOCKET_BYTES = 2**20
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, and allocates nothing. A smaller one gets `too_large`."""
 LINGER_MS = 2000
+WORKERS = b"workers"
+"""ZAP domain of the workers' sockets: whoever knows their key is one."""
+WORKER_BEAT_MS, WORKER_GONE_MS = 5000, 30_000
+"""How often a worker on another machine is asked for a sign, and how long after it counts as gone."""
 HANDSHAKE_MS = 5000
 """A connection that has not finished its handshake by then is closed."""
 VANISHED_MS = 60_000
@@ -48,11 +52,12 @@ is being started again may be given the server's own port there, connect to itse
 class ServerSockets:
     """All sockets, bound. Raises ServerError for an address that cannot or must not be bound.
 
-    descriptors: how many the process may have. max_accepted: connections that may be open on both ports together; one
+    descriptors: how many the process may have. worker_host: address of this machine at which workers on others find it;
+    None: all are on this one. max_accepted: connections that may be open on both ports together; one
     more closes the oldest that has sent nothing, or itself.
     """
 
-    def __init__(self, options: ServeOptions, descriptors: int = MOST) -> None:
+    def __init__(self, options: ServeOptions, descriptors: int = MOST, worker_host: str | None = None) -> None:
         reserved = RESERVED + PER_WORKER * (options.workers - 1)
         self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - reserved))
         host = "127.0.0.1" if options.host == "localhost" else options.host
@@ -61,11 +66,13 @@ class ServerSockets:
             if options.keys or options.authorized_keys or not is_loopback(host)
             else None
         )
+        self.worker_key, self._worker_secret = (None, None) if worker_host is None else zmq.curve_keypair()
+        """The key of the workers' sockets. Only the workers are told it, so nobody else can speak to these sockets."""
         self._context = zmq.Context()
         try:
             self._zap = None if self.keys is None else self._open_zap()
             self.turns, self.control, self.port = self._bind_pair(host, options.port)
-            self.workers = [self._open_worker() for _ in range(options.workers)]
+            self.workers = [self._open_worker(worker_host) for _ in range(options.workers)]
             """For each worker, its socket and the address that it connects to."""
             events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
             self._monitors = [door.get_monitor_socket(events) for door in (self.turns, self.control)]
@@ -150,11 +157,17 @@ class ServerSockets:
         socket.linger = LINGER_MS
         return socket
 
-    def _open_worker(self) -> tuple[zmq.Socket[bytes], str]:
+    def _open_worker(self, host: str | None) -> tuple[zmq.Socket[bytes], str]:
         socket = self._router()
+        if host is not None:
+            socket.ipv6 = ":" in host
+            socket.curve_server, socket.curve_secretkey = True, self._worker_secret
+            socket.zap_domain = WORKERS
+            socket.heartbeat_ivl, socket.heartbeat_timeout = WORKER_BEAT_MS, WORKER_GONE_MS
         socket.rcvhwm = socket.sndhwm = 1000
         socket.maxmsgsize = WORKER_LIMITS.buffer_bytes
-        return socket, f"tcp://127.0.0.1:{socket.bind_to_random_port('tcp://127.0.0.1')}"
+        address = f"tcp://{_bracketed(host or '127.0.0.1')}"
+        return socket, f"{address}:{socket.bind_to_random_port(address)}"
 
     def _client_socket(self, host: str) -> zmq.Socket[bytes]:
         socket = self._router()
@@ -197,9 +210,9 @@ class ServerSockets:
     def _handle_zap(self) -> None:
         """Answer one ZAP request (RFC 27): 200 for an authorized key, 400 for anything else."""
         assert self._zap is not None and self.keys is not None
-        version, request, _, _, _, mechanism, *credentials = self._zap.recv_multipart()
+        version, request, domain, _, _, mechanism, *credentials = self._zap.recv_multipart()
         key = z85.encode(credentials[0]) if mechanism == b"CURVE" and len(credentials) == 1 else b""
-        known = key in self.keys.authorized
+        known = key in self.keys.authorized or domain == WORKERS
         status, text = (b"200", b"OK") if known else (b"400", b"this key is not authorized")
         self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
 

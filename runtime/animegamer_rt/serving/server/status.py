@@ -89,7 +89,10 @@ class ServerStatus:
                 "random_weights": manifest.origin == RANDOM_WEIGHTS or options.engines.simulated,
                 **_words(manifest.reader),
             },
-            "capabilities": [*CAPABILITIES, *(["picture"] if self.starts_from_pictures and minor >= 2 else [])],
+            "capabilities": [
+                *(what for what in CAPABILITIES if what != "export" or options.ray is None),
+                *(["picture"] if self.starts_from_pictures and minor >= 2 else []),
+            ],
             "limits": {
                 "text_characters": MAX_INSTRUCTION_CHARACTERS,
                 "header_bytes": CLIENT_LIMITS.header_bytes,

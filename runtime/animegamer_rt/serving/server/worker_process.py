@@ -1,90 +1,109 @@
 """Starts the worker process, receives its messages, and starts it again when it died or went silent.
 
-Knows one process and its socket; nothing of turns or of other workers. It waits longer before each start that follows
-a failed one. The worker's standard input is a pipe that nobody writes to: it closes when the server is gone, however it
-ended, and then the worker ends, too.
+Knows one worker and its socket; nothing of turns, of other workers, or of where it runs (`WorkerHost`). It waits longer
+before each start that follows a failed one.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Protocol
 
 import zmq
 
-from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.engine_config import THREADED_DEVICES
-from animegamer_rt.errors import ProtocolError, StoreError
-from animegamer_rt.profiling.child_process import child_command
-from animegamer_rt.serving.wire import WORKER_LIMITS, WORKER_SECRET, Buffer, Message, decode, encode
-from animegamer_rt.serving.wire.worker_messages import LOADING, READY, STOP, WorkerReady
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.wire import WORKER_LIMITS, Buffer, Message, decode, encode
+from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, LOADING, READY, STOP, WorkerReady
 
-from .descriptors import KeptDescriptors
 from .options import ServeOptions
-from .worker_shares import EVERYTHING, VISIBLE_GPUS, WorkerShare, running_on
 
 MAX_FAILURES = 3
 """Deaths in a row after which a job fails, and after which a worker is `degraded` until it is ready."""
 MAX_BACKOFF_S = 30.0
 _MAX_DOUBLINGS = 30
 """2 to the power of the failures would be too large for a float after 1024 of them."""
-KILLED = 9
-"""SIGKILL; Windows has no such name."""
 STEADY_S = 60.0
 """A worker that was ready for this long does not count as a failed start when it dies."""
 LOADING_S = 600.0
 """A worker that is silent for this long while it loads its engines is replaced."""
 STOP_S = 5.0
-DEATH_S = 1.0
-"""How long to wait for a process that was killed. A driver or a network disk that hangs may keep it for ever."""
-LOG_TAIL_BYTES = 4096
-MAX_LOG_BYTES = 16 * 2**20
-"""A longer log is emptied when the next worker starts."""
+PROBE_S = 1.0
+"""How often a worker on another machine is looked for: a lost connection shows when something is sent."""
 
 log = logging.getLogger(__name__)
+
+
+class RunningWorker(Protocol):
+    """A process that runs, or waits for a place to."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its id on this machine; None on another one."""
+        ...
+
+    @property
+    def placed(self) -> bool:
+        """Whether it has a place to run."""
+        ...
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its place goes away soon: it should get no more jobs."""
+        ...
+
+    def ended(self) -> str | None:
+        """How it ended, in words that follow its name; None while it runs."""
+        ...
+
+    def let_go(self) -> None:
+        """Have it end, as if the server were gone."""
+        ...
+
+    def kill(self) -> bool:
+        """End it now, without a long wait. Returns whether it has ended, as far as can be seen from here."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end for so long; returns whether it came."""
+        ...
+
+
+class WorkerHost(Protocol):
+    """Where one worker runs: this machine (`LocalHost`), or a node of a Ray cluster (`RayHost`)."""
+
+    @property
+    def remote(self) -> bool:
+        """Whether its connection may break while it runs."""
+        ...
+
+    def open_log(self) -> None:
+        """Begin a new log. Raises StoreError when the state folder cannot be written."""
+        ...
+
+    def start(self, secret: str) -> RunningWorker:
+        """Start the worker, which says `secret` with its first messages. Raises OSError if that cannot be done now."""
+        ...
 
 
 class WorkerProcess:
     """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped. number: from 1.
 
-    descriptors: held for the start of any worker; None: for this one alone.
+    fingerprint: of the bundle that the worker must have.
     """
 
     def __init__(
-        self,
-        options: ServeOptions,
-        bundle: Bundle,
-        socket: zmq.Socket[bytes],
-        address: str,
-        number: int = 1,
-        share: WorkerShare = EVERYTHING,
-        descriptors: KeptDescriptors | None = None,
+        self, options: ServeOptions, fingerprint: str, socket: zmq.Socket[bytes], host: WorkerHost, number: int = 1
     ) -> None:
-        self._options, self._socket, self.number, self._share = options, socket, number, share
-        self._name = "the worker" if options.workers == 1 else f"worker {number}"
-        self._fingerprint, self._descriptors = bundle.fingerprint, descriptors or KeptDescriptors()
-        engines, trace = options.engines, options.trace
-        if share.threads is not None and engines.threads is None and engines.device in THREADED_DEVICES:
-            engines = replace(engines, threads=share.threads)
-        if trace is not None and number > 1:
-            trace = trace.with_stem(f"{trace.stem}-{number}")
-        self._command = child_command("animegamer_rt.serving.worker", "--server", address)
-        self._command += ["--bundle", str(bundle.folder), *engines.to_args()]
-        self._command += ["--plan", options.plan] if options.plan else []
-        self._command += ["--trace", str(trace)] if trace else []
-        self._log_path = options.state_dir / ("worker.log" if number == 1 else f"worker-{number}.log")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._killed: list[subprocess.Popen[bytes]] = []
+        self._options, self._fingerprint, self._socket = options, fingerprint, socket
+        self._host, self.number = host, number
+        self._name = worker_name(options, number)
+        self._process: RunningWorker | None = None
+        self._killed: list[RunningWorker] = []
         """Processes that were killed and have not ended yet."""
         self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
-        self._start_at = self._heard_at = 0.0
+        self._start_at = self._heard_at = self._probed_at = 0.0
         self._ready_at: float | None = None
         self._failures = 0
         self.state = "starting"
@@ -101,7 +120,7 @@ class WorkerProcess:
     @property
     def serving(self) -> bool:
         """Whether it takes jobs; it runs them one after the other."""
-        return self.state in ("ready", "busy")
+        return self.state in ("ready", "busy") and not (self._process is not None and self._process.leaving)
 
     @property
     def degraded(self) -> bool:
@@ -120,7 +139,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Process id, while there is a process."""
+        """Process id, while there is a process on this machine."""
         return self._process.pid if self._process is not None else None
 
     def retry_in_s(self, now: float) -> float:
@@ -128,21 +147,12 @@ class WorkerProcess:
         return max(0.0, self._start_at - now)
 
     def open_log(self) -> None:
-        """Begin a new worker.log. Raises StoreError when the state folder cannot be written."""
-        try:
-            with self._open_log() as worker_log:
-                worker_log.truncate(0)
-        except OSError as error:
-            raise StoreError(
-                "the worker's log cannot be written",
-                where=self._log_path,
-                found=error.strerror or str(error),
-                do="make it writable, or give another folder with --state-dir",
-            ) from error
+        """Begin a new log. Raises StoreError when the state folder cannot be written."""
+        self._host.open_log()
 
     def watch(self, now: float) -> str | None:
         """Start the worker when it is time. Returns what happened if it could not start, died or had to be ended."""
-        self._killed = [process for process in self._killed if process.poll() is None]
+        self._killed = [process for process in self._killed if process.ended() is None]
         if self.state == "stopped":
             return None
         if self._process is None:
@@ -153,9 +163,17 @@ class WorkerProcess:
             except OSError as error:  # for example no memory: that passes, so the server goes on and tries again
                 return self._fail(now, f"{self._name} could not be started: {error.strerror or error}")
             return None
-        code = self._process.poll()
-        if code is not None:
-            return self._clean_up(now, self._reason(code))
+        end = self._process.ended()
+        if end is not None:
+            return self._clean_up(now, f"{self._name} {end}")
+        if self._process.leaving and self.state == "ready":
+            self._move(now)
+            return None
+        if not self._process.placed:
+            self._heard_at = now
+        if self._host.remote and self._peer and now - self._probed_at >= PROBE_S:
+            self._probed_at = now
+            self.send(Message(HEARTBEAT))
         if self._refused:
             return self._clean_up(now, self._refused)
         if self._unreachable:
@@ -224,44 +242,22 @@ class WorkerProcess:
             return
         if self._peer:
             self.send(Message(STOP))
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._process.let_go()
 
     def stop(self) -> None:
         """End the worker: ask it first, then kill it."""
         self.ask_to_stop()
         if self._process is None:
             return
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._kill(self._process)
+        if not self._process.wait(STOP_S):
+            self._process.kill()
         self._process = None
 
     def _start(self, now: float) -> None:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
         self._unreachable, self._refused = False, ""
         self._heard_at = now
-        environment = {**os.environ, WORKER_SECRET: self._secret}
-        if self._share.gpu is not None:
-            environment[VISIBLE_GPUS] = self._share.gpu
-        with self._descriptors.released(), self._open_log() as worker_log, running_on(self._share.cores):
-            if worker_log.tell() > MAX_LOG_BYTES:
-                worker_log.truncate(0)
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=worker_log,
-                stderr=worker_log,
-                env=environment,
-                **_own_group(),
-            )
-        log.info("%s started, process %d", self._name.removeprefix("the "), self._process.pid)
-
-    def _open_log(self) -> BinaryIO:
-        """The log, which only this user may read: it may hold players' words."""
-        opened = os.open(self._log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        return os.fdopen(opened, "ab")
+        self._process = self._host.start(self._secret)
 
     def _handle_worker_message(self, routing: bytes, message: Message, now: float) -> None:
         self._peer, self._heard_at = routing, now
@@ -275,57 +271,40 @@ class WorkerProcess:
             log.info("%s ready", self._name.removeprefix("the "))
 
     def _clean_up(self, now: float, reason: str) -> str:
-        assert self._process is not None and self._process.stdin is not None
-        self._process.stdin.close()
-        self._kill(self._process)
-        self._process = None
+        self._end_process()
         return self._fail(now, reason)
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill a process that may be dead already. The loop stands still meanwhile, so it does not wait for long."""
-        process.kill()
-        try:
-            process.wait(DEATH_S)
-        except subprocess.TimeoutExpired:
-            self._killed.append(process)
-            log.error("process %d was killed and has not ended; it may hold the GPU until it does", process.pid)
+    def _move(self, now: float) -> None:
+        """Have it started somewhere else: it has no job, and its place goes away. That is no death."""
+        self._end_process()
+        self._forget()
+        self.state, self._start_at = "restarting", now
+        log.info("%s leaves its node, which is being drained", self._name.removeprefix("the "))
+
+    def _end_process(self) -> None:
+        assert self._process is not None
+        self._process.let_go()
+        if not self._process.kill():
+            self._killed.append(self._process)
+        self._process = None
+
+    def _forget(self) -> None:
+        self._secret, self._peer, self._unreachable, self._refused, self.session = "", b"", False, "", None
 
     def _fail(self, now: float, reason: str) -> str:
         """Plan the next start after a worker that died or could not start. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
-        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
+        self._forget()
         doublings = min(self._failures - 1, _MAX_DOUBLINGS)
         self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
         self.restarts += 1
         self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
-        self.last_error, self.failed_at, self.session = reason, now, None
+        self.last_error, self.failed_at = reason, now
         log.error("%s; it is started again in %.1f s", reason, self.retry_in_s(now))
         return reason
 
-    def _reason(self, code: int) -> str:
-        if code == -KILLED:
-            return f"{self._name} was killed (signal 9; out of memory? see journalctl -k)"
-        if code < 0:
-            return f"{self._name} was ended by signal {-code}"
-        # A worker that ended by itself has written why.
-        last_line = "".join(f": {line}" for line in tail(self._log_path)[-1:])
-        return f"{self._name} ended with code {code}{last_line}"
 
-
-def tail(path: Path) -> list[str]:
-    """The last lines of a file that are not empty."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return []
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _own_group() -> dict[str, Any]:
-    """Ctrl-C on the terminal reaches the server only, which lets running turns finish."""
-    if sys.platform == "win32":
-        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-    return {"start_new_session": True}
+def worker_name(options: ServeOptions, number: int) -> str:
+    """How logs and errors call a worker."""
+    return "the worker" if options.workers == 1 else f"worker {number}"

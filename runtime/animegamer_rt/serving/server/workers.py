@@ -1,4 +1,4 @@
-"""The worker processes of one server: one for each share of its cores or GPUs.
+"""The worker processes of one server: one for each share of its cores or GPUs, or on the nodes of a Ray cluster.
 
 Knows which of them serve; nothing of jobs. Each has a socket, a log and a count of deaths of its own, so one that dies
 takes no other with it.
@@ -13,17 +13,19 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.serving.wire import Message
 
 from .descriptors import KeptDescriptors
+from .local_host import LocalHost
 from .options import ServeOptions
+from .ray_host import RayCluster, RayHost
 from .sockets import ServerSockets
-from .worker_process import WorkerProcess
+from .worker_process import WorkerHost, WorkerProcess
 from .worker_shares import share_out, shortages, usable_cores, usable_gpus
 
 
 class Workers:
     """All workers, by number from 1. Times are of the monotonic clock."""
 
-    def __init__(self, processes: Sequence[WorkerProcess]) -> None:
-        self.all = tuple(processes)
+    def __init__(self, processes: Sequence[WorkerProcess], cluster: RayCluster | None = None) -> None:
+        self.all, self._cluster = tuple(processes), cluster
 
     @property
     def serving(self) -> list[WorkerProcess]:
@@ -82,16 +84,45 @@ class Workers:
             worker.ask_to_stop()
         for worker in self.all:
             worker.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
 
 
 def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) -> tuple[Workers, list[str]]:
-    """The workers that the options ask for, not yet started, and what they have to share, as sentences for the log."""
+    """The workers that the options ask for, not yet started, and what they have to share, as sentences for the log.
+
+    Raises ClusterError when the Ray cluster cannot be joined.
+    """
+    if options.ray is not None:
+        assert sockets.worker_key is not None
+        cluster = RayCluster(options)
+        cluster.join()
+        places = [
+            RayHost(cluster, options, bundle, address, sockets.worker_key, number)
+            for number, (_, address) in enumerate(sockets.workers, 1)
+        ]
+        return _with_sockets(options, bundle, sockets, places, cluster), []
     cores, gpus, device = usable_cores(), usable_gpus(), options.engines.device
     shares = share_out(options.workers, device, cores, gpus)
     descriptors = KeptDescriptors()
-    processes = [
-        WorkerProcess(options, bundle, socket, address, number, share, descriptors)
-        for number, ((socket, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1)
+    hosts = [
+        LocalHost(options, bundle, address, number, share, descriptors)
+        for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1)
     ]
     count = len(cores) or os.cpu_count() or 1
-    return Workers(processes), list(shortages(options.workers, device, count, len(gpus)))
+    workers = _with_sockets(options, bundle, sockets, hosts)
+    return workers, list(shortages(options.workers, device, count, len(gpus)))
+
+
+def _with_sockets(
+    options: ServeOptions,
+    bundle: Bundle,
+    sockets: ServerSockets,
+    hosts: Sequence[WorkerHost],
+    cluster: RayCluster | None = None,
+) -> Workers:
+    pairs = enumerate(zip(sockets.workers, hosts, strict=True), 1)
+    processes = [
+        WorkerProcess(options, bundle.fingerprint, socket, host, number) for number, ((socket, _), host) in pairs
+    ]
+    return Workers(processes, cluster)

@@ -79,6 +79,8 @@ WORKER_LIMITS = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**2
 
 WORKER_SECRET = "ANIMEGAMER_WORKER_SECRET"
 """Environment variable with a secret for the worker. The server accepts a worker's first messages by it."""
+WORKER_SERVER_KEY = "ANIMEGAMER_WORKER_SERVER_KEY"
+"""Environment variable with the public key (Z85) of the server's socket, for a worker on another machine."""
 
 
 def encode(message: Message) -> list[Buffer]:

@@ -1,6 +1,6 @@
 """What the server and its worker say to each other: jobs, and the messages that answer them.
 
-    server -> worker    job (a TurnJob, an ExportJob or a StartJob), cancel, stop
+    server -> worker    job (a TurnJob, an ExportJob or a StartJob), cancel, stop, heartbeat (to see the connection)
     worker -> server    loading, ready (WorkerReady); then for a job:
                         events that go on to the client (understood; state, progress, frame, clip, numbered by `seq`),
                         shots (PredictedShots), turn_result (TurnResult), heartbeat: for the server only,

@@ -25,7 +25,7 @@ from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import WORKER_SECRET, Message, encode
+from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY, Message, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerReady
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
@@ -53,15 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(levelname)s: %(message)s")
     try:
-        work(options, os.environ.pop(WORKER_SECRET, ""))
+        work(options, os.environ.pop(WORKER_SECRET, ""), os.environ.pop(WORKER_SERVER_KEY, ""))
     except AnimeGamerError as error:
         logging.getLogger("animegamer_rt.serving.worker").error("%s", error)
         return EXIT_USER_ERROR
     return 0
 
 
-def work(options: argparse.Namespace, secret: str) -> None:
-    """Open bundle and engines, and run jobs until `stop`.
+def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None:
+    """Open bundle and engines, and run jobs until `stop`. server_key: of a server on another machine.
 
     Raises AnimeGamerError when one of them cannot be opened, DeviceLostError when the device is lost during a job.
     """
@@ -70,6 +70,10 @@ def work(options: argparse.Namespace, secret: str) -> None:
     _exit_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
+        socket.ipv6 = "[" in options.server
+        if server_key:
+            socket.curve_serverkey = server_key.encode()
+            socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
         socket.connect(options.server)
         socket.send_multipart(encode(Message(LOADING, {"secret": secret})))
         bundle = open_bundle(options.bundle)
@@ -107,7 +111,7 @@ def _higher_precision(pipeline: Pipeline, engines: Engines, config: EngineConfig
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser("animegamer_rt.serving.worker", description="Run turns for `animegamer-rt serve`.")
-    parser.add_argument("--server", required=True, help="the server's socket for its worker: tcp://127.0.0.1:PORT")
+    parser.add_argument("--server", required=True, help="the server's socket for its worker: tcp://HOST:PORT")
     parser.add_argument("--bundle", required=True, help="name or folder")
     parser.add_argument("--plan", help="denoise plan (default: the bundle's)")
     add_engine_options(parser, simulated=True)

@@ -29,7 +29,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
-from animegamer_rt.serving.wire.worker_messages import CANCEL, EXPORT, JOB, START, STOP, TURN, JobFailed
+from animegamer_rt.serving.wire.worker_messages import CANCEL, EXPORT, HEARTBEAT, JOB, START, STOP, TURN, JobFailed
 from animegamer_rt.session import Session
 
 from .game_export import render_game
@@ -212,7 +212,7 @@ class Worker:
             self._stopping = True
             for job in self._jobs:
                 job.cancel()
-        else:
+        elif message.type != HEARTBEAT:
             log.warning("ignored a message of unknown type %r", message.type)
 
     def _send(self, message: Message) -> None:

@@ -1,0 +1,86 @@
+"""Runs one worker on a node of the cluster: finds the server and the bundle, starts the process, waits for its end.
+
+Knows this machine; nothing of Ray. The worker's standard input is a pipe that nobody writes to: it closes when this
+process, Ray's actor, has ended, however it did, and then the worker ends, too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TypedDict
+
+from animegamer_rt import __version__
+from animegamer_rt.bundle.loader import Bundle, find, read
+from animegamer_rt.errors import BundleError, HubError
+from animegamer_rt.profiling.child_process import child_command, describe_end
+from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
+
+REACH_S = 5.0
+
+
+class NodeJob(TypedDict):
+    """What a node needs to run a worker. It travels as JSON.
+
+    host, port, server_key: of the server's socket for this worker. bundles: folders or names to look for, the first
+    with the `fingerprint` is played. version: of animegamer-rt at the server. arguments: the worker's other options.
+    """
+
+    host: str
+    port: int
+    server_key: str
+    secret: str
+    bundles: list[str]
+    fingerprint: str
+    version: str
+    arguments: list[str]
+
+
+def run_worker(job: NodeJob, node: str) -> str:
+    """Run a worker to its end. node: this machine's address. Returns how it ended, in words that follow its name."""
+    where = f"could not start on node {node}"
+    if job["version"] != __version__:
+        return f"{where}: animegamer-rt {__version__} there, {job['version']} at the server; install the same"
+    try:
+        socket.create_connection((job["host"], job["port"]), REACH_S).close()
+    except OSError as error:
+        address = f"{job['host']}:{job['port']}"
+        do = "give serve --ray the address by which nodes reach the cluster's head, and open the port"
+        return f"{where}: the server is not reached at {address} from there ({error.strerror or error}); {do}"
+    try:
+        bundle = find_bundle(job["bundles"], job["fingerprint"])
+    except BundleError as error:
+        return f"{where}: {error}"
+    host = f"[{job['host']}]" if ":" in job["host"] else job["host"]
+    command = child_command("animegamer_rt.serving.worker", "--server", f"tcp://{host}:{job['port']}")
+    command += ["--bundle", str(bundle.folder), *job["arguments"]]
+    environment = {**os.environ, WORKER_SECRET: job["secret"], WORKER_SERVER_KEY: job["server_key"]}
+    last_line = ""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            text = line.decode(errors="replace").rstrip()
+            print(text, file=sys.stderr, flush=True)  # Ray brings it to the server's log
+            last_line = text or last_line
+    return f"on node {node} {describe_end(process.returncode, last_line)}"
+
+
+def find_bundle(places: list[str], fingerprint: str) -> Bundle:
+    """The bundle of that fingerprint at one of these folders or names. Raises BundleError that says what was found."""
+    found: list[str] = []
+    for place in places:
+        try:
+            bundle = read(find(place))  # the worker verifies its files
+        except (BundleError, HubError) as error:
+            found.append(error.what)
+            continue
+        if bundle.fingerprint == fingerprint:
+            return bundle
+        found.append(f"{place}: {bundle.fingerprint}")
+    what = "this node does not have the server's bundle"
+    do = f"copy it to {places[0]} there"
+    raise BundleError(what, found="; ".join(found), expected=fingerprint, do=do)

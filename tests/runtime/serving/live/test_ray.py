@@ -1,0 +1,108 @@
+"""Workers on the nodes of a Ray cluster: games outlive workers, actors and nodes; one that leaves costs nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from live_server import LiveServer, frames, refusal, until_timeout
+from ray_clusters import HAS_RAY, WITHOUT, FakeCluster, RealCluster
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the cluster in the place of Ray forks")
+KINDS = (FakeCluster, pytest.param(RealCluster, marks=pytest.mark.skipif(not HAS_RAY, reason=WITHOUT)))
+Cluster = FakeCluster | RealCluster
+SOON = ("--backoff-s", "0.05")
+
+
+@pytest.fixture(params=KINDS)
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    with request.param(tmp_path) as cluster:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        yield cluster
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCluster]:
+    with FakeCluster(tmp_path) as cluster:
+        for name, value in cluster.environment.items():
+            monkeypatch.setenv(name, value)
+        yield cluster
+
+
+def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_leaves(
+    bundle: Path, cluster: Cluster, tmp_path: Path
+) -> None:
+    nodes = [cluster.add_node()]
+    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, *SOON, device="simulated:0.5") as server:
+        with server.ready().client() as player:
+            game = player.open(seed=21)
+            expected = [frames(player.play(game, text)) for text in ("Mia waves.", "Tobo runs.")]
+            for lost in ("worker", "actor", "node", "leaving node"):
+                game = player.open(seed=21)
+                assert frames(player.play(game, "Mia waves.")) == expected[0]
+                turn = player.begin(game, "Tobo runs.")
+                events = player.until(turn, "progress")
+                (worker,) = cluster.workers(server.process.pid)
+                if lost == "worker":
+                    worker.send_signal(signal.SIGKILL)
+                elif lost == "actor":
+                    actor = worker.parent()
+                    assert actor is not None
+                    actor.send_signal(signal.SIGKILL)
+                else:
+                    nodes.append(cluster.add_node())
+                    (cluster.kill_node if lost == "node" else cluster.drain)(nodes[-2])
+                events += player.rest(turn)
+                assert frames(events) == expected[1], f"bit-equal, numbered on, nothing twice: {lost}"
+                restarted = "restarting" in {event.type for event in events}
+                assert restarted == (lost != "leaving node"), lost
+            server.await_status(
+                lambda status: not psutil.pid_exists(worker.pid) and status["worker"]["state"] == "ready"
+            )
+            assert frames(player.play(player.open(seed=21), "Mia waves.")) == expected[0], "on the node that is left"
+            export = player.ask("export", {"token": game.token}, session=game.session, answer="error")
+            assert export.fields["code"] == "unknown_type" and "on other machines" in export.fields["text"]
+        status = server.status()
+        assert status["worker"]["restarts"] == 3 and "pid" not in status["worker"], "a node that leaves is no death"
+        left = cluster.workers(server.process.pid)
+        assert server.end() == 0
+        assert any(not any(one.is_running() for one in left) for _ in until_timeout()), "its workers end with it"
+
+
+def test_a_server_outlives_its_connection_to_ray(bundle: Path, fake: FakeCluster, tmp_path: Path) -> None:
+    fake.add_node()
+    with LiveServer(bundle, tmp_path / "state", "--ray", fake.address, *SOON) as server:
+        with server.ready().client() as player:
+            game = player.open(seed=21)
+            player.play(game, "Mia waves.")
+            (driver,) = psutil.Process(server.process.pid).children()
+            driver.send_signal(signal.SIGKILL)
+            assert frames(player.play(game, "Tobo runs."))
+        assert "the connection to Ray was lost; found exit code -9" in server.status()["worker"]["last_error"]
+
+
+def test_a_cluster_that_cannot_be_joined_is_said_in_one_line(bundle: Path, fake: FakeCluster, tmp_path: Path) -> None:
+    def refused(address: str) -> tuple[int, str]:
+        code, said = refusal(bundle, tmp_path / "state", "--ray", address)
+        (line,) = [line for line in said.splitlines() if line.startswith("error:")]
+        return code, line
+
+    assert refused("ray://head:10001")[0] == 2
+    assert "expected HOST:PORT; give what `ray start --head` printed" in refused("ray://head:10001")[1]
+    fake.refuse(
+        "Version mismatch: The cluster was started with:\n    Ray: 2.44.1\n    Python: 3.10.12\n"
+        "This process on node 192.0.2.63 was started with:\n    Ray: 9.9.9\n    Python: 3.12.13\n"
+    )
+    code, line = refused(fake.address)
+    assert code == 75 and "use Python 3.10.12 here, and run: pip install 'ray==2.44.1'" in line
+    fake.refuse("Can't find a `node_ip_address.json` file")
+    assert "this machine is a node of it: ray start --address=HOST:PORT" in refused(fake.address)[1]
+    with fake:
+        pass  # its port is closed now
+    code, line = refused(fake.address)
+    assert code == 75 and "no Ray cluster answers; found Connection refused; start one with: ray start" in line
