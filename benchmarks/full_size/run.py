@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from animegamer_client import Client, Frame, Progress, State
+from animegamer_client import Client, Done, Frame, Progress, State
 from animegamer_client.events import Event
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
@@ -182,16 +182,16 @@ def serve(request: Request) -> Figures:
     pictures = [event.pixels for _, event in events if isinstance(event, Frame)]
     frames = np.stack(pictures)
     np.save(request.folder / "frames.npy", frames)
-    seconds = events[-1][1].seconds  # type: ignore[attr-defined]
+    (done,) = (event for _, event in events if isinstance(event, Done))
     ends = {
         "predictor": next(at for at, event in events if isinstance(event, State)),
         "denoiser": max(at for at, event in events if isinstance(event, Progress)),
         "vae": max(at for at, event in events if isinstance(event, Frame)),
     }
-    spent = {name: getattr(seconds, name) for name in ends}
+    spent = {name: getattr(done.seconds, name) for name in ends}
     return {
         "stages": _stages(began, ends, spent, memory),
-        "seconds_per_turn": seconds.total,
+        "seconds_per_turn": done.seconds.total,
         "peak_gib": memory.peak_gib(),
         "frames_received": len(pictures),
         "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
