@@ -25,8 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from animegamer_client import Client, Done, Frame, Progress, State
-from animegamer_client.events import Event
+from animegamer_client import Client, Done, Event, Frame, Progress, State
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import open_bundle
