@@ -1,16 +1,18 @@
-"""Holds what PyTorch's engines on a CPU compute at full size to the plain networks in float32, on the bundle's weights.
+"""Holds what PyTorch on a CPU computes at full size to the plain networks in float32, on the weights of the bundle.
 
-Predictor: the turn's prompt, then the state that was played, all layers. Denoiser: the turn's first step, all tokens and
-blocks, both rows. Vae: a whole picture of one latent frame, and both chunks of a small one. The engines' whole clip is
-not compared: in float32 its activations would take more memory than the goal leaves. That the bundle's weights are those
-of the checkpoints is what `animegamer-rt verify` says.
+Predictor: the turn's prompt, then the state that was played, all layers. Denoiser: the turn's first step, all blocks and
+tokens, both rows. Vae: the latent that was played, its first frame as a whole picture, and both chunks of a corner of it.
+The whole clip is not compared: the plain network would hold more of it in memory than there is. That the bundle's weights
+are those of the checkpoints is what `animegamer-rt verify` says.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from animegamer_export.evaluate.metrics import psnr, relative_error
-from animegamer_export.verify.against_torch import MIN_PSNR_DB, TOLERANCES, read_in_one
+from animegamer_export.verify.against_torch import MIN_PSNR_DB, MIN_PSNR_SAME_WEIGHTS_DB, TOLERANCES, read_in_one
 from animegamer_rt.backends.interface import Engines, TokenBatch
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.torch.device import TorchDevice
@@ -34,7 +36,8 @@ from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.vae import CHUNKS
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.prompt import STATE_TAGS, PromptBuilder
-from animegamer_rt.state.game import STRENGTHS, scope_of_strength
+from animegamer_rt.state.game import STRENGTHS
+from benchmarks.full_size.kept import LATENT, SCOPE, SHOT
 
 SMALL = (8, 12)
 """Height and width of the small latent: 64 x 96 pixels."""
@@ -54,25 +57,28 @@ class ScarceDevice(TorchDevice):
 
 @torch.no_grad()
 def compare(
-    bundle: Bundle, precision: str, plan_name: str, text: str, seed: int, state: Mapping[str, int]
+    bundle: Bundle, precision: str, plan_name: str, text: str, seed: int, played: Mapping[str, Any], kept: Path
 ) -> dict[str, Figures]:
-    """Figures of each stage; `within_tolerance`: of `animegamer-rt verify`, for the precision. state: as played."""
+    """Figures of each stage; `within_tolerance`: of `animegamer-rt verify`, for the precision.
+
+    `same_bytes`: whether the engines' output equals that of the played turn, another process. played: its figures;
+    kept: the folder of `kept`.
+    """
     found, began = {}, time.perf_counter()
     config = EngineConfig("torch-cpu", None if precision == "fp32" else precision)
-    shot, found["predictor"] = predictor(bundle, open_engines(bundle, config), text, state, precision)
+    found["predictor"] = predictor(bundle, open_engines(bundle, config), text, played["state"], precision, kept)
     found["predictor"]["seconds"], began = round(time.perf_counter() - began, 1), time.perf_counter()
-    scope = scope_of_strength(state[STATE_TAGS[0][0]], bundle.manifest.compatibility.motion_table)
-    latent, found["denoiser"] = denoiser(bundle, open_engines(bundle, config), plan_name, seed, shot, scope, precision)
+    found["denoiser"] = denoiser(bundle, open_engines(bundle, config), plan_name, seed, precision, kept)
     found["denoiser"]["seconds"], began = round(time.perf_counter() - began, 1), time.perf_counter()
-    found["vae"] = vae(bundle, latent, precision)
+    found["vae"] = vae(bundle, open_engines(bundle, config), precision, kept, played["frames_sha256"])
     found["vae"]["seconds"] = round(time.perf_counter() - began, 1)
     return found
 
 
 def predictor(
-    bundle: Bundle, engines: Engines, text: str, state: Mapping[str, int], precision: str
-) -> tuple[Array, Figures]:
-    """The engine's shot, and figures of it, of the logits of all four strengths, and of which are the same."""
+    bundle: Bundle, engines: Engines, text: str, state: Mapping[str, int], precision: str, kept: Path
+) -> Figures:
+    """Figures of the engine's shot, of the logits of all four strengths, and of which of these are the same."""
     builder = PromptBuilder.from_bundle(bundle)
     prompt, width = builder.build(text, []), bundle.manifest.geometry.shot_width
     played = [STRENGTHS.index(state[name]) for name, _ in STATE_TAGS]
@@ -94,18 +100,18 @@ def predictor(
         "shot_relative_error": _short(relative_error(prefill.shot, shot[0])),
         "logits_relative_error": _short(relative_error(np.stack(logits), true)),
         "strengths_equal_of_4": int((chosen == played).sum()),
+        "same_bytes": {"shot": bool(np.array_equal(prefill.shot, np.load(kept / SHOT)))},
     }
-    return prefill.shot, _judged(figures, precision)
+    return _judged(figures, precision)
 
 
-def denoiser(
-    bundle: Bundle, engines: Engines, plan_name: str, seed: int, shot: Array, scope: float, precision: str
-) -> tuple[Array, Figures]:
-    """The engine's latent after the turn's first step, and figures of that step."""
+def denoiser(bundle: Bundle, engines: Engines, plan_name: str, seed: int, precision: str, kept: Path) -> Figures:
+    """Figures of the turn's first step."""
     plan = DenoisePlan.from_dict(bundle.plan(plan_name))
     step, numbers = plan.steps[0], plan.coefficients()[0]
     noise = Denoiser(engines.denoiser, plan, bundle.manifest.geometry.latent_shape).draw_noise(seed, 1)
     latent, added = next(noise), next(noise)
+    shot, scope = np.load(kept / SHOT), float(np.load(kept / SCOPE))
     began = time.perf_counter()
     run = engines.denoiser.start(latent, shot, scope)
     run.step(numbers, float(step.timestep), step.rows, added)
@@ -133,12 +139,18 @@ def denoiser(
         "x0_relative_error": _short(relative_error(x0, true_x0.numpy())),
         "latent_relative_error": _short(relative_error(found, true.numpy())),
         "engine_seconds_with_loading": round(engine_s, 1),
+        "same_bytes": {"first step": bool(np.array_equal(found, np.load(kept / LATENT.format(1))))},
     }
-    return found, _judged(figures, precision)
+    return _judged(figures, precision)
 
 
-def vae(bundle: Bundle, latent: Array, precision: str) -> Figures:
-    """Figures of one latent frame at the bundle's size, and of both chunks of a corner of it."""
+def vae(bundle: Bundle, engines: Engines, precision: str, kept: Path, sha256: str) -> Figures:
+    """Figures of the turn's latent: its first frame at the bundle's size, and both chunks of a corner of it."""
+    latent = np.load(kept / LATENT.format(len(list(kept.glob(LATENT.format("*")))) - 1))
+    first, caches = engines.vae.first(latent[:, : CHUNKS[0]], RGB, False)
+    again = np.concatenate([first, engines.vae.next(latent[:, CHUNKS[0] :], caches, RGB, False)])
+    del engines, caches
+    gc.collect()
     device = ScarceDevice(PRECISIONS[precision])
     network = cast_for_inference(read_decoder(bundle, device), device.dtype)
     plain = cast_for_inference(read_decoder(bundle, TorchDevice()), torch.float32)
@@ -160,7 +172,9 @@ def vae(bundle: Bundle, latent: Array, precision: str) -> Figures:
         "corner_psnr_db": round(psnr(small, true), 2),
     }
     least = min(figures["frames_psnr_db"], figures["corner_psnr_db"])
-    return {**figures, "required_db": MIN_PSNR_DB, "within_tolerance": least >= MIN_PSNR_DB}
+    same = {"all frames": hashlib.sha256(again.tobytes()).hexdigest() == sha256}
+    required = MIN_PSNR_SAME_WEIGHTS_DB if precision == "fp32" else MIN_PSNR_DB
+    return {**figures, "required_db": required, "within_tolerance": least >= required, "same_bytes": same}
 
 
 def _judged(figures: Figures, precision: str) -> Figures:

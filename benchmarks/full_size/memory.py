@@ -9,12 +9,14 @@ from types import TracebackType
 
 import psutil
 
-PAUSE_S = 0.1
-"""Between two looks. A GiB of new memory takes longer than this to be filled for the first time."""
+PAUSE_S = 0.2
+"""Between two looks. A GiB of new memory takes about as long to be filled for the first time."""
+LOOKS = 10
+"""After so many looks new children are looked for, which reads every process of the machine."""
 
 
 class MemoryWatch:
-    """Adds up the resident memory of a process and all below it, ten times a second, until the `with` ends.
+    """Adds up the resident memory of a process and all below it, five times a second, until the `with` ends.
 
     Pages of mapped files count while they are in memory, and pages that processes share count for each of them.
     """
@@ -41,11 +43,14 @@ class MemoryWatch:
         return round(max(found) / 2**30, 2) if found else None
 
     def _look(self) -> None:
+        looks, watched = 0, [self._process]
         while not self._ended.wait(PAUSE_S):
-            total = 0
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for process in [self._process, *self._process.children(recursive=True)]:
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        total += process.memory_info().rss
+            if looks % LOOKS == 0:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    watched = [self._process, *self._process.children(recursive=True)]
+            looks, total = looks + 1, 0
+            for process in watched:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    total += process.memory_info().rss
             if total:
                 self._found.append((time.monotonic(), total))

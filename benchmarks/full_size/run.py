@@ -2,8 +2,8 @@
 
 `python benchmarks/full_size/run.py --folder DIR` runs the commands as a user would (export, doctor, play, serve to the
 Python client), then holds each stage's output to torch in float32 (`accuracy`). Each job's figures go into
-DIR/figures.json once it has ended, and a job that is found there is not run again. Every call ends with a record of what
-there is. DIR needs 30 GB. `--size pocket` tries the same within a minute.
+DIR/figures.json once it has ended, and a job that is found there is not run again. Every call ends with a record of
+what there is. DIR needs 30 GB. `--size pocket` tries the same within a minute.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class Request:
         return self.folder / "bundle"
 
     @property
+    def kept(self) -> Path:
+        """What `kept` keeps of the played turn."""
+        return self.folder / "kept"
+
+    @property
     def engines(self) -> list[str]:
         """Options of `play` and `serve`."""
         return ["--device", DEVICE, "--precision", self.precision] if self.precision != "fp32" else ["--device", DEVICE]
@@ -73,7 +78,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for the bundle, the game and the figures")
     parser.add_argument("--jobs", default=",".join(JOBS), help="default: %(default)s")
     parser.add_argument("--size", default="full", help="of the random weights, as of export")
-    parser.add_argument("--precision", default="bf16", choices=("bf16", "fp16", "fp32"), help="of denoiser and vae")
+    parser.add_argument("--precision", default="bf16", choices=("bf16", "fp16", "fp32"), help="to compute in")
     parser.add_argument("--plan", default="fast")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -99,7 +104,7 @@ def _record(request: Request, figures: Mapping[str, Any]) -> Figures:
         **environment("torch", "onnxruntime"),
         "kind": "full-size-turn",
         "instruction_sets": sorted(set(INSTRUCTIONS.findall(flags.partition(":")[2]))),
-        "memory_source": "resident memory of all processes of a command together, ten times a second",
+        "memory_source": "resident memory of all processes of a command together, five times a second",
         "of": bundle.manifest.description,
         "precision": {name: part.precision for name, part in bundle.manifest.parts.items()},
         "device": DEVICE,
@@ -114,10 +119,9 @@ def _record(request: Request, figures: Mapping[str, Any]) -> Figures:
 
 def export(request: Request) -> Figures:
     """`animegamer-rt export`, all parts that play needs."""
-    precision = f"predictor=int4-qdq,denoiser={request.precision},vae={request.precision}"
     given = ["--random-weights", "0", "--size", request.size, "--parts", "predictor,denoiser,vae"]
-    command = _command("export", *given, "--precision", precision, "--out", str(request.bundle))
-    found, _ = _run(command)
+    command = _command("export", *given, "--precision", "predictor=int4-qdq", "--out", str(request.bundle))
+    found, _ = _run(request, command)
     bundle = open_bundle(str(request.bundle))
     steps = bundle.manifest.provenance["export"]["steps"]
     return {**found, "bytes": bundle.bytes, "steps": steps}
@@ -144,7 +148,8 @@ def play(request: Request) -> Figures:
             if word in line:
                 marks.setdefault(name, time.monotonic())
 
-    found, memory = _run(_command("play", *request.played, *given), see)
+    keep = [sys.executable, str(Path(__file__).with_name("kept.py")), str(request.kept)]
+    found, memory = _run(request, [*keep, "play", *request.played, *given], see)
     turn = json.loads((game / "game.json").read_text(encoding="utf-8"))["turns"][0]
     seconds, predicted = turn["seconds"], marks["predictor"]
     ends = {"predictor": predicted, "denoiser": predicted + seconds["denoiser"], "vae": marks["clip"]}
@@ -202,9 +207,11 @@ def accuracy(request: Request) -> Figures:
     """Each stage's output beside torch in float32, in this process."""
     from benchmarks.full_size.accuracy import compare
 
-    state = json.loads((request.folder / "figures.json").read_text())["play"]["state"]
+    play = json.loads((request.folder / "figures.json").read_text())["play"]
     with MemoryWatch(os.getpid()) as memory:
-        found = compare(open_bundle(str(request.bundle)), request.precision, request.plan, TEXT, SEED, state)
+        found = compare(
+            open_bundle(str(request.bundle)), request.precision, request.plan, TEXT, SEED, play, request.kept
+        )
     return {**found, "peak_gib": memory.peak_gib()}
 
 
@@ -221,9 +228,12 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "animegamer_rt", *arguments]
 
 
-def _run(command: list[str], see: Callable[[str], None] = lambda _: None) -> tuple[Figures, MemoryWatch]:
+def _run(
+    request: Request, command: list[str], see: Callable[[str], None] = lambda _: None
+) -> tuple[Figures, MemoryWatch]:
     """Runs a command to its end: seconds and peak memory. see: is given each line that it prints."""
-    started, told = time.monotonic(), ["animegamer-rt", *command[3:]]
+    started = time.monotonic()
+    told = " ".join(["animegamer-rt", *command[3:]]).replace(str(request.folder), "DIR")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     with MemoryWatch(process.pid) as memory:
         assert process.stdout is not None
@@ -231,9 +241,9 @@ def _run(command: list[str], see: Callable[[str], None] = lambda _: None) -> tup
             print(line, end="", flush=True)
             see(line)
         if process.wait():
-            raise SystemExit(f"error: {' '.join(told)} ended with {process.returncode}")
+            raise SystemExit(f"error: {told} ended with {process.returncode}")
     seconds = round(time.monotonic() - started, 1)
-    return {"command": " ".join(told), "seconds": seconds, "peak_gib": memory.peak_gib()}, memory
+    return {"command": told, "seconds": seconds, "peak_gib": memory.peak_gib()}, memory
 
 
 def _stages(began: float, ends: Mapping[str, float], seconds: Mapping[str, float], memory: MemoryWatch) -> Figures:
