@@ -1,9 +1,9 @@
-"""Holds what PyTorch on a CPU computes at full size to the plain networks in float32, on the weights of the bundle.
+"""Holds what PyTorch on a CPU computes at full size to the plain networks in float32, on the bundle's weights.
 
-Predictor: the turn's prompt, then the state that was played, all layers. Denoiser: the turn's first step, all blocks and
-tokens, both rows. Vae: the latent that was played, its first frame as a whole picture, and both chunks of a corner of it.
-The whole clip is not compared: the plain network would hold more of it in memory than there is. That the bundle's weights
-are those of the checkpoints is what `animegamer-rt verify` says.
+Predictor: the turn's prompt, then the state that was played, all layers. Denoiser: the turn's first step, all blocks
+and tokens, both rows. Vae: the latent that was played: its first frame as a whole picture, both chunks of a corner of
+it. The whole clip is not compared: the plain network would hold more of it in memory than there is. That the bundle's
+weights are those of the checkpoints is what `animegamer-rt verify` says.
 """
 
 from __future__ import annotations
