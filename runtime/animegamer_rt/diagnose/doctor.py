@@ -183,10 +183,11 @@ def _host_memory(bundle: Bundle) -> CheckResult:
         )
         found += ", one part after the other"
     found += f"; {free / 2**30:.1f} of {whole / 2**30:.1f} GiB are free"
-    if min(plain.peak_bytes, least.peak_bytes) > free:
-        return CheckResult("host memory", "limited", found, "to play on the CPU, close other programs")
-    do = f"to play on the CPU: --device torch-cpu --precision {host_memory.LEAST}" if plain.peak_bytes > free else ""
-    return CheckResult("host memory", "limited" if do else "ok", found, do)
+    if plain.peak_bytes <= free:
+        return CheckResult("host memory", "ok", found)
+    options = host_memory.options_within(bundle, free)
+    do = f"to play on the CPU: {options}" if options else "to play on the CPU, close other programs"
+    return CheckResult("host memory", "limited", found, do)
 
 
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:

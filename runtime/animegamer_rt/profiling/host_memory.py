@@ -19,10 +19,11 @@ STAGES = {"predictor": "predictor", "denoiser": "denoiser", "vae": "vae_first"}
 """Stage of a turn -> the part that holds its weights."""
 CPU_DEVICES = ("cpu", "cpu-fp32", "torch-cpu")
 LEAST = "bf16"
-"""The precision of PyTorch that takes least memory on a CPU."""
+"""The precision of PyTorch that takes least memory on a CPU. Without AMX it takes longer than float32
+(docs/FULL_SIZE.md)."""
 STORED_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 FLOAT, HALF = 4, 2
-"""Bytes of a number in memory. On a CPU all parts compute in float32, or with PyTorch in the precision that is asked."""
+"""Bytes of a number in memory. On a CPU all parts compute in float32, with PyTorch in 16 bits if that is asked for."""
 KEPT_BYTES = 4 * 2**30
 """A turn that takes more than this has one part in memory at a time with PyTorch."""
 PROCESS_BYTES = 500 * 2**20
@@ -74,13 +75,13 @@ def check(bundle: Bundle, device: str, precision: str | None = None) -> None:
     if device not in CPU_DEVICES:
         return
     needed = (with_torch(bundle, precision) if device == "torch-cpu" else with_onnxruntime(bundle)).peak_bytes
-    instead, (_, whole) = with_torch(bundle, LEAST).peak_bytes, machine_bytes()
+    _, whole = machine_bytes()
     if needed <= whole:
         return
+    instead = options_within(bundle, whole)
     do = "use a bundle of smaller precision, or a machine with more memory"
-    if instead <= whole and instead < needed:
-        do = f"use --device torch-cpu --precision {LEAST}: it takes about {instead / 2**30:.1f} GiB, as one part at a time"
-        do += " is in memory"
+    if instead:
+        do = f"use {instead}: one part at a time is in memory there"
     raise BackendError(
         f"a turn with --device {device} needs more memory than this machine has",
         where=bundle.folder,
@@ -88,6 +89,14 @@ def check(bundle: Bundle, device: str, precision: str | None = None) -> None:
         expected=f"about {needed / 2**30:.1f} GiB",
         do=do,
     )
+
+
+def options_within(bundle: Bundle, size: int) -> str:
+    """The options with which PyTorch on the CPU plays in so many bytes; empty where it cannot."""
+    for precision, options in ((None, "--device torch-cpu"), (LEAST, f"--device torch-cpu --precision {LEAST}")):
+        if with_torch(bundle, precision).peak_bytes <= size:
+            return options
+    return ""
 
 
 def machine_bytes() -> tuple[int, int]:

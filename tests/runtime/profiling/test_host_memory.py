@@ -21,7 +21,11 @@ SIZES = {
     "denoiser": {"hidden": 1920, "layers": 30, "heads": 30, "latent_height": 60, "latent_width": 90},
     "decoder": {"channels": 128, "multipliers": [1, 2, 2, 4], "res_blocks": 3, "latent_channels": 16},
 }
-PARTS = {"predictor": ("int4-qdq", 4_528_655_627), "denoiser": ("bf16", 3_430_424_235), "vae_first": ("bf16", 247_434_275)}
+PARTS = {
+    "predictor": ("int4-qdq", 4_528_655_627),
+    "denoiser": ("bf16", 3_430_424_235),
+    "vae_first": ("bf16", 247_434_275),
+}
 """Part -> its precision, and the bytes of its weights at full size."""
 
 
