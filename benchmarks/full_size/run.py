@@ -1,7 +1,7 @@
 """Exports a full-size bundle of random weights and plays one turn of it on this machine's CPU: time, memory, accuracy.
 
 `python benchmarks/full_size/run.py --folder DIR` runs the commands as a user would (export, doctor, play, serve to the
-Python client), then holds each stage's output to torch in float32 (`accuracy`). Each job's figures go into
+Python client), then holds what each stage gave to torch in float32 (`accuracy`). Each job's figures go into
 DIR/figures.json once it has ended, and a job that is found there is not run again. Every call ends with a record of
 what there is. DIR needs 30 GB. `--size pocket` tries the same within a minute.
 """
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,11 @@ class Request:
         return self.folder / "bundle"
 
     @property
+    def figures(self) -> Path:
+        """The figures of the jobs that have ended."""
+        return self.folder / "figures.json"
+
+    @property
     def kept(self) -> Path:
         """What `kept` keeps of the played turn."""
         return self.folder / "kept"
@@ -84,13 +90,12 @@ def main() -> None:
     options = parser.parse_args()
     request = Request(options.folder, options.size, options.precision, options.plan)
     make_folder(request.folder)
-    path = request.folder / "figures.json"
-    figures: Figures = json.loads(path.read_text()) if path.exists() else {}
+    figures: Figures = json.loads(request.figures.read_text()) if request.figures.exists() else {}
     for name in options.jobs.split(","):
         if name not in figures:
             print(f"-- {name}", flush=True)
             figures[name] = JOBS[name](request)
-            path.write_text(json.dumps(figures, indent=1))
+            request.figures.write_text(json.dumps(figures, indent=1))
     print(json.dumps(figures, indent=1))
     print(write_record(options.results, f"{request.size}-turn-cpu", _record(request, figures)))
 
@@ -203,16 +208,22 @@ def serve(request: Request) -> Figures:
     }
 
 
-def accuracy(request: Request) -> Figures:
-    """Each stage's output beside torch in float32, in this process."""
-    from benchmarks.full_size.accuracy import compare
+def accuracy(request: Request, part: str) -> Figures:
+    """What a stage of the played turn gave, beside torch in float32, in this process."""
+    from benchmarks.full_size import accuracy as held
 
-    play = json.loads((request.folder / "figures.json").read_text())["play"]
+    bundle, precision, kept = open_bundle(str(request.bundle)), request.precision, request.kept
+    started, played = time.monotonic(), json.loads(request.figures.read_text())["play"]
     with MemoryWatch(os.getpid()) as memory:
-        found = compare(
-            open_bundle(str(request.bundle)), request.precision, request.plan, TEXT, SEED, play, request.kept
-        )
-    return {**found, "peak_gib": memory.peak_gib()}
+        if part == "predictor":
+            found = held.predictor(bundle, precision, TEXT, played["state"], kept)
+        elif part == "denoiser":
+            found = held.denoiser(bundle, precision, request.plan, SEED, kept)
+        elif part == "vae":
+            found = held.vae(bundle, precision, kept)
+        else:
+            found = {"same_frames": held.frames_again(bundle, precision, kept) == played["frames_sha256"]}
+    return {**found, "seconds": round(time.monotonic() - started, 1), "peak_gib": memory.peak_gib()}
 
 
 JOBS: Mapping[str, Callable[[Request], Figures]] = {
@@ -220,8 +231,10 @@ JOBS: Mapping[str, Callable[[Request], Figures]] = {
     "doctor": doctor,
     "play": play,
     "serve": serve,
-    "accuracy": accuracy,
+    **{f"{part}_accuracy": partial(accuracy, part=part) for part in ("predictor", "denoiser", "vae")},
+    "vae_again": partial(accuracy, part="again"),
 }
+"""Job -> its function. vae_again: another process decodes the latent that was played; the bytes should be the same."""
 
 
 def _command(*arguments: str) -> list[str]:
