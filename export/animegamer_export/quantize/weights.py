@@ -1,10 +1,12 @@
-"""Rewrites ONNX files with external data to another precision, with one weight in memory at a time."""
+"""Rewrites ONNX files with external data to another precision, with a few weights in memory at a time."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import onnx_ir as ir
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.onnx_io.data_file import INLINE_BYTES, DataFile
 from animegamer_export.onnx_io.read import open_graph
-from animegamer_export.quantize.blocks import Array, quantize_matrix
+from animegamer_export.quantize.blocks import Array, Quantized, quantize_matrix
 from animegamer_export.quantize.graph import FLOATS, Matrix, matrices
 from animegamer_export.quantize.nodes import Ranges, convert
 from animegamer_export.quantize.scheme import Scheme
@@ -24,6 +26,8 @@ from animegamer_rt.errors import BundleError
 Exclude = Callable[[str], bool]
 TABLE_NAMES = re.compile(r"positions")
 """Tables of positions are not learned; they stay float32 in every precision."""
+THREADS = 2
+"""Weights that are quantised at once, beside the one that is written. Each takes some 2 GB at full size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,8 @@ def read_weight(matrix: Matrix) -> Array:
     tensor = matrix.weight.const_value
     assert tensor is not None
     stored = tensor.numpy().astype(np.float32)
+    if isinstance(tensor, ir.ExternalTensor):
+        tensor.release()  # its mapping would keep every page that was read in memory
     return np.ascontiguousarray(stored.T) if matrix.inputs_first else stored
 
 
@@ -133,35 +139,42 @@ class _Rewriter:
         if self.scheme.form == "stored":
             self.store(model, {matrix.weight: matrix.name for matrix in found})
         else:
-            for matrix in found:
-                if self.exclude(matrix.name):
-                    self.kept[matrix.name] = None
-                else:
-                    self.quantize(model, matrix, source)
+            excluded = {matrix.name: None for matrix in found if self.exclude(matrix.name)}
+            self.kept.update(excluded)
+            wanted = [matrix for matrix in found if matrix.name not in excluded]
+            for matrix, (made, error) in zip(wanted, self.quantized(wanted, source), strict=True):
+                self.errors[matrix.name] = error
+                convert(model, matrix, made, self.scheme, self.data, self.range_of(matrix))
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is not None and not _is_in(tensor, self.data):
                 value.const_value = self.data.store(tensor, name)
         return model
 
-    def quantize(self, model: ir.Model, matrix: Matrix, source: Path) -> None:
-        found = None
-        if self.scheme.calibrated:
-            found = (self.ranges or {}).get(matrix.name)
-            if found is None:
-                raise BundleError(
-                    f"{self.scheme.name} needs the range of what {matrix.name} reads",
-                    where=source,
-                    do="calibrate first",
-                )
+    def quantized(self, wanted: Sequence[Matrix], source: Path) -> Iterator[tuple[Quantized, float]]:
+        """Each matrix's codes and relative error, in order; other threads compute the next ones meanwhile."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            begun: deque[Future[tuple[Quantized, float]]] = deque()
+            for matrix in wanted:
+                begun.append(pool.submit(self.quantize, matrix, source))
+                if len(begun) > THREADS:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+
+    def quantize(self, matrix: Matrix, source: Path) -> tuple[Quantized, float]:
+        found = self.range_of(matrix)
+        if found is None and self.scheme.calibrated:
+            raise BundleError(
+                f"{self.scheme.name} needs the range of what {matrix.name} reads", where=source, do="calibrate first"
+            )
         weight = read_weight(matrix)
-        true = weight
-        if found is not None and found.factors is not None:
-            weight = weight * found.factors
-        made = quantize_matrix(weight, self.scheme)
-        restored = made.weight if found is None or found.factors is None else made.weight / found.factors
-        self.errors[matrix.name] = relative_error(restored, true)
-        convert(model, matrix, made, self.scheme, self.data, found)
+        factors = None if found is None else found.factors
+        made = quantize_matrix(weight if factors is None else weight * factors, self.scheme)
+        return made, relative_error(made.weight if factors is None else made.weight / factors, weight)
+
+    def range_of(self, matrix: Matrix) -> Ranges | None:
+        return (self.ranges or {}).get(matrix.name) if self.scheme.calibrated else None
 
     def store(self, model: ir.Model, names: Mapping[ir.Value, str]) -> None:
         """Casts all weights larger than a vector, convolutions and embeddings included."""

@@ -178,7 +178,7 @@ def _predictor(compared: _Comparison) -> Figures:
     true = {}
     for kind, weights in compared.weights("predictor", predictor_parameter).items():
         model = block_streaming(lambda: Predictor(source.sizes.predictor), weights, log=compared.log)
-        true[kind] = _read_in_one(model, runs, len(prompt.runs))
+        true[kind] = read_in_one(model, runs, len(prompt.runs))
     past, answers = empty_cache(model), []
     del model
     part = compared.open("predictor")
@@ -197,7 +197,7 @@ def _predictor(compared: _Comparison) -> Figures:
     return figures
 
 
-def _read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> tuple[Array, Array]:
+def read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> tuple[Array, Array]:
     """The shot of the last prompt run, and logits [1 + texts, V] after it and after each text, in one run."""
     ends = np.cumsum([tokens.ids.shape[1] for tokens in runs])
     count, first_shot = int(ends[-1]), 0

@@ -28,7 +28,7 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
 
     Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
     """
-    host_memory.check(bundle, config.device)
+    host_memory.check(bundle, config.device, config.precision)
     engines = replace(_provider(config).load(bundle, config, cache), kind=config.kind)
     if bundle.manifest.reader is None:
         return engines

@@ -171,16 +171,23 @@ def _parts(bundle: Bundle) -> str:
 def _host_memory(bundle: Bundle) -> CheckResult:
     """What a turn on the CPU will take, by stage where one part at a time is in memory."""
     free, whole = host_memory.machine_bytes()
-    plain, in_turn = host_memory.with_onnxruntime(bundle), host_memory.with_torch(bundle)
+    plain, least = host_memory.with_onnxruntime(bundle), host_memory.with_torch(bundle, host_memory.LEAST)
     found = f"a turn on the CPU takes about {plain.peak_bytes / 2**30:.1f} GiB"
-    if in_turn.one_at_a_time:
-        stages = ", ".join(f"{stage} {size / 2**30:.1f}" for stage, size in in_turn.stages.items())
-        found += f" with --device cpu, {in_turn.peak_bytes / 2**30:.1f} GiB with torch-cpu (one at a time: {stages})"
+    if least.one_at_a_time:
+        in_turn = {"torch-cpu": host_memory.with_torch(bundle), f"torch-cpu --precision {host_memory.LEAST}": least}
+        found += " with --device cpu" + "".join(
+            f", {memory.peak_bytes / 2**30:.1f} GiB with {device} ("
+            + ", ".join(f"{stage} {size / 2**30:.1f}" for stage, size in memory.stages.items())
+            + ")"
+            for device, memory in in_turn.items()
+        )
+        found += ", one part after the other"
     found += f"; {free / 2**30:.1f} of {whole / 2**30:.1f} GiB are free"
-    if min(plain.peak_bytes, in_turn.peak_bytes) > free:
-        return CheckResult("host memory", "limited", found, "to play on the CPU, close other programs")
-    do = "to play on the CPU: --device torch-cpu" if plain.peak_bytes > free else ""
-    return CheckResult("host memory", "limited" if do else "ok", found, do)
+    if plain.peak_bytes <= free:
+        return CheckResult("host memory", "ok", found)
+    options = host_memory.options_within(bundle, free)
+    do = f"to play on the CPU: {options}" if options else "to play on the CPU, close other programs"
+    return CheckResult("host memory", "limited", found, do)
 
 
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:

@@ -18,9 +18,12 @@ from animegamer_rt.errors import BackendError
 STAGES = {"predictor": "predictor", "denoiser": "denoiser", "vae": "vae_first"}
 """Stage of a turn -> the part that holds its weights."""
 CPU_DEVICES = ("cpu", "cpu-fp32", "torch-cpu")
+LEAST = "bf16"
+"""The precision of PyTorch that takes least memory on a CPU. Without AMX it takes longer than float32
+(docs/FULL_SIZE.md)."""
 STORED_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
-FLOAT = 4
-"""Bytes of a number in memory: on a CPU all parts compute in float32."""
+FLOAT, HALF = 4, 2
+"""Bytes of a number in memory. On a CPU all parts compute in float32, with PyTorch in 16 bits if that is asked for."""
 KEPT_BYTES = 4 * 2**30
 """A turn that takes more than this has one part in memory at a time with PyTorch."""
 PROCESS_BYTES = 500 * 2**20
@@ -31,6 +34,11 @@ FRAMES_AT_ONCE = 2
 """Frames of a slice of them with PyTorch, where more than VAE_BYTES would be needed."""
 VAE_BYTES = 8 * 2**30
 """What the vae may take on a CPU with PyTorch, caches included."""
+SPARE_BYTES = 2**29
+"""Free memory that the vae with PyTorch leaves: on a GPU for a prompt that is read meanwhile and for workspaces."""
+FILL = 0.8
+"""The share of a block that the vae's activations can fill when PyTorch's allocator for GPUs cuts them from it
+(tests/runtime/backends/test_torch_memory.py)."""
 ONNXRUNTIME_HOLDS = 10
 """Activations of the vae's widest kind that onnxruntime's arena takes, as measured at 240 x 352."""
 
@@ -48,31 +56,32 @@ class HostMemory:
         return PROCESS_BYTES + (max if self.one_at_a_time else sum)(self.stages.values())
 
 
-def with_torch(bundle: Bundle) -> HostMemory:
-    """Memory of a turn with `--device torch-cpu` in float32."""
-    stages = _stages(bundle, with_torch=True)
+def with_torch(bundle: Bundle, precision: str | None = None) -> HostMemory:
+    """Memory of a turn with `--device torch-cpu` in this `--precision`; None: float32."""
+    stages = _stages(bundle, True, FLOAT if precision in (None, "fp32") else HALF)
     return HostMemory(stages, sum(stages.values()) > KEPT_BYTES)
 
 
 def with_onnxruntime(bundle: Bundle) -> HostMemory:
     """Memory of a turn with `--device cpu`: every part stays, and the vae decodes a chunk's frames together."""
-    return HostMemory(_stages(bundle, with_torch=False), one_at_a_time=False)
+    return HostMemory(_stages(bundle, False, FLOAT), one_at_a_time=False)
 
 
-def check(bundle: Bundle, device: str) -> None:
+def check(bundle: Bundle, device: str, precision: str | None = None) -> None:
     """Raises BackendError where a turn needs more memory than this machine has: it would be killed in the midst of it.
 
-    device: one of onnxruntime's or PyTorch's on the CPU; nothing is known of others.
+    device: one of onnxruntime's or PyTorch's on the CPU; nothing is known of others. precision: as `with_torch`.
     """
     if device not in CPU_DEVICES:
         return
-    needed = (with_torch if device == "torch-cpu" else with_onnxruntime)(bundle).peak_bytes
-    instead, (_, whole) = with_torch(bundle).peak_bytes, machine_bytes()
+    needed = (with_torch(bundle, precision) if device == "torch-cpu" else with_onnxruntime(bundle)).peak_bytes
+    _, whole = machine_bytes()
     if needed <= whole:
         return
+    instead = options_within(bundle, whole)
     do = "use a bundle of smaller precision, or a machine with more memory"
-    if device != "torch-cpu" and instead <= whole:
-        do = f"use --device torch-cpu: it takes about {instead / 2**30:.1f} GiB, as one part at a time is in memory"
+    if instead:
+        do = f"use {instead}: one part at a time is in memory there"
     raise BackendError(
         f"a turn with --device {device} needs more memory than this machine has",
         where=bundle.folder,
@@ -80,6 +89,14 @@ def check(bundle: Bundle, device: str) -> None:
         expected=f"about {needed / 2**30:.1f} GiB",
         do=do,
     )
+
+
+def options_within(bundle: Bundle, size: int) -> str:
+    """The options with which PyTorch on the CPU plays in so many bytes; empty where it cannot."""
+    for precision, options in ((None, "--device torch-cpu"), (LEAST, f"--device torch-cpu --precision {LEAST}")):
+        if with_torch(bundle, precision).peak_bytes <= size:
+            return options
+    return ""
 
 
 def machine_bytes() -> tuple[int, int]:
@@ -98,47 +115,48 @@ def _cgroup(name: str) -> int | None:
         return None
 
 
-def _stages(bundle: Bundle, with_torch: bool) -> dict[str, int]:
+def _stages(bundle: Bundle, with_torch: bool, width: int) -> dict[str, int]:
+    """Bytes by stage; width: of a number in memory."""
     sizes, size = bundle.manifest.sizes, bundle.manifest.geometry
     try:
-        work = {
+        numbers = {
             "predictor": _predictor(sizes["predictor"], size.window_tokens),
             "denoiser": _denoiser(sizes["denoiser"]),
-            "vae": _vae(sizes["decoder"], size.latent_height, size.latent_width, with_torch),
+            "vae": _vae(sizes["decoder"], size.latent_height, size.latent_width, with_torch, width),
         }
     except (KeyError, TypeError, ZeroDivisionError):  # a bundle without these sizes: its weights are known alone
-        work = {}
-    return {stage: _weights(bundle, stage) + work.get(stage, 0) for stage in STAGES}
+        numbers = {}
+    return {stage: _weights(bundle, stage, width) + width * numbers.get(stage, 0) for stage in STAGES}
 
 
-def _weights(bundle: Bundle, stage: str) -> int:
-    """Bytes in memory of a stage's weights: floats in float32, codes of 4 and 8 bits as they are stored."""
+def _weights(bundle: Bundle, stage: str, width: int) -> int:
+    """Bytes in memory of a stage's weights: floats of this width, codes of 4 and 8 bits as they are stored."""
     part = bundle.manifest.parts.get(STAGES[stage])
     if part is None:
         return 0
     stored = sum(bundle.manifest.files[name].bytes for name in part.data_files)
     if part.precision in STORED_BYTES:
-        return stored * FLOAT // STORED_BYTES[part.precision]
+        return stored * width // STORED_BYTES[part.precision]
     sizes = bundle.manifest.sizes.get(stage, {})
     words = sizes.get("vocabulary", 0) * sizes.get("hidden", 0)  # stay floats: a table of words, and the head's
-    return int(stored + 2 * words * (FLOAT - STORED_BYTES["fp16"]))
+    return int(stored + 2 * words * (width - STORED_BYTES["fp16"]))
 
 
 def _predictor(size: Mapping[str, Any], window: int) -> int:
     """Keys and values of the window; a prompt's activations in its widest layer; one matrix in floats."""
     kept = 2 * size["layers"] * size["kv_heads"] * (size["hidden"] // size["heads"]) * window
     prompt = 2 * min(window, 5 * (size.get("shot_tokens", 226) + 40)) * (3 * size["mlp"] + 4 * size["hidden"])
-    return FLOAT * int(kept + prompt + size["mlp"] * size["hidden"])
+    return int(kept + prompt + size["mlp"] * size["hidden"])
 
 
 def _denoiser(size: Mapping[str, Any]) -> int:
     """Activations of a guided pair in a block's widest layer."""
     patch = size.get("patch", 2)
     tokens = size.get("latent_frames", 5) * (size["latent_height"] // patch) * (size["latent_width"] // patch)
-    return FLOAT * 2 * int(tokens + size.get("shot_tokens", 226)) * int(size["hidden"]) * 14
+    return 2 * int(tokens + size.get("shot_tokens", 226)) * int(size["hidden"]) * 14
 
 
-def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool) -> int:
+def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool, bytes_each: int) -> int:
     """The caches between its chunks, and the activations of its widest layer, which is the last stage's first."""
     widths = [size["channels"] * multiplier for multiplier in size["multipliers"]]
     blocks, deepest = size["res_blocks"] + 1, widths[-1]
@@ -150,12 +168,13 @@ def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool) -> 
         cached += of_stage * height * width * scale**2
     pixels, before = height * width * 4 ** (len(widths) - 1), widths[min(1, len(widths) - 1)]
     if not with_torch:
-        return FLOAT * int(2 * cached + ONNXRUNTIME_HOLDS * VIDEO_FRAMES * before * pixels)
+        return int(2 * cached + ONNXRUNTIME_HOLDS * VIDEO_FRAMES * before * pixels)
 
-    def needed(frames: int) -> int:
+    def held(frames: int) -> int:
         """Input, padded input and output of that layer, so many frames at once."""
-        held = VIDEO_FRAMES * before + (2 + frames) * before + frames * widths[0]
-        return FLOAT * int(2 * cached + max(held, (3 * VIDEO_FRAMES + 2) * widths[0]) * pixels)
+        layer = VIDEO_FRAMES * before + (2 + frames) * before + frames * widths[0]
+        return int(max(layer, (3 * VIDEO_FRAMES + 2) * widths[0]) * pixels)
 
-    whole = needed(VIDEO_FRAMES)
-    return whole if whole <= VAE_BYTES else needed(FRAMES_AT_ONCE)
+    left = VAE_BYTES - SPARE_BYTES - bytes_each * 2 * cached  # as backends.torch.vae counts it
+    whole = held(VIDEO_FRAMES)
+    return int(2 * cached + (whole if bytes_each * whole / FILL <= left else held(FRAMES_AT_ONCE)))

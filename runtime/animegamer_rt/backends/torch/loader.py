@@ -109,7 +109,7 @@ def load(
     check_attention(attention, opened)
     check_memory(bundle, torch_device)
     plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
-    if device == "cpu" and opened is None and not compiled and with_torch(bundle).one_at_a_time:
+    if device == "cpu" and opened is None and not compiled and with_torch(bundle, config.precision).one_at_a_time:
         engines = open_in_turn(torch_device, bundle, plans, ROWWISE.get(precision))
         return replace(engines, device=f"{engines.device}, {which}")
     networks, geometry = load_models(bundle, torch_device), bundle.manifest.geometry

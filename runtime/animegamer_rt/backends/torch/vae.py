@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from animegamer_rt.backends.interface import FloatArray, Frames
+from animegamer_rt.profiling.host_memory import FILL, SPARE_BYTES
 
 from ...errors import BackendError, UnusableOutputError
 from ...models.vae import CHUNKS, VaeDecoder
@@ -24,11 +25,6 @@ FRAMES = {3: 9, 2: 8}
 OPAQUE = 255
 FRAMES_AT_ONCE = 2
 """Frames of a slice where memory is scarce: the fewest that hold the past of the next slice."""
-FILL = 0.8
-"""The share of a block that activations can fill when PyTorch's allocator cuts them from it
-(tests/runtime/backends/test_torch_memory.py)."""
-SPARE_BYTES = 2**29
-"""Free GPU memory that stays unused: for a prompt that is read meanwhile and for workspaces of libraries."""
 
 
 class Vae:

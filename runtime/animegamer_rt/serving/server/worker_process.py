@@ -180,7 +180,8 @@ class WorkerProcess:
             return self._clean_up(now, f"the connection to {self._name} was lost, and it was ended")
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
-            return self._clean_up(now, f"{self._name} sent nothing for {limit:g} s and was ended")
+            longer = ", if a step takes longer here: --worker-timeout-s" if self.state == "busy" else ""
+            return self._clean_up(now, f"{self._name} sent nothing for {limit:g} s and was ended{longer}")
         return None
 
     def receive(self, now: float) -> Iterator[Message]:
