@@ -48,6 +48,7 @@ def normal_arrays(
 def _pieces(seeds: Sequence[int], count: int, piece_words: int) -> Iterator[FloatArray]:
     """At least `count` values of the stream, in pieces; threads are some pieces ahead."""
     threads = min(MOST_THREADS, available_cores())
+    piece_words = min(piece_words, math.ceil(count / BLOCK_WORDS) * BLOCK_WORDS)
     ahead: deque[Future[Piece]] = deque()
     first, word = 0, 0
     with ThreadPoolExecutor(threads, "noise") as pool:
