@@ -18,7 +18,7 @@ MEASURED = ("runtime", "engines", "kernels")
 """Paths whose changes mark the commit with `+`."""
 
 
-class CommitHook(BuildHookInterface):  # type: ignore[misc]
+class CommitHook(BuildHookInterface):
     """Called by hatchling for the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

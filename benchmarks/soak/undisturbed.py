@@ -40,11 +40,11 @@ def compare(
     wrong, compared, done = list[tuple[Game, int]](), 0, 0
     with LocalPlayer(bundle, open_engines(bundle, config), plan=plan, config=config) as local:
         for script, turns in longest.items():
-            game = local.start(seed=game_seed(seed, script))
+            again = local.start(seed=game_seed(seed, script))
             for turn in range(1, turns + 1):
                 if stop.is_set():
                     return wrong, compared
-                clip = game.turn(instruction(bundle.manifest.world, seed, script, turn))
+                clip = again.turn(instruction(bundle.manifest.world, seed, script, turn))
                 digest = hashlib.sha256(clip.frames.tobytes()).hexdigest()
                 players = heard[script, turn]
                 wrong += [(one, turn) for one in players if played[one, turn] != digest]
