@@ -40,8 +40,9 @@ _STATE = """(() => {
     for (const kind of ["pointerdown", "keydown", "wheel"]) addEventListener(kind, touch, options);
   }
   const touched = window.animegamerTouched;
-  const drawing = document.getElementById("cancel")?.hidden === false;
-  const played = document.getElementById("turns")?.childElementCount;
+  const off = document.body?.classList.contains("off");
+  const drawing = !off && document.getElementById("cancel")?.hidden === false;
+  const played = document.querySelector("#turns li");
   if (drawing || (touched.at === null && played)) touched.at = now;
   const box = document.querySelector("canvas")?.getBoundingClientRect();
   return { url: location.href, box: box && [box.x, box.y, box.width, box.height],
