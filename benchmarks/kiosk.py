@@ -1,9 +1,9 @@
 """A day of attract loop in minutes, and what it leaves behind: `python -m benchmarks.kiosk`.
 
 The page's clock runs faster (`--faster`), so 24 hours of its timers, pings and visitors take ten minutes. Once an hour
-of that time a visitor plays a turn and goes, and the watch must empty the page: once for each visitor. The browser draws
-pictures, and the watch looks, as often as this machine can, which is less often than in a day; the record says what
-share of a day's there were, and growth is counted for a whole day's. The server plays pocket. Needs `web` and Chromium.
+of that time a visitor plays a turn and goes, and the watch must empty the page: once for each visitor. The browser
+draws pictures, and the watch looks, as often as this machine can, which is less often than in a day; the record says
+what share of a day's there were, and growth is counted for a whole day's. The server plays pocket. Needs `web` and Chromium.
 Writes a record of kind `kiosk` and prints it. Linux only.
 """
 

@@ -82,7 +82,7 @@ class Kit:
         self.folder, self.root = folder, folder / "root"
         settings = self.root / "etc/animegamer/kiosk.conf"
         settings.parent.mkdir(parents=True)
-        settings.write_text(f"idle_seconds = {IDLE_S}\nfrozen_seconds = 20\nosc_port = {OSC}\nkeep_days = 1\n")
+        settings.write_text(f"idle_seconds = {IDLE_S}\nfrozen_seconds = 20\nosc_port = {OSC}\nexport_games = yes\n")
         assert animegamer_rt(["kiosk", "install", "--yes", "--root", str(self.root)]) == 0
         # The policy is in force in this namespace only.
         subprocess.run(["mount", "--bind", self.root / "etc/chromium", "/etc/chromium"], check=True)
@@ -180,6 +180,8 @@ def play(kit: Kit) -> None:
     wait_for("the idle page is emptied", lambda: state()["resets"] >= 1)
     wait_for("nothing of the visitor is left", lambda: evaluate("localStorage.getItem('animegamer.token')") != token)
     assert not evaluate("document.querySelectorAll('#turns li').length")
+    saved = "exports/*/turn-001.mp4"
+    wait_for("the visitor's game is saved for staff", lambda: list((kit.folder / "state").rglob(saved)))
     emptied = state()["resets"]
     time.sleep(3 * IDLE_S)
     assert state()["resets"] == emptied, "an empty page is left alone"

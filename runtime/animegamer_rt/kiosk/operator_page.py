@@ -130,7 +130,7 @@ class OperatorPage:
             "monitor": report.monitor,
             "server": server,
             "server_s": round(time.monotonic() - self._state_since),
-            "free_gib": round(shutil.disk_usage(next(one for one in self.clips.parents if one.is_dir())).free / 2**30, 1),
+            "free_gib": _free_gib(self.clips),
             "action": report.action,
             "acted_at": report.acted_at,
             "resets": report.resets,
@@ -244,6 +244,12 @@ def _key(path: Path) -> str:
     if len(key) < MIN_KEY:
         raise ConfigError("the key is too short", where=path, found=f"{len(key)} characters", do=do)
     return key
+
+
+def _free_gib(path: Path) -> float:
+    """On the disk that has the path, or will have it."""
+    there = next(one for one in path.parents if one.is_dir())
+    return round(shutil.disk_usage(there).free / 2**30, 1)
 
 
 def _is_address(name: str) -> bool:

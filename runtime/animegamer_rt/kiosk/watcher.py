@@ -27,6 +27,7 @@ from .display import monitor_there
 from .ladder import Action, Ladder, Picture, Seen
 from .machine import BROWSER, Machine
 from .operator_page import READY, UNREACHABLE, OperatorPage, Report
+from .visitor_games import VisitorGames
 
 LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
 STEADY_ROUNDS = 3
@@ -108,7 +109,8 @@ def watch(config: KioskConfig) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    browser = Browser(config.devtools_port, config.page_url, config.waiting_url)
+    save_games = VisitorGames(config.page_port).save if config.export_games else None
+    browser = Browser(config.devtools_port, config.page_url, config.waiting_url, save_games)
     watcher = Watcher(config, browser, Machine())
     parts = config, watcher.report, browser, watcher.machine
     listeners: list[Any] = [OperatorPage(*parts, lambda: server_state(config), STATE_DIR / "exports")]
