@@ -11,7 +11,7 @@ export const count = { drawn: 0, listeners: 0, pings: 0, opened: 0 };
 
 class Element {
   constructor(tag) {
-    Object.assign(this, { tagName: tag, children: [], parentElement: null, attributes: {}, text: "", value: "", hidden: false, disabled: false, width: 0, height: 0 });
+    Object.assign(this, { tagName: tag, children: [], parentElement: null, attributes: {}, classes: new Set(), text: "", value: "", hidden: false, disabled: false, width: 0, height: 0 });
     this.dataset = new Proxy(this.attributes, {
       get: (all, key) => all[`data-${key}`],
       set: (all, key, value) => ((all[`data-${key}`] = String(value)), true),
@@ -20,13 +20,12 @@ class Element {
     this.offsetLeft = this.offsetTop = this.offsetHeight = this.clientWidth = this.clientHeight = 0;
   }
   get id() { return this.attributes.id; }
-  get className() { return this.attributes.class ?? ""; }
-  set className(names) { this.attributes.class = names; }
-  get classList() {
-    const names = () => this.className.split(" ").filter(Boolean), set = (all) => (this.className = all.join(" "));
-    const toggle = (name, on = !names().includes(name)) => (set([...names().filter((one) => one !== name), ...(on ? [name] : [])]), on);
-    return { contains: (name) => names().includes(name), toggle, add: (name) => toggle(name, true), remove: (name) => toggle(name, false) };
-  }
+  get className() { return [...this.classes].join(" "); }
+  set className(names) { this.classes = new Set(names.split(" ").filter(Boolean)); }
+  get classList() { return this; }
+  add(name) { this.classes.add(name); }
+  remove(name) { this.classes.delete(name); }
+  toggle(name, on = !this.classes.has(name)) { on ? this.classes.add(name) : this.classes.delete(name); }
   get textContent() { return this.text + this.children.map((one) => one.textContent).join(""); }
   set textContent(text) { this.replaceChildren(); this.text = String(text); }
   setAttribute(name, value) { this.attributes[name] = String(value); }
@@ -38,11 +37,11 @@ class Element {
   get firstElementChild() { return this.children[0] ?? null; }
   get childElementCount() { return this.children.length; }
   get all() { return this.children.flatMap((one) => [one, ...one.all]); }
-  contains(other) { return this === other || this.all.includes(other); }
+  contains(other) { return typeof other === "string" ? this.classes.has(other) : this === other || this.all.includes(other); }
   matches(selector) {
     const [last, ...above] = selector.split(" ").reverse(), [, tag, rest] = last.match(/^([a-z0-9]*)(.*)$/);
     const fits = (!tag || tag === this.tagName) && [...rest.matchAll(/#([\w-]+)|\.([\w-]+)|\[([\w-]+)(?:=(\w+))?\]/g)].every(([, id, name, attribute, value]) =>
-      id ? this.id === id : name ? this.classList.contains(name) : value === undefined ? this.hasAttribute(attribute) : this.getAttribute(attribute) === value);
+      id ? this.id === id : name ? this.classes.has(name) : value === undefined ? this.hasAttribute(attribute) : this.getAttribute(attribute) === value);
     return fits && (!above.length || Boolean(this.parentElement?.closest(above.reverse().join(" "))));
   }
   closest(selector) { return this.matches(selector) ? this : this.parentElement?.closest(selector) ?? null; }
@@ -58,13 +57,15 @@ class Element {
   dispatchEvent(event) { this[`on${event.type}`]?.(event); }
 }
 
-function parse(html) {
+function parse(html, ids) {
   const root = new Element("html"), open = [root];
   for (const [, end, tag, words] of html.matchAll(/<(\/?)([a-z0-9]+)([^>]*)>/g)) {
     if (end) open.splice(open.findLastIndex((one) => one.tagName === tag));
     else {
       const one = new Element(tag);
       for (const [, name, value] of words.matchAll(/([\w-]+)(?:="([^"]*)")?/g)) one.attributes[name] = value ?? "";
+      one.className = one.attributes.class ?? "";
+      if (one.id) ids.set(one.id, one);
       one.hidden = one.hasAttribute("hidden");
       open.at(-1).append(one);
       if (!VOID.includes(tag)) open.push(one);
@@ -136,10 +137,10 @@ export const waiting = () => timers.length;
 
 /** Load the page as its address says; then `document` and the rest are there. */
 export async function load(folder, address) {
-  const root = parse(readFileSync(`${folder}/index.html`, "utf8")), body = root.querySelector("body");
+  const ids = new Map(), root = parse(readFileSync(`${folder}/index.html`, "utf8"), ids), body = root.querySelector("body");
   const document = {
     documentElement: root, body, activeElement: body, hidden: false, addEventListener: listen,
-    createElement: (tag) => new Element(tag), getElementById: (id) => root.querySelector(`#${id}`),
+    createElement: (tag) => new Element(tag), getElementById: (id) => ids.get(id) ?? null,
     querySelector: (selector) => root.querySelector(selector), querySelectorAll: (selector) => root.querySelectorAll(selector),
   };
   class ImageBitmap { width = 144; height = 96; close() {} }
