@@ -3,8 +3,8 @@
 The page's clock runs faster (`--faster`), so 24 hours of its timers, pings and visitors take ten minutes. Once an hour
 of that time a visitor plays a turn and goes, and the watch must empty the page: once for each visitor. The browser
 draws pictures, and the watch looks, as often as this machine can, which is less often than in a day; the record says
-what share of a day's there were, and growth is counted for a whole day's. The server plays pocket. Needs `web` and Chromium.
-Writes a record of kind `kiosk` and prints it. Linux only.
+what share of a day's there were, and growth is counted for a whole day's. The server plays pocket. Needs `web` and
+Chromium. Writes a record of kind `kiosk` and prints it. Linux only.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from animegamer_rt.profiling.host import environment, write_record
 
 DEVTOOLS, SERVER, PAGE = 19222, 15570, 18080
 SAMPLES = 120
-WARM_UP = 0.25
+WARM_UP = 0.5
 """Share of the samples that do not count: caches fill."""
 HOUR_S, DAY_S = 3600.0, 86_400.0
 CLIP_FPS = 8
@@ -219,7 +219,7 @@ def play(folder: Path, minutes: float, faster: float) -> dict[str, Any]:
         **{name: counts[name] for name in ("looks", "visitors", "emptied", "restarts")},
         "first_and_last": {name: [round(one[name], 1) for one in (samples[0], last)] for name in samples[0]},
         "growth": {part: growth_a_day(samples, part) for part in PARTS},
-        "samples": len(samples),
+        "mib": {part: [round(one[part], 1) for one in samples] for part in PARTS},
     }
 
 

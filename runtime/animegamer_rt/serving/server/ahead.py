@@ -57,7 +57,7 @@ class AheadTurn:
 
     @property
     def answer(self) -> Sequence[Message]:
-        """The messages in the order in which they are told: pictures come before what is stored, and wait for no disk."""
+        """The messages as they are told: pictures come before what is stored, and wait for no disk."""
         return sorted(self.messages, key=lambda message: _LAST.get(message.type, 0))
 
 
