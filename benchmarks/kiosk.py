@@ -76,6 +76,7 @@ class DevTools:
         with urlopen(f"http://127.0.0.1:{DEVTOOLS}/json", timeout=10) as answer:
             page = next(one for one in json.load(answer) if one["type"] == "page")
         self._socket: ClientConnection = connect(page["webSocketDebuggerUrl"], max_size=None, proxy=None)
+        self._socket.__enter__()
         self._count = 0
         self.ask("Page.enable")
         self.ask("Page.addScriptToEvaluateOnNewDocument", source=FASTER % faster)
