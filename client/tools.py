@@ -46,6 +46,7 @@ CLIENTS = (
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
     ClientTools("Godot", ("godot3-runner", "Xvfb"), ("godot3-runner", "xvfb"), ("test_godot.py",)),
     ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
+    ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )
 """Every client. Python's tests need no tools, and so are always run."""
 

@@ -15,7 +15,7 @@ const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
 const GHOST_MS = 150;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
-const view = { bundle: null, offer: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
+const view = { bundle: null, offer: null, held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
 
 const screen = new Screen($("picture"), showFrame);
 const values = new Values($("values"));
@@ -63,9 +63,13 @@ const game = new Game(connection, {
     Object.assign(view, { drawing: true, whole: false });
     showButtons();
   },
-  event: onEvent,
-  waits: (error) => say(() => (error.code === "starting" ? t("starting") : t(error.code) ?? error.text)),
+  event: (message) => (view.held ? hold(message) : onEvent(message)),
+  waits(error) {
+    release();
+    say(() => (error.code === "starting" ? t("starting") : t(error.code) ?? error.text));
+  },
   ended(error) {
+    release();
     view.drawing = false;
     drawing(false);
     if (error) tell(error);
@@ -85,8 +89,38 @@ function up(welcome) {
 }
 
 function down() {
+  release();
   document.body.classList.add("off");
   say(() => t("off"));
+  showButtons();
+}
+
+/**
+ * The picture of a sentence that is ready comes within a few frames of the screen. Each change that is drawn before would
+ * make it later, so what a turn says is shown together with its first picture; or after GHOST_MS, if that does not come.
+ */
+function awaitPicture() {
+  view.held = [];
+  view.holds = setTimeout(release, GHOST_MS);
+}
+
+function hold(message) {
+  view.held.push(message);
+  if (message.type !== "frame" || message.fields.index) return;
+  createImageBitmap(picture(message.fields, message.buffer)).then((bitmap) => {
+    message.bitmap = bitmap;
+    release();
+  }, release);
+}
+
+function release() {
+  const { held } = view;
+  if (!held) return;
+  clearTimeout(view.holds);
+  view.held = null;
+  say(() => t("thinking"));
+  held.forEach(onEvent);
+  showBranching();
   showButtons();
 }
 
@@ -112,7 +146,7 @@ function onEvent(message) {
   } else if (message.type === "frame") {
     drawing(false);
     scene();
-    view.last = screen.take(fields.index, picture(fields, message.buffer))
+    view.last = screen.take(fields.index, message.bitmap ?? picture(fields, message.buffer))
       .then((taken) => taken && $("chart").children[fields.index]?.classList.add("here"));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
@@ -242,11 +276,13 @@ function tell(error) {
 }
 
 function showBranching() {
+  if (view.held) return;
   $("branching").hidden = !(view.turn && view.turn < view.turns);
   $("branching").firstElementChild.textContent = t("branching", { n: view.turn });
 }
 
 function showButtons() {
+  if (view.held) return;
   const text = $("text").value.trim(), ready = connection?.up && game?.session && !view.drawing;
   $("draw").disabled = !ready || !(text || words.sentence());
   $("deal").disabled = !ready || !words.groups?.length;
@@ -283,15 +319,18 @@ function translate() {
 
 /** Play a sentence after the turn on the table. If that is not the last one, the game branches there. */
 async function play(text) {
+  if (view.drawing) return;
   const after = view.turn && view.turn < view.turns ? view.turn : null, spare = after === null ? undefined : film.spare;
   view.drawing = true;
-  say(() => t("thinking"));
+  if (offered().includes(text)) awaitPicture();
+  else say(() => t("thinking"));
   showButtons();
   try {
     if (spare) await game.close(spare.session, spare.token);
     if (spare) film.drop(spare.session);
     await game.play(text, after);
   } catch (error) {
+    release();
     $("text").value = text;
     view.drawing = false;
     tell(error);
@@ -319,7 +358,7 @@ async function save(name, work) {
 $("sheet").onsubmit = (event) => {
   event.preventDefault();
   const text = $("text").value.trim() || words.sentence();
-  if (!text || $("draw").disabled) return;
+  if (!text || view.drawing || $("draw").disabled) return;
   play(text); // first: what follows takes time
   $("text").value = view.composed = "";
   words.clear();

@@ -30,7 +30,7 @@ class Page:
     """One tab. `console`: errors that its console showed, and requests that would leave the machine."""
 
     def __init__(self, address: str) -> None:
-        self._socket = connect(address, max_size=None)
+        self._socket = connect(address, max_size=None, ping_interval=None)  # a browser that is frozen answers none
         self._count = 0
         self.console: list[str] = []
         for domain in ("Page", "Runtime", "Log", "Network"):

@@ -14,7 +14,9 @@ from pathlib import Path
 from chromium import Chromium, Page
 from play_in_chromium import SIZES, Serve, await_turns, check_access, choose, click, say
 
-TURN_S, AHEAD, FROZEN_S = 1, 3, 4
+TURN_S, AHEAD = 1, 3
+FROZEN_S = (4, 45)
+"""Shorter than a turn's silence, and longer than the 40 s after which the gateway gives a silent browser up."""
 SLIPS = "[...document.querySelectorAll('#ready button')].map((one) => one.textContent).filter(Boolean)"
 EMPTIED = f"""new MutationObserver(() => {SLIPS}.length || (window.emptied = true))
     .observe(document.querySelector('#ready'), {{ subtree: true, childList: true }}), 0"""
@@ -97,18 +99,19 @@ def main() -> int:
             pick_what_is_ready(page, server.url, arguments.out, arguments.axe)
             two_windows(page, page.tab(), server.url)
             choose(page, 4)
-            say(page, "Zelki flies in the city.")
-            page.until(DRAWING)
-            with page.frozen():
-                time.sleep(FROZEN_S)
-            await_turns(page, 5)
-            print("went on after the browser was frozen in a turn")
+            for turn, seconds in enumerate(FROZEN_S, 5):
+                say(page, "Zelki flies in the city.")
+                page.until(DRAWING)
+                with page.frozen():
+                    time.sleep(seconds)
+                await_turns(page, turn)
+                print(f"went on after the browser was frozen in a turn for {seconds} s")
             say(page, "Tofi waves at the beach.")
             page.until(DRAWING)
             server.kill_gateway()
             page.until("document.body.classList.contains('off')")
             page.until("!document.body.classList.contains('off')")
-            await_turns(page, 6)
+            await_turns(page, 7)
             print("went on after the gateway was killed in a turn")
         finally:
             server.stop()

@@ -25,6 +25,7 @@ from animegamer_rt.kiosk.browser import Browser
 
 INSIDE = "ANIMEGAMER_LOOPBACK_ONLY"
 PAGE, OPERATOR, DEVTOOLS, OSC = 8080, 8090, 9222, 9000
+IDLE_S = 8
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >> "$KIOSK_CALLS"
 case "$*" in *MainPID*) cat "$KIOSK_SERVER_PID" ;; *ActiveState*) echo active ;; esac
@@ -81,7 +82,7 @@ class Kit:
         self.folder, self.root = folder, folder / "root"
         settings = self.root / "etc/animegamer/kiosk.conf"
         settings.parent.mkdir(parents=True)
-        settings.write_text(f"idle_seconds = 8\nfrozen_seconds = 20\nosc_port = {OSC}\nkeep_days = 1\n")
+        settings.write_text(f"idle_seconds = {IDLE_S}\nfrozen_seconds = 20\nosc_port = {OSC}\nexport_games = yes\n")
         assert animegamer_rt(["kiosk", "install", "--yes", "--root", str(self.root)]) == 0
         # The policy is in force in this namespace only.
         subprocess.run(["mount", "--bind", self.root / "etc/chromium", "/etc/chromium"], check=True)
@@ -172,13 +173,19 @@ def play(kit: Kit) -> None:
     wait_for("a clip moves before there is a server", lambda: state()["picture"] == "moves")
     kit.start("server")
     wait_for("the page comes by itself", lambda: f":{PAGE}/?kiosk" in evaluate("location.href"))
-    wait_for("its picture moves", lambda: state()["picture"] == "moves" and state()["page"])
+    wait_for("its picture moves", lambda: state()["picture"] == "moves" and state()["server"] == "ready")
     say("Tofi waves gently in the meadow.")
     wait_for("a turn is played by OSC", lambda: evaluate("document.querySelectorAll('#turns li').length"))
     token = evaluate("localStorage.getItem('animegamer.token')")
     wait_for("the idle page is emptied", lambda: state()["resets"] >= 1)
     wait_for("nothing of the visitor is left", lambda: evaluate("localStorage.getItem('animegamer.token')") != token)
     assert not evaluate("document.querySelectorAll('#turns li').length")
+    saved = "exports/*/turn-001.mp4"
+    wait_for("the visitor's game is saved for staff", lambda: list((kit.folder / "state").rglob(saved)))
+    emptied = state()["resets"]
+    time.sleep(3 * IDLE_S)
+    assert state()["resets"] == emptied, "an empty page is left alone"
+    print("ok    the empty page is left alone")
     assert not kit.called("restart"), kit.calls.read_text()
     kit.signal("browser", signal.SIGSTOP)
     wait_for("a browser that hangs is restarted", lambda: kit.called("restart animegamer-browser.service"))

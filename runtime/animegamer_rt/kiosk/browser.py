@@ -11,7 +11,7 @@ import io
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,8 +40,9 @@ _STATE = """(() => {
     for (const kind of ["pointerdown", "keydown", "wheel"]) addEventListener(kind, touch, options);
   }
   const touched = window.animegamerTouched;
-  const drawing = document.getElementById("cancel")?.hidden === false;
-  const played = document.getElementById("turns")?.childElementCount;
+  const off = document.body?.classList.contains("off");
+  const drawing = !off && document.getElementById("cancel")?.hidden === false;
+  const played = document.querySelector("#turns li");
   if (drawing || (touched.at === null && played)) touched.at = now;
   const box = document.querySelector("canvas")?.getBoundingClientRect();
   return { url: location.href, box: box && [box.x, box.y, box.width, box.height],
@@ -54,6 +55,10 @@ _END_GAME = """new Promise((done) => {
   fresh.click();
   setTimeout(() => done(true), 1000);
 })"""
+_TOKENS = """(() => {
+  const { strips = [] } = JSON.parse(localStorage.getItem("animegamer.film") ?? "{}");
+  return strips.filter((one) => one.turns.length).map((one) => one.token);
+})()"""
 _SAY = """((text) => {
   const field = document.getElementById("text"), form = document.getElementById("sheet");
   if (!field || !form) return false;
@@ -96,10 +101,15 @@ class Page:
 
 
 class Browser:
-    """The browser with a DevTools port on this machine. page, waiting: the addresses that it may show."""
+    """The browser with a DevTools port on this machine. page, waiting: the addresses that it may show.
 
-    def __init__(self, port: int, page: str, waiting: str) -> None:
-        self._port, self._page, self._waiting = port, page, waiting
+    save_games: takes the tokens of the games that visitors have left, and ends them; None: they are ended at once.
+    """
+
+    def __init__(
+        self, port: int, page: str, waiting: str, save_games: Callable[[Sequence[str]], None] | None = None
+    ) -> None:
+        self._port, self._page, self._waiting, self._save_games = port, page, waiting, save_games
         self._before = (b"", "")
 
     def look(self) -> tuple[Picture, Page | None]:
@@ -135,16 +145,21 @@ class Browser:
 
     def reset(self) -> bool:
         """End the visitor's game, wipe all that the browser keeps of it, and begin again with the empty page."""
-        origin = self._page.rsplit("/", 1)[0]
+        origin, tokens = self._page.rsplit("/", 1)[0], []
         try:
             with self._connection() as ask:
-                _evaluate(ask, _END_GAME)
+                if self._save_games is None:
+                    _evaluate(ask, _END_GAME)
+                else:
+                    tokens = _evaluate(ask, _TOKENS)
                 ask("Page.navigate", url=self._waiting + "?hold")  # a page of another origin, which writes nothing back
                 ask("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
                 ask("Page.navigate", url=self._page)
         except BrowserError as error:
             log.warning("the page could not be emptied: %s", error)
             return False
+        if self._save_games is not None:
+            self._save_games(tokens)
         self._forget_history()
         return True
 

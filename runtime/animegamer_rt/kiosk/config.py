@@ -69,6 +69,7 @@ class KioskConfig:
     keep_days: float = 1.0
     block_list: Path | None = None
     allow_list: Path | None = None
+    export_games: bool = False
     clips_mib: int = 2048
     clips_count: int = 500
     clips_days: float = 30.0
@@ -156,6 +157,12 @@ def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
 
+def _yes_or_no(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError("yes or no")
+    return text == "yes"
+
+
 def _word(text: str) -> str:
     if not text or any(letter.isspace() or letter in "\"'\\%$" for letter in text):
         raise ValueError("a value without blanks, quotes, %, $ and backslashes")
@@ -178,6 +185,7 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "keep_days": _days,
     "block_list": _path,
     "allow_list": _path,
+    "export_games": _yes_or_no,
     "clips_mib": _between(0, 10**7),
     "clips_count": _between(0, 10**6),
     "clips_days": _days,

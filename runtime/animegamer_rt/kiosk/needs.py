@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,12 @@ PACKAGES: Mapping[str, tuple[State, str]] = {
 }
 
 
+LANGUAGES: Mapping[str, str] = {"en": "fonts-liberation", "zh": "fonts-noto-cjk", "ja": "fonts-noto-cjk"}
+"""Language of the page -> Debian's package of a font for it."""
+SESSIONS = ("lib/*/security/pam_systemd.so", "lib/security/pam_systemd.so", "lib64/security/pam_systemd.so")
+FONT_TIMEOUT_S = 20.0
+
+
 def check_kiosk() -> Iterator[CheckResult]:
     """All checks of a kiosk."""
     if sys.platform != "linux":
@@ -42,6 +49,8 @@ def check_kiosk() -> Iterator[CheckResult]:
     for name, (state, do) in PACKAGES.items():
         there = importlib.util.find_spec(name) is not None
         yield CheckResult(name, "ok", "installed", "") if there else CheckResult(name, state, "not installed", do)
+    yield check_session(Path("/"))
+    yield check_fonts()
     states = connectors(CONNECTORS)
     plugged = sorted(name for name, connected in states.items() if connected)
     if plugged:
@@ -52,3 +61,29 @@ def check_kiosk() -> Iterator[CheckResult]:
     if not Path(CEC_DEVICE).exists():
         do = "the monitor is turned off by its signal alone, which most can do"
         yield CheckResult("HDMI-CEC", "limited", f"no {CEC_DEVICE}", do)
+
+
+def check_session(root: Path) -> CheckResult:
+    """Whether the browser's unit gets a session of its own, without which cage may open no graphics card."""
+    if any(True for pattern in (*SESSIONS, *(f"usr/{one}" for one in SESSIONS)) for _ in root.glob(pattern)):
+        return CheckResult("login session", "ok", "pam_systemd", "")
+    do = "cage gets the screen and the touches by it; run: sudo apt install libpam-systemd dbus"
+    return CheckResult("login session", "broken", "no pam_systemd", do)
+
+
+def check_fonts() -> CheckResult:
+    """Whether each language of the page can be read: Chromium draws an empty box for a letter that no font has."""
+    if shutil.which("fc-list") is None:
+        return CheckResult("fonts", "limited", "no fc-list", "run: sudo apt install fontconfig fonts-noto-cjk")
+    missing = {}
+    for language, package in LANGUAGES.items():
+        try:
+            listed = subprocess.run(["fc-list", f":lang={language}"], capture_output=True, timeout=FONT_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            return CheckResult("fonts", "limited", str(error), "run fc-list by hand")
+        if not listed.stdout.strip():
+            missing[language] = package
+    if not missing:
+        return CheckResult("fonts", "ok", f"for {', '.join(LANGUAGES)}", "")
+    packages = " ".join(sorted(set(missing.values())))
+    return CheckResult("fonts", "limited", f"none for {', '.join(missing)}", f"run: sudo apt install {packages}")

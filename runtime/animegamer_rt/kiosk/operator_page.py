@@ -10,6 +10,7 @@ import base64
 import hmac
 import ipaddress
 import json
+import shutil
 import tempfile
 import threading
 import time
@@ -35,6 +36,8 @@ from .machine import Machine
 from .update_record import RECORD, read_record
 from .versions import PACKAGES, wheels
 
+READY, UNREACHABLE = "ready", "unreachable"
+"""Two states of the server; between them lie those of its own."""
 HEADER = "X-Animegamer"
 REQUEST_S, READY_S = 10.0, 2.0
 MAX_KEY_BYTES, MIN_KEY = 1024, 12
@@ -59,7 +62,7 @@ class Report:
 
 
 class OperatorPage:
-    """Serves until `close`. ready: whether the visitors' page can be shown. clips: the folder of exported games.
+    """Serves until `close`. server_state: READY once visitors can play. clips: the folder of exported games.
 
     Raises PortInUseError for a port that another program has, ConfigError for a key that cannot be read.
     """
@@ -70,13 +73,13 @@ class OperatorPage:
         report: Report,
         browser: Browser,
         machine: Machine,
-        ready: Callable[[], bool],
+        server_state: Callable[[], str],
         clips: Path,
     ) -> None:
         self.page_url, self.browser, self.machine, self.clips = config.page_url, browser, machine, clips
-        self._report, self._ready = report, ready
+        self._report, self._ask_server = report, server_state
         self._key = None if config.operator_key is None else _key(config.operator_key)
-        self._ready_at, self._was_ready = 0.0, False
+        self._server_state, self._state_since, self._ask_at = UNREACHABLE, time.monotonic(), 0.0
         page = self
 
         class Handler(_Handler):
@@ -106,23 +109,28 @@ class OperatorPage:
             return False
         return hmac.compare_digest(given.encode(), self._key.encode())
 
-    def is_ready(self) -> bool:
-        """As `ready` said within the last seconds: many waiting pages ask only once."""
-        if time.monotonic() >= self._ready_at:
-            self._was_ready = self._ready()
-            self._ready_at = time.monotonic() + READY_S
-        return self._was_ready
+    def server_state(self) -> str:
+        """As the server was within the last seconds: many waiting pages ask only once."""
+        if time.monotonic() >= self._ask_at:
+            before, self._server_state = self._server_state, self._ask_server()
+            now = time.monotonic()
+            self._ask_at = now + READY_S
+            if self._server_state != before:
+                self._state_since = now
+        return self._server_state
 
     def state(self) -> dict[str, object]:
         """What the staff's page shows."""
-        report, machine = self._report, self.machine
+        report, machine, server = self._report, self.machine, self.server_state()
         return {
             "version": __version__,
             "time": datetime.now().isoformat(" ", "seconds"),
             "picture": report.picture.value,
             "hours": report.wanted,
             "monitor": report.monitor,
-            "page": self.is_ready(),
+            "server": server,
+            "server_s": round(time.monotonic() - self._state_since),
+            "free_gib": _free_gib(self.clips),
             "action": report.action,
             "acted_at": report.acted_at,
             "resets": report.resets,
@@ -146,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/waiting.jpg":
             self._send_file(page_folder() / "attract.jpg")
         elif path == "/waiting.json":
-            self._send_json({"ready": self.operator.is_ready(), "page": self.operator.page_url})
+            self._send_json({"ready": self.operator.server_state() == READY, "page": self.operator.page_url})
         elif not self._staff():
             return
         elif path in STAFF:
@@ -236,6 +244,12 @@ def _key(path: Path) -> str:
     if len(key) < MIN_KEY:
         raise ConfigError("the key is too short", where=path, found=f"{len(key)} characters", do=do)
     return key
+
+
+def _free_gib(path: Path) -> float:
+    """On the disk that has the path, or will have it."""
+    there = next(one for one in path.parents if one.is_dir())
+    return round(shutil.disk_usage(there).free / 2**30, 1)
 
 
 def _is_address(name: str) -> bool:

@@ -5,6 +5,7 @@ Joins the browser, the ladder, the machine, the operator page and OSC; each of t
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import signal
@@ -14,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from animegamer_rt.serving.server.service_manager import ServiceManager
@@ -24,7 +26,8 @@ from .config import KioskConfig
 from .display import monitor_there
 from .ladder import Action, Ladder, Picture, Seen
 from .machine import BROWSER, Machine
-from .operator_page import OperatorPage, Report
+from .operator_page import READY, UNREACHABLE, OperatorPage, Report
+from .visitor_games import VisitorGames
 
 LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
 STEADY_ROUNDS = 3
@@ -78,13 +81,22 @@ class Watcher:
         log.info("picture: %s, %s hours, monitor %s", picture.value, hours, "there" if monitor else "missing")
 
 
+def server_state(config: KioskConfig) -> str:
+    """`ready`, `starting`, `degraded` or `draining`, as the gateway says it; `unreachable` where nothing answers."""
+    try:
+        try:
+            answer = urlopen(f"http://127.0.0.1:{config.page_port}/readyz", timeout=READY_TIMEOUT_S)
+        except HTTPError as not_ready:
+            answer = not_ready
+        with answer:
+            return str(json.load(answer)["server"])
+    except (OSError, ValueError, KeyError):
+        return UNREACHABLE
+
+
 def page_ready(config: KioskConfig) -> bool:
     """Whether the gateway answers and its server plays turns."""
-    try:
-        with urlopen(f"http://127.0.0.1:{config.page_port}/readyz", timeout=READY_TIMEOUT_S) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+    return server_state(config) == READY
 
 
 def watch(config: KioskConfig) -> int:
@@ -97,10 +109,11 @@ def watch(config: KioskConfig) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    browser = Browser(config.devtools_port, config.page_url, config.waiting_url)
+    save_games = VisitorGames(config.page_port).save if config.export_games else None
+    browser = Browser(config.devtools_port, config.page_url, config.waiting_url, save_games)
     watcher = Watcher(config, browser, Machine())
     parts = config, watcher.report, browser, watcher.machine
-    listeners: list[Any] = [OperatorPage(*parts, lambda: page_ready(config), STATE_DIR / "exports")]
+    listeners: list[Any] = [OperatorPage(*parts, lambda: server_state(config), STATE_DIR / "exports")]
     if config.osc_port:
         from .osc import OscInput
 

@@ -11,6 +11,7 @@ import pytest
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.kiosk.config import read_config
+from animegamer_rt.kiosk.needs import check_fonts, check_session
 
 
 def _files(root: Path) -> set[str]:
@@ -118,3 +119,22 @@ def test_doctor_names_what_a_kiosk_lacks_and_how_to_get_it(
     assert main(["doctor", "--kiosk", "--json"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["can_play"] and not found["kiosk_works"]
+
+
+def test_doctor_names_the_fonts_and_the_session_that_a_bare_system_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    listing = programs / "fc-list"
+    listing.write_text('#!/bin/sh\n[ "$1" = ":lang=en" ] && echo "/f.ttf: A font"\nexit 0\n')
+    listing.chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs), prepend=":")
+    assert check_fonts().found == "none for zh, ja" and "apt install fonts-noto-cjk" in check_fonts().do
+    listing.write_text('#!/bin/sh\necho "/f.ttf: A font"\n')
+    assert check_fonts().state == "ok"
+    assert check_session(tmp_path).state == "broken"
+    module = tmp_path / "usr/lib/x86_64-linux-gnu/security/pam_systemd.so"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    assert check_session(tmp_path).state == "ok"

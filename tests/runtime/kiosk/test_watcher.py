@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gc
 import io
 import json
 import os
 import random
 import socket
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -89,13 +91,13 @@ def test_a_page_that_nobody_touches_is_emptied_once() -> None:
 
 
 @contextmanager
-def _page(tmp_path: Path, key: bool = False) -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
+def _page(tmp_path: Path, key: bool = False, server: str = "ready") -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
     browser, commands = FakeBrowser(), FakeCommands()
     path = tmp_path / "key"
     path.write_text("a-long-enough-key\n")
     config = KioskConfig(operator_port=0, operator_key=path if key else None)
     parts = config, Report(), cast(Browser, browser), Machine(commands)
-    page = OperatorPage(*parts, lambda: True, tmp_path / "exports")
+    page = OperatorPage(*parts, lambda: server, tmp_path / "exports")
     try:
         yield f"http://127.0.0.1:{page.port}", browser, commands
     finally:
@@ -124,6 +126,7 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
     with _page(tmp_path) as (url, browser, commands):
         state = json.loads(_get(url + "/state.json"))
         assert state["units"]["animegamer-server.service"] == "active"
+        assert (state["server"], state["server_s"]) == ("ready", 0) and state["free_gib"] > 0
         assert state["errors"] == ["2026-11-25T12:00:00 host <b>worker died</b>"]
         assert b"Restart the game" in _get(url + "/")
         assert [_press(url, what) for what in ("server", "reset", "reboot", "update")] == [True] * 4
@@ -132,6 +135,9 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
         assert browser.done == ["reset"]
         commands.fail = True
         assert [_press(url, what) for what in ("server", "reboot", "update")] == [False] * 3
+    with _page(tmp_path, server="degraded") as (url, _browser, _commands):
+        assert json.loads(_get(url + "/state.json"))["server"] == "degraded"
+        assert json.loads(_get(url + "/waiting.json"))["ready"] is False, "the clip stays while nobody can play"
 
 
 def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path: Path) -> None:
@@ -220,3 +226,23 @@ def test_osc_garbage_is_counted_and_does_nothing() -> None:
         assert osc.ignored == len(garbage) and browser.done == []
     finally:
         osc.close()
+
+
+def test_a_days_looks_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr("animegamer_rt.kiosk.watcher.monitor_there", lambda: True)
+    browser, commands = FakeBrowser(), FakeCommands()
+    watcher = Watcher(KioskConfig(), cast(Browser, browser), Machine(commands))
+
+    def look(first: int, last: int) -> int:
+        for second in range(first, last, 2):
+            browser.picture = Picture.FROZEN if second % 20 == 0 else Picture.MOVES
+            browser.idle_s = 61.0 if second % 3600 == 0 else None
+            watcher.round(float(second), NOON)
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    early = look(2, 21_600)
+    assert look(21_600, 86_402) - early < 500
+    assert browser.done == ["reset"] * 24 and commands.done == ["systemctl --no-block start animegamer-browser.service"]
+    assert len(caplog.records) == 2, "the screen was turned on, and the picture moves"

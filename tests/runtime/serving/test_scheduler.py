@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from animegamer_rt.serving.server.ahead import AheadTurns
+from animegamer_rt.serving.server.ahead import AheadTurn, AheadTurns
 from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.job_queue import JobQueue
 from animegamer_rt.serving.server.jobs import Job, Subscriber
@@ -20,7 +20,7 @@ from animegamer_rt.serving.server.worker_process import MAX_FAILURES
 from animegamer_rt.serving.server.workers import Workers
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
-from animegamer_rt.serving.wire.worker_messages import FrameOptions, TurnResult
+from animegamer_rt.serving.wire.worker_messages import FrameOptions, TurnFinished, TurnResult
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT = bytes(2)
@@ -293,3 +293,30 @@ def test_the_worker_rests_between_turns_ahead_for_the_share_asked_for(tmp_path: 
         assert len(server.worker.given) == 3 and not server.worker.busy
         server.scheduler.dispatch(6.1)
         assert len(server.worker.given) == 4, "played for 1 s, rested for 3 s"
+
+
+def test_the_pictures_of_a_ready_turn_wait_for_no_disk(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting, _ = server.turn()
+    session, _ = server.store.open("tiny", "f", 7, 2)
+    player = Player()
+    subscriber = Subscriber(player, "request")  # type: ignore[arg-type]
+    job = Job("turn", session.id, subscriber, FrameOptions(), 0.0, 100.0, turn=1, instruction="Mia waves.", seed=7)
+    state = GameState(motion_level=1, social=1, entertainment=1, stamina=1)
+    result = TurnResult(state, CharacterState().after(state), {1: SHOT})
+    told = [
+        Message("state", {}, seq=1),
+        Message(result.TYPE, result.to_fields(), buffers=result.buffers()),
+        Message("frame", {}, seq=2),
+        Message(TurnFinished.TYPE, {"seconds": {}}),
+    ]
+    ready = AheadTurn(waiting, b"", 0.0, told)
+    heard: list[list[str]] = []
+    finish = server.store.finish_turn
+    monkeypatch.setattr(
+        server.store, "finish_turn", lambda *all, **more: (heard.append([*player.heard]), finish(*all, **more))
+    )
+    monkeypatch.setattr(AheadTurns, "has", lambda *_: True)
+    monkeypatch.setattr(AheadTurns, "take", lambda *_: ready)
+    server.scheduler.admit(job, 1.0)
+    assert heard == [["accepted", "state", "frame"]]
+    assert player.heard == ["accepted", "state", "frame", "done"] and server.stored(job) == 1

@@ -18,7 +18,7 @@ from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message, encode
-from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, JobFailed, TurnFinished
+from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, JobFailed, TurnFinished, TurnResult
 
 from .clients import Client
 from .guesses import REMEMBERED_TURNS, guesses
@@ -30,6 +30,7 @@ from .options import ServeOptions
 
 PAUSE_S = 0.1
 """Idle time before a turn is played ahead: a program that plays without a pause sends its next turn sooner."""
+_LAST = {TurnResult.TYPE: 1, TurnFinished.TYPE: 2}
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,11 @@ class AheadTurn:
     def complete(self) -> bool:
         """Whether the worker has said all of it."""
         return bool(self.messages) and self.messages[-1].type == TurnFinished.TYPE
+
+    @property
+    def answer(self) -> Sequence[Message]:
+        """The messages as they are told: pictures come before what is stored, and wait for no disk."""
+        return sorted(self.messages, key=lambda message: _LAST.get(message.type, 0))
 
 
 @dataclass(slots=True)

@@ -226,7 +226,7 @@ class Scheduler:
             job.worker = ready.job.worker
         job.enter(JobState.DISPATCHED)
         job.publish(self._accepted(job, 0))
-        for message in ready.messages:
+        for message in ready.answer:
             if not job.over:
                 self._hear(job, message, now)
 

@@ -1,0 +1,29 @@
+"""The page's own code, without a browser: a day of the kiosk's attract loop, in node, on a clock of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from animegamer_rt.kiosk import browser
+
+ROOT = Path(__file__).parents[2]
+HOURS, PICTURES_AN_HOUR = 24, 20_000
+
+
+def test_a_day_of_the_kiosk_page_leaves_nothing_behind_and_an_empty_page_is_never_idle() -> None:
+    scripts = {"state": browser._STATE, "say": browser._SAY, "end": browser._END_GAME}
+    command = ["node", "--expose-gc", ROOT / "tests/client/web/day.mjs", ROOT / "client/web"]
+    ended = subprocess.run(command, input=json.dumps(scripts), capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
+    day: dict[str, Any] = json.loads(ended.stdout)
+    assert day["drawn"] > HOURS * PICTURES_AN_HOUR and day["pings"] >= HOURS * 3600 // 40
+    for hour in day["hours"]:
+        assert hour["touched"] == 0, "a page that nobody has touched is not to be emptied, again and again"
+        assert hour["said"] and hour["turns"] == 1 and 20 <= hour["idle"] <= 30, hour
+        assert hour["after"] == 0
+    early, late = day["samples"]
+    assert late["heap"] - early["heap"] < 300_000, day["samples"]
+    assert {**late, "heap": 0} == {**early, "heap": 0}, "no element, timer or listener stays"
