@@ -61,7 +61,7 @@ def describe(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return str(BackendError("the memory is full", do="close other programs, or take a smaller bundle"))
     if isinstance(error, ImportError):
-        do = "free some memory if it is short; else install it again: pip install --force-reinstall animegamer-rt"
+        do = "free some memory if it is short; else install it again (docs/INSTALL.md)"
         return str(BackendError("a library cannot be loaded", found=_line(error), do=do))
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         do = "free some memory, or raise the limit on processes (ulimit -u)"

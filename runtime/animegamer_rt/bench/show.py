@@ -51,6 +51,12 @@ def _read(path: Path) -> Record:
     if texts or not isinstance(record.get("n"), int):
         missing = ", ".join(texts or ["n"])
         raise ConfigError("not a record of turns", where=path, found=f"no {missing}", do="give one that bench wrote")
+    try:
+        row(record)
+        quote(record)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        do = f"see which: animegamer-rt bench verify {path}"
+        raise ConfigError("not a record of turns", where=path, found="a field of another form", do=do) from error
     return record
 
 

@@ -69,10 +69,6 @@ def _install(root: Path, dry_run: bool, yes: bool) -> int:
     settings = [file for file in kit.settings_files() if not (root / file.path.relative_to("/")).exists()]
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
     versions, own = Versions(root), own_folder()
-    place = own or kit.program()
-    if commands and place.parts[1] in ("home", "root"):
-        do = "install animegamer-rt into /opt/animegamer and run that one (docs/KIOSK.md)"
-        raise ConfigError("the units may not read a home folder", found=place, do=do)
     used, record = versions.current, read_record(kit.under(root, RECORD))
     if used not in (None, own) and record is not None and record.phase is Phase.TRIAL:
         do = f"run: sudo {kit.program()} kiosk install; or go back first: kiosk update --back"
@@ -84,6 +80,10 @@ def _install(root: Path, dry_run: bool, yes: bool) -> int:
     if own is not None:
         print(f"use   {own}" + (f" in place of {used}" if used not in (None, own) else ""))
     _print_commands(commands)
+    place = own or kit.program()
+    if commands and place.parts[1] in ("home", "root"):  # said last, so that the list is seen all the same
+        do = "install animegamer-rt into /opt/animegamer and run that one (docs/KIOSK.md)"
+        raise ConfigError("the units may not read a home folder", found=place, do=do)
     if dry_run or not _agreed(yes):
         return 0
     kit.write_settings(root)

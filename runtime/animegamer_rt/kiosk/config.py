@@ -97,7 +97,7 @@ def read_config(path: Path) -> KioskConfig:
     """The settings in a file. Raises ConfigError naming the line's setting, what was found and what is expected."""
     do = "write one with: animegamer-rt kiosk install"
     try:
-        text = read_bounded(path, MAX_BYTES).decode()
+        text = read_bounded(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
         raise ConfigError("the settings cannot be read", where=path, found=found, do=do) from error

@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _key(path: Path) -> str:
     do = f"write at least {MIN_KEY} characters into its first line, readable by the user of the units"
     try:
-        lines = read_bounded(path, MAX_KEY_BYTES).decode().splitlines()
+        lines = read_bounded(path, MAX_KEY_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or error
         raise ConfigError("the key cannot be read", where=path, found=found, do=do) from error

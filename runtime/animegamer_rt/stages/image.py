@@ -19,7 +19,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import PictureError
 
-from .picture_formats import SIGNATURES, format_of, is_whole
+from .picture_formats import SIGNATURES, format_of, is_whole, mirrored_axis
 
 Picture = npt.NDArray[np.uint8]
 """One RGB picture [H, W, 3]."""
@@ -91,7 +91,9 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
     rgba = frame.to_ndarray(format="rgba")
     alpha = rgba[..., 3:].astype(np.uint16)
     upright = (rgba[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
-    return np.ascontiguousarray(np.rot90(upright.astype(np.uint8), frame.rotation // 90))
+    turned = np.rot90(upright.astype(np.uint8), frame.rotation // 90)
+    axis = mirrored_axis(content)
+    return np.ascontiguousarray(turned if axis is None else np.flip(turned, axis))
 
 
 def prepare(picture: Picture, height: int, width: int, aspect: float) -> npt.NDArray[np.float32]:
@@ -151,8 +153,9 @@ def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float
 
 def _check_size(width: int, height: int, path: Path | None, limits: PictureLimits) -> None:
     found, most = f"{width} x {height}", f"at most {limits.megapixels} megapixels"
-    if not width * height:  # FFmpeg was not to decode more pixels
-        raise PictureError("the picture is too large, or damaged", where=path, expected=most, do="resize it")
+    if not width * height:  # FFmpeg was not to decode more pixels, or cannot
+        what, do = "the picture is too large, damaged, or an animated WebP", "save it as a smaller PNG or JPEG"
+        raise PictureError(what, where=path, expected=most, do=do)
     if width * height > limits.megapixels * 10**6:
         raise PictureError("the picture is too large", where=path, found=found, expected=most, do="resize it")
     if min(width, height) < limits.least_side:

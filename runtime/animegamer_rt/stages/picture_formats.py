@@ -36,6 +36,33 @@ def is_whole(content: bytes, name: str) -> bool:
         return False
 
 
+def mirrored_axis(content: bytes) -> int | None:
+    """The axis to flip after the rotation that FFmpeg tells, which leaves out the mirrored orientations of Exif.
+
+    0: rows, 1: columns; None for a picture that is not mirrored, or has no readable Exif.
+    """
+    found = _EXIF.search(content)
+    if found is None:
+        return None
+    at, order = found.end(), "<" if content[found.end() :].startswith(b"II") else ">"
+    try:
+        entries_at = at + int(struct.unpack_from(f"{order}I", content, at + 4)[0])
+        (count,) = struct.unpack_from(f"{order}H", content, entries_at)
+        for number in range(count):
+            tag, _, _, value = struct.unpack_from(f"{order}HHIH", content, entries_at + 2 + 12 * number)
+            if tag == _ORIENTATION:
+                return _MIRRORED.get(value)
+    except struct.error:
+        pass
+    return None
+
+
+_EXIF = re.compile(rb"(?:Exif\0\0|eXIf|EXIF.{4})(?=II\*\0|MM\0\*)", re.DOTALL)
+"""Before the Exif data of a JPEG, a PNG and a WebP."""
+_ORIENTATION = 0x0112
+_MIRRORED: Mapping[int, int] = {2: 0, 4: 0, 5: 1, 7: 1}
+
+
 def _png(content: bytes) -> bool:
     at = 8
     while True:

@@ -59,8 +59,10 @@ def test_a_citation_says_the_figure_and_keeps_its_braces_in_balance(
     assert entry.count("{") == entry.count("}") and "O'Brien's PC" in entry and entry.count("@misc{") == 2
 
 
-@pytest.mark.parametrize("spoilt", [{"n": None}, {"machine": 3}, {"date": None}])
-def test_a_record_without_what_a_citation_needs_is_refused(
+@pytest.mark.parametrize(
+    "spoilt", [{"n": None}, {"machine": 3}, {"date": None}, {"precision": "int8"}, {"quality_gate": [1]}]
+)
+def test_a_record_with_less_or_other_than_a_citation_needs_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spoilt: dict[str, object]
 ) -> None:
     (tmp_path / "record.json").write_text(json.dumps({**RECORD, **spoilt}))

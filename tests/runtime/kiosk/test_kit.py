@@ -30,6 +30,16 @@ def test_a_dry_run_prints_every_file_and_command_and_writes_nothing(
     assert _files(tmp_path) == set()
 
 
+def test_from_a_home_folder_install_says_all_it_would_do_and_why_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("animegamer_rt.kiosk.command.own_folder", lambda: Path("/", "home", "mia", ".venv"))
+    assert main(["kiosk", "install", "--dry-run"]) == 2
+    printed = capsys.readouterr()
+    assert "run   systemctl enable animegamer-server.service" in printed.out
+    assert "install animegamer-rt into /opt/animegamer" in printed.err
+
+
 def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,7 +114,8 @@ def test_a_wrong_setting_is_named_with_what_is_expected(tmp_path: Path, text: st
 )
 def test_the_screen_is_on_in_its_hours(tmp_path: Path, now: str, on: bool) -> None:
     path = tmp_path / "kiosk.conf"
-    path.write_text("daily = 09:00-18:00\ntuesday = closed\nfriday = 20:00-02:00\n")
+    # An editor of Windows may write a byte order mark first.
+    path.write_text("daily = 09:00-18:00\ntuesday = closed\nfriday = 20:00-02:00\n", encoding="utf-8-sig")
     assert read_config(path).screen_on(datetime.fromisoformat(now)) is on
 
 

@@ -153,7 +153,7 @@ def _password(options: ServeOptions) -> str | None:
         return None
     do = "write the password into its first line"
     try:
-        text = read_bounded(options.web_password, MAX_PASSWORD_BYTES).decode()
+        text = read_bounded(options.web_password, MAX_PASSWORD_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
         raise ConfigError("the password cannot be read", where=options.web_password, found=found, do=do) from error

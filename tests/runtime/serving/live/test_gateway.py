@@ -120,7 +120,7 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
     code, text = refusal(bundle, tmp_path / "state", "--web", "0.0.0.0:0")
     assert code == 2 and "--web-password FILE" in text
     secret = tmp_path / "password"
-    secret.write_text("cel and peg\n")
+    secret.write_text("cel and peg\n", encoding="utf-8-sig")  # as an editor of Windows may write it
     options = ("--web", "0.0.0.0:0", "--web-password", str(secret), "--origin", "https://play.example.org")
     with LiveServer(bundle, tmp_path / "state", *options) as server:
         url = web(server.listening())
