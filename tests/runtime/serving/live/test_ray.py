@@ -38,13 +38,15 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
     bundle: Path, cluster: Cluster, tmp_path: Path
 ) -> None:
     nodes = [cluster.add_node()]
-    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, *SOON, device="simulated:0.5") as server:
+    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, *SOON, device="simulated:0.3") as server:
         with server.ready().client() as player:
             game = player.open(seed=21)
             expected = [frames(player.play(game, text)) for text in ("Mia waves.", "Tobo runs.")]
             for lost in ("worker", "actor", "node", "leaving node"):
                 game = player.open(seed=21)
                 assert frames(player.play(game, "Mia waves.")) == expected[0]
+                if lost in ("node", "leaving node"):
+                    nodes.append(cluster.add_node())
                 turn = player.begin(game, "Tobo runs.")
                 events = player.until(turn, "progress")
                 (worker,) = cluster.workers(server.process.pid)
@@ -55,7 +57,6 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
                     assert actor is not None
                     actor.send_signal(signal.SIGKILL)
                 else:
-                    nodes.append(cluster.add_node())
                     (cluster.kill_node if lost == "node" else cluster.drain)(nodes[-2])
                 events += player.rest(turn)
                 assert frames(events) == expected[1], f"bit-equal, numbered on, nothing twice: {lost}"
