@@ -42,7 +42,7 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
     bundle: Path, cluster: Cluster, tmp_path: Path
 ) -> None:
     nodes = [cluster.add_node()]
-    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, *SOON, device="simulated:0.3") as server:
+    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, *SOON, device="simulated:0.4") as server:
         with server.ready().client() as player:
             game = player.open(seed=21)
             expected = [frames(player.play(game, text)) for text in ("Mia waves.", "Tobo runs.")]
@@ -51,15 +51,13 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
                 assert frames(player.play(game, "Mia waves.")) == expected[0]
                 if lost in ("node", "leaving node"):
                     nodes.append(cluster.add_node())
-                turn = player.begin(game, "Tobo runs.")
-                events = player.until(turn, "progress")
                 (worker,) = cluster.workers(server.process.pid)
-                if lost == "worker":
-                    worker.send_signal(signal.SIGKILL)
-                elif lost == "actor":
-                    actor = worker.parent()
-                    assert actor is not None
-                    actor.send_signal(signal.SIGKILL)
+                actor = worker.parent()
+                assert actor is not None
+                turn = player.begin(game, "Tobo runs.")
+                events = player.until(turn, "state")
+                if lost in ("worker", "actor"):
+                    (worker if lost == "worker" else actor).send_signal(signal.SIGKILL)
                 else:
                     (cluster.kill_node if lost == "node" else cluster.drain)(nodes[-2])
                 events += player.rest(turn)
