@@ -75,29 +75,20 @@ class FakeCluster:
 
 
 class RealCluster:
-    """Nodes started by `ray start`, on loopback."""
+    """Nodes started by `ray start`, all on this machine."""
 
     def __init__(self, folder: Path) -> None:
         # Ray's sockets are in it, and their paths must be short.
         self._folder = Path(tempfile.mkdtemp(prefix="r"))
         with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        self.address, self.environment = f"127.0.0.1:{self._port}", dict[str, str]()
+            port = free.getsockname()[1]
+        self.address, self.environment = f"127.0.0.1:{port}", dict[str, str]()
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
-        head = ("--head", f"--port={self._port}", "--num-cpus=0", f"--temp-dir={self._folder}")
-        self._start("head", *head, "--include-dashboard=false", "--disable-usage-stats")
+        head = ("--head", f"--port={port}", f"--temp-dir={self._folder}", "--include-dashboard=false")
+        self._start(*head, "--num-cpus=0", "--disable-usage-stats")
 
     def add_node(self) -> str:
-        before = set(self._known())
-        name = f"{len(self._nodes)}"
-        self._start(name, f"--address={self.address}", "--num-cpus=1")
-        until = time.monotonic() + 60
-        while not (new := set(self._known()) - before):
-            assert time.monotonic() < until, "the node did not come up"
-            time.sleep(0.2)
-        (id,) = new
-        self._nodes[id] = self._nodes.pop(name)
-        return id
+        return self._start(f"--address={self.address}", "--num-cpus=1")
 
     def kill_node(self, node: str) -> None:
         _kill_tree(self._nodes.pop(node))
@@ -110,22 +101,21 @@ class RealCluster:
         """The processes that own engines, which nodes have started."""
         return [worker for node in self._nodes.values() for worker in _workers_below(node.pid)]
 
-    def _known(self) -> list[str]:
-        program = (
-            "import sys; from ray._private.state import GlobalState; from ray._raylet import GcsClientOptions; "
-            "state = GlobalState(); "
-            "state._initialize_global_state(GcsClientOptions.create(sys.argv[1], None, allow_cluster_id_nil=True, "
-            "fetch_cluster_id_if_nil=False)); "
-            "print(*[node['NodeID'] for node in state.node_table() if node['Alive']])"
-        )
-        done = subprocess.run([sys.executable, "-c", program, self.address], capture_output=True, text=True)
-        return done.stdout.split()
-
-    def _start(self, name: str, *options: str) -> None:
-        command = [*RAY, "start", "--block", "--node-ip-address=127.0.0.1", *options]
-        command += ["--object-store-memory=80000000"]
-        with (self._folder / f"{name}.log").open("wb") as log:
-            self._nodes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    def _start(self, *options: str) -> str:
+        """Start a node; returns Ray's id of it."""
+        command, said = [*RAY, "start", "--block", "--object-store-memory=80000000", *options], ""
+        path = self._folder / f"{len(list(self._folder.glob('*.log')))}.log"
+        with path.open("wb") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
+        until = time.monotonic() + START_S
+        while "Ray runtime started" not in said:
+            said = path.read_text()
+            assert process.poll() is None and time.monotonic() < until, said
+            time.sleep(0.1)
+        words = [word for one in psutil.Process(process.pid).children(recursive=True) for word in one.cmdline()]
+        id = next(word for word in words if word.startswith("--node_id=")).partition("=")[2]
+        self._nodes[id] = process
+        return id
 
     def __enter__(self) -> RealCluster:
         return self
@@ -137,6 +127,7 @@ class RealCluster:
 
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+START_S = 60.0
 
 
 def _workers_below(pid: int) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ import zmq
 import fakes
 from animegamer_rt import __version__
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import ConfigError
+from animegamer_rt.errors import ClusterError, ConfigError
 from animegamer_rt.serving.cluster import __main__ as program
 from animegamer_rt.serving.cluster.node import NodeJob, find_bundle, run_worker
 from animegamer_rt.serving.server.options import ServeOptions
@@ -66,6 +66,19 @@ def test_ray_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"Ray is not installed; run: pip install 'animegamer-rt\[ray\]'"):
         own_address("127.0.0.1:6379")
+
+
+def test_an_address_where_no_cluster_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    with pytest.raises(ConfigError, match="expected HOST:PORT; give what `ray start --head` printed"):
+        own_address("ray://head:10001")
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        port = door.getsockname()[1]
+        assert own_address(f"127.0.0.1:{port}") == "127.0.0.1", "where nodes find the server"
+    with pytest.raises(
+        ClusterError, match="no Ray cluster answers; found Connection refused; start one with: ray start"
+    ):
+        own_address(f"127.0.0.1:{port}")
 
 
 def test_a_worker_asks_ray_for_its_cores_or_a_gpu() -> None:

@@ -79,6 +79,7 @@ class RayCluster:
         self._life = life = self._begin()
         life.answered.wait()
         if life.error is not None:
+            life.stop()
             raise life.error
         log.info("joined the Ray cluster at %s", self._address)
 

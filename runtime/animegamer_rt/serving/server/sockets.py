@@ -66,8 +66,11 @@ class ServerSockets:
             if options.keys or options.authorized_keys or not is_loopback(host)
             else None
         )
-        self.worker_key, self._worker_secret = (None, None) if worker_host is None else zmq.curve_keypair()
+        self.worker_key: bytes | None = None
         """The key of the workers' sockets. Only the workers are told it, so nobody else can speak to these sockets."""
+        self._worker_secret: bytes | None = None
+        if worker_host is not None:
+            self.worker_key, self._worker_secret = zmq.curve_keypair()
         self._context = zmq.Context()
         try:
             self._zap = None if self.keys is None else self._open_zap()
