@@ -138,7 +138,10 @@ def export(request: Request) -> Figures:
         short = PlanEntry(coarse_plan(2, conditional_below=UNGUIDED_BELOW).to_dict())
         plans = {**bundle.manifest.plans, SHORT: short}
         bundle = write_manifest(bundle.folder, replace(bundle.manifest, plans=plans), changed=())
-    steps = bundle.manifest.provenance["export"]["steps"]
+    steps = {
+        name: {field: step[field] for field in ("seconds", "process_peak_memory_gib")}
+        for name, step in bundle.manifest.provenance["export"]["steps"].items()
+    }
     return {**found, "bytes": bundle.bytes, "steps": steps}
 
 
