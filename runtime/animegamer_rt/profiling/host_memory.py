@@ -1,6 +1,6 @@
 """How much memory a turn takes on the CPU, by stage: arithmetic from a bundle's sizes, compared with runs.
 
-What was measured is in docs/FULL_SIZE.md ("Memory on a CPU"). Imports neither torch nor onnxruntime.
+What was measured is in docs/FULL_SIZE.md ("A turn on a CPU"). Imports neither torch nor onnxruntime.
 """
 
 from __future__ import annotations
