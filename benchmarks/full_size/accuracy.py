@@ -121,7 +121,7 @@ def vae(bundle: Bundle, precision: str, kept: Path) -> Figures:
     given = one[0].permute(0, 2, 3, 1).to(device.dtype)
     large = to_uint8(decode(network, given, None, lambda _: None, None, FRAMES_AT_ONCE), RGB, False).numpy()
     whole = to_uint8(plain(one.transpose(1, 2))[0][0].permute(1, 2, 3, 0), RGB, False).numpy()
-    figures = {
+    figures: Figures = {
         "compared": "all layers: the first latent frame, whole; both chunks of a corner of 64 x 96 pixels, in slices",
         "picture": list(whole.shape[1:]),
         "picture_psnr_db": round(psnr(large, whole), 2),
@@ -153,7 +153,7 @@ class _NoEngine:
     skippable_blocks = 0
 
     def start(self, latent: Array, shot: Array, motion_scope: float) -> Any:
-        raise NotImplementedError
+        raise AssertionError("nothing is denoised with it")
 
 
 def _judged(figures: Figures, precision: str) -> Figures:

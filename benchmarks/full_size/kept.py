@@ -17,7 +17,7 @@ from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.play import command
 
 SHOT, SCOPE, LATENT = "shot.npy", "motion-scope.npy", "latent-{}.npy"
@@ -55,11 +55,7 @@ class KeptDenoiser:
 
     engine: DenoiserEngine
     folder: Path
-
-    @property
-    def skippable_blocks(self) -> int:
-        """See interface.DenoiserEngine."""
-        return self.engine.skippable_blocks
+    skippable_blocks: int
 
     def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
         """See interface.DenoiserEngine."""
@@ -71,9 +67,9 @@ class KeptDenoiser:
 def main(folder: Path, arguments: Sequence[str]) -> int:
     """Plays; returns the exit code."""
 
-    def open_kept(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
+    def open_kept(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: PartCache | None = None) -> Engines:
         engines = open_engines(bundle, config, cache)
-        return replace(engines, denoiser=KeptDenoiser(engines.denoiser, folder))
+        return replace(engines, denoiser=KeptDenoiser(engines.denoiser, folder, engines.denoiser.skippable_blocks))
 
     folder.mkdir(exist_ok=True)
     command.open_engines = open_kept  # type: ignore[attr-defined]

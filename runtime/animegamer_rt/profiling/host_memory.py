@@ -1,6 +1,6 @@
 """How much memory a turn takes on the CPU, by stage: arithmetic from a bundle's sizes, compared with runs.
 
-What was measured is in docs/FULL_SIZE.md ("Memory on a CPU"). Imports neither torch nor onnxruntime.
+What was measured is in docs/FULL_SIZE.md ("A turn on a CPU"). Imports neither torch nor onnxruntime.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ KEPT_BYTES = 4 * 2**30
 """A turn that takes more than this has one part in memory at a time with PyTorch."""
 PROCESS_BYTES = 500 * 2**20
 """Python, its libraries and what they keep, with PyTorch."""
+LEFT_BYTES = 3 * 2**29
+"""What the heap keeps of parts that have left and of scratch, as measured at full size."""
 VIDEO_FRAMES = 9
 """Frames of the vae's first chunk, the larger one."""
 FRAMES_AT_ONCE = 2
@@ -53,7 +55,9 @@ class HostMemory:
     @property
     def peak_bytes(self) -> int:
         """The largest stage where parts leave, otherwise all weights beside the largest stage."""
-        return PROCESS_BYTES + (max if self.one_at_a_time else sum)(self.stages.values())
+        if self.one_at_a_time:
+            return PROCESS_BYTES + LEFT_BYTES + max(self.stages.values())
+        return PROCESS_BYTES + sum(self.stages.values())
 
 
 def with_torch(bundle: Bundle, precision: str | None = None) -> HostMemory:

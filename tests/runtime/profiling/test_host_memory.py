@@ -22,9 +22,9 @@ SIZES = {
     "decoder": {"channels": 128, "multipliers": [1, 2, 2, 4], "res_blocks": 3, "latent_channels": 16},
 }
 PARTS = {
-    "predictor": ("int4-qdq", 4_528_655_627),
-    "denoiser": ("bf16", 3_430_424_235),
-    "vae_first": ("bf16", 247_434_275),
+    "predictor": ("int4-qdq", 4_528_307_200),
+    "denoiser": ("fp16", 3_429_934_848),
+    "vae_first": ("fp16", 246_847_744),
 }
 """Part -> its precision, and the bytes of its weights at full size."""
 
@@ -47,9 +47,10 @@ def test_memory_of_each_stage_is_said_as_it_was_measured(full: Bundle) -> None:
     *_, record = read_records(RESULTS, "full-size-turn")
     said = host_memory.with_torch(full, record["computes_in"])
     assert said.one_at_a_time
+    kept = host_memory.PROCESS_BYTES + host_memory.LEFT_BYTES
     for stage, measured in record["play"]["stages"].items():
-        assert (said.stages[stage] + host_memory.PROCESS_BYTES) / GIB == pytest.approx(measured["peak_gib"], rel=0.2)
-    assert said.peak_bytes / GIB == pytest.approx(record["play"]["peak_gib"], rel=0.2)
+        assert (said.stages[stage] + kept) / GIB == pytest.approx(measured["peak_gib"], rel=0.2)
+    assert said.peak_bytes / GIB == pytest.approx(record["play"]["peak_gib"], rel=0.05)
 
 
 def test_a_machine_that_is_too_small_is_told_what_plays_there(full: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
