@@ -43,7 +43,7 @@ async function show() {
   $("said").textContent = text;
   $("said").className = wrong ? "wrong" : "";
   const facts = Object.entries(state.units).map(([unit, active]) => [PARTS[unit] ?? unit, active]);
-  facts.push(["visitors can play", `${state.server === "ready" ? "yes" : state.server}, for ${lasted(state.server_s)}`]);
+  facts.push(["visitors can play", `${state.server === "ready" ? "yes" : `no: ${state.server}`}, for ${lasted(state.server_s)}`]);
   facts.push(["free on the disk", `${state.free_gib} GiB`]);
   facts.push(["temperature", state.temperature_c === null ? "not known" : `${Math.round(state.temperature_c)} °C`]);
   facts.push(["last restart by the watch", state.action ? `${state.action}, ${state.acted_at}` : "none"]);

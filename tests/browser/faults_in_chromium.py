@@ -15,8 +15,8 @@ from chromium import Chromium, Page
 from play_in_chromium import SIZES, Serve, await_turns, check_access, choose, click, say
 
 TURN_S, AHEAD = 1, 3
-FROZEN_S = (4, 45)
-"""Shorter than a turn's silence, and longer than the 40 s after which the gateway gives a silent browser up."""
+FROZEN = {4: "Zelki flies in the city.", 45: "Bixo bows in the snowfield by day."}
+"""Seconds, and what is drawn meanwhile. After 40 s the gateway has given a silent browser up."""
 SLIPS = "[...document.querySelectorAll('#ready button')].map((one) => one.textContent).filter(Boolean)"
 EMPTIED = f"""new MutationObserver(() => {SLIPS}.length || (window.emptied = true))
     .observe(document.querySelector('#ready'), {{ subtree: true, childList: true }}), 0"""
@@ -99,8 +99,8 @@ def main() -> int:
             pick_what_is_ready(page, server.url, arguments.out, arguments.axe)
             two_windows(page, page.tab(), server.url)
             choose(page, 4)
-            for turn, seconds in enumerate(FROZEN_S, 5):
-                say(page, "Zelki flies in the city.")
+            for turn, (seconds, sentence) in enumerate(FROZEN.items(), 5):
+                say(page, sentence)
                 page.until(DRAWING)
                 with page.frozen():
                     time.sleep(seconds)
