@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 
-from .errors import INTERRUPTED, USER_ERROR, AnimeGamerError, BackendError, OutputError
+from .errors import INTERRUPTED, USER_ERROR, AnimeGamerError, BackendError, ConfigError, OutputError
 from .untrusted import plain
 
 NO_READER = 1
@@ -66,6 +66,8 @@ def describe(error: BaseException) -> str | None:
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         do = "free some memory, or raise the limit on processes (ulimit -u)"
         return str(BackendError("the system starts no further thread", do=do))
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # as pathlib says it
+        return str(ConfigError("this user has no home folder", do="set HOME to a folder that can be written"))
     if isinstance(error, OSError):
         return str(_system_error(error))
     return None
