@@ -77,7 +77,7 @@ class FakeDevice:
         self.placed_bytes += engine.weights_bytes - engine.streamable_bytes
         return engine
 
-    def stream(self) -> FakeStream:
+    def stream(self, urgent: bool = False) -> FakeStream:
         self.streams.append(FakeStream(self))
         return self.streams[-1]
 

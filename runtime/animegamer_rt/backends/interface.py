@@ -76,7 +76,8 @@ class StateSlots:
 
 ChooseNext = Callable[[StateSlots, int], Callable[[], FloatArray]]
 """(slots, number of the option in the first of them) -> a function that waits for the choices in the others, f32
-[slots - 1]: numbers of options, NaN where logits of options were not finite. The device works in the meantime.
+[slots - 1]: numbers of options, NaN where logits of options were not finite. The device works in the meantime, on all
+of them or on the next one.
 To be called, and waited for, before any other call of the predictor."""
 
 
@@ -85,7 +86,7 @@ class Prefill:
     """Result of a predictor run.
 
     shot f32 [r, D]. logits f32 [V]: for the token that follows the last row. cache: keys and values of that row and of
-    the past. choose_next: chooses after this run on the device; None where only `extend` does.
+    the past. choose_next: begins to choose after this run; None where only `extend` does.
     """
 
     shot: FloatArray

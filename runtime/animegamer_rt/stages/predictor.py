@@ -37,7 +37,7 @@ class Prediction:
 class BegunPrediction:
     """What is known of a prediction once its prompt is read: the shot f32 [226, D] and the state's motion level.
 
-    on_device: the other strengths are being chosen on the device, so that nothing is gained by waiting for them now.
+    on_device: the device works on the other strengths already, so that nothing is gained by waiting for them now.
     finish: chooses them, or waits for them, and returns the whole prediction.
     """
 

@@ -37,7 +37,7 @@ class Cuda:
     cudaStreamNonBlocking, cudaEventDisableTiming = 1, 2
     cudaMemcpyKind = SimpleNamespace(cudaMemcpyHostToDevice=1, cudaMemcpyDeviceToHost=2, cudaMemcpyDeviceToDevice=3)
     cudaStreamCaptureMode = SimpleNamespace(cudaStreamCaptureModeThreadLocal=1)
-    makers = ("cudaMalloc", "cudaStreamCreateWithFlags")
+    makers = ("cudaMalloc", "cudaStreamCreateWithPriority")
 
     def __init__(self) -> None:
         self.fails: dict[str, Code] = {}
@@ -46,6 +46,8 @@ class Cuda:
         def call(*arguments: Any) -> tuple[Any, ...]:
             if name in self.fails:
                 return self.fails[name], None
+            if name == "cudaDeviceGetStreamPriorityRange":
+                return Code.cudaSuccess, 0, -5
             return (Code.cudaSuccess, 100) if name in self.makers else (Code.cudaSuccess,)
 
         return call

@@ -117,8 +117,8 @@ class CudaDevice:
     def load(self, path: Path, compiled: bytes | None = None) -> CudaEngine:
         return CudaEngine(self, self._trt, self._runtime, path, self._loading, compiled)
 
-    def stream(self) -> CudaStream:
-        return CudaStream(self._cuda, self._queueing, self._pinned, self._allocations)
+    def stream(self, urgent: bool = False) -> CudaStream:
+        return CudaStream(self._cuda, self._queueing, self._pinned, self._allocations, urgent)
 
     def allocate(self, bytes: int) -> int:
         code, address = self._cuda.cudaMalloc(bytes)
@@ -149,10 +149,17 @@ class CudaStream:
     """
 
     def __init__(
-        self, runtime: Any, queueing: threading.RLock, pinned: set[int], allocations: list[tuple[Any, Any]]
+        self,
+        runtime: Any,
+        queueing: threading.RLock,
+        pinned: set[int],
+        allocations: list[tuple[Any, Any]],
+        urgent: bool,
     ) -> None:
         self._cuda, self.queueing, self._pinned, self._allocations = runtime, queueing, pinned, allocations
-        self._stream = _check(runtime.cudaStreamCreateWithFlags(runtime.cudaStreamNonBlocking))
+        least, greatest = _check(runtime.cudaDeviceGetStreamPriorityRange())
+        priority = greatest if urgent else least
+        self._stream = _check(runtime.cudaStreamCreateWithPriority(runtime.cudaStreamNonBlocking, priority))
         allocations.append((runtime.cudaStreamDestroy, self._stream))
         self.handle = int(importlib.import_module(UTILS).get_cuda_native_handle(self._stream))
 

@@ -159,8 +159,8 @@ class Device(Protocol):
         """
         ...
 
-    def stream(self) -> Stream:
-        """A new stream."""
+    def stream(self, urgent: bool = False) -> Stream:
+        """A new stream. urgent: the GPU starts its work before that of other streams."""
         ...
 
     def allocate(self, bytes: int) -> int:

@@ -7,12 +7,13 @@ stream. Only the shot passes from it to the denoiser, through host memory, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, TokenBatch
+from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, StateSlots, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError
 
@@ -77,7 +78,11 @@ class EngineSet:
         """Allocates all buffers, and a stream with a scratch of each of these sizes. Raises BackendError."""
         device = self.device
         self.buffers.allocate(device)
-        streams = [StreamScratch(device.stream(), device.allocate(max(size, 1)), size) for size in scratches]
+        # The second stream is the predictor's. Its work is short, and the player waits for the state.
+        streams = [
+            StreamScratch(device.stream(urgent=number > 0), device.allocate(max(size, 1)), size)
+            for number, size in enumerate(scratches)
+        ]
         self.streams = {part: streams[scratch_index(part, len(streams))] for part in self.engines}
 
     def context(self, part: str, profile: int = 0, *, few_shapes: bool = True) -> Context:
@@ -143,12 +148,35 @@ class Predictor:
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         cache = self._run(tokens, self._empty_past if past is None else past)
         shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
-        return Prefill(shot, self._logits(), cache)
+        return Prefill(shot, self._logits(), cache, partial(self._choose_next, cache))
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        assert isinstance(cache, _Cache)
-        longer = self._run(TokenBatch.text(tokens, self._shot_width), cache)
+        longer = self._queue_text(tokens, cache)
         return self._logits(), longer
+
+    def _choose_next(self, cache: object, slots: StateSlots, first: int) -> Callable[[], FloatArray]:
+        """The host takes the largest logits, but the run to the second slot is queued now: others may run beside it."""
+        options = list(slots.options)
+
+        def queue(choice: int, fixed: Sequence[int], cache: object) -> object:
+            return self._queue_text(np.array([options[choice], *fixed], np.int64), cache)
+
+        longer = queue(first, slots.between[0], cache)
+
+        def wait() -> FloatArray:
+            choices, cache = np.full(len(slots.between), np.nan, np.float32), longer
+            for number, fixed in enumerate([*slots.between[1:], None]):
+                logits = self._logits()[options]
+                if not np.isfinite(logits).all():
+                    break
+                choices[number] = choice = int(logits.argmax())
+                cache = cache if fixed is None else queue(choice, fixed, cache)
+            return choices
+
+        return wait
+
+    def _queue_text(self, tokens: IntArray, cache: object) -> _Cache:
+        return self._run(TokenBatch.text(tokens, self._shot_width), cache)
 
     def _run(self, tokens: TokenBatch, past: object) -> _Cache:
         assert isinstance(past, _Cache)
