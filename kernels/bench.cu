@@ -227,11 +227,22 @@ Case attention_case(agk_products products) {
     const double operations = 2.0 * BATCH * TOKENS * TOKENS * WIDTH;
     const bool half_sums = products == AGK_HALF_SUMS;
     constexpr const char* NAMES[] = {"attention_int8", "attention_int8 half sums", "attention_int8 wgmma",
-                                     "attention_int8 wgmma ones"};
+                                     "attention_int8 wgmma ones", "attention_int8 wgmma pipelined"};
     const char* name = NAMES[products];
     return {name, "2 x 6976 x 30 x 64 bf16",
             static_cast<double>(ROWS) * WIDTH * (2 + 2 * 2), prepare, operations, half_sums ? 0.0 : operations,
             half_sums ? operations : 0.0};
+}
+
+Case half_attention_case() {
+    const auto prepare = [=](Arena& arena) -> Call {
+        const Half* qkv = arena.take<Half>(ROWS * 3 * WIDTH);
+        const agk_attention_args args{sizeof args, AGK_BF16, BATCH, TOKENS, HEADS, HEAD_WIDTH, qkv, qkv + WIDTH, qkv + 2 * WIDTH,
+                                      TOKENS * 3 * WIDTH, 3 * WIDTH, HEAD_WIDTH, arena.take<Half>(ROWS * WIDTH)};
+        return [args](cudaStream_t stream) { check_status(agk_attention(&args, stream)); };
+    };
+    const double operations = 4.0 * BATCH * TOKENS * TOKENS * WIDTH;
+    return {"attention wgmma", "2 x 6976 x 30 x 64 bf16", static_cast<double>(ROWS) * WIDTH * 4 * 2, prepare, 0.0, operations};
 }
 
 Case step_case() {
@@ -369,6 +380,8 @@ int main(int argc, char** argv) {
     if (gpu.major == 9 && gpu.minor == 0) {
         cases.push_back(attention_case(AGK_WARPGROUPS));
         cases.push_back(attention_case(AGK_WARPGROUPS_ONES));
+        cases.push_back(attention_case(AGK_WARPGROUPS_PIPELINED));
+        cases.push_back(half_attention_case());
     }
     std::string json;
     for (const Case& bench : cases) {

@@ -73,6 +73,8 @@ class Variant:
 FOR_GOALS = (
     Variant("fp8", kernels=True, attention="int8-wgmma"),
     Variant("fp8", kernels=True),
+    Variant("fp8", kernels=True, attention="int8-wgmma-pipelined"),
+    Variant("bf16", kernels=True, attention="wgmma"),
     Variant("bf16", kernels=True),
     Variant("bf16"),
     Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),

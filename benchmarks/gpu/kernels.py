@@ -105,18 +105,18 @@ def timings(path: Path, family: str, device: str) -> Iterator[Entry]:
 
 
 def attention_timings(found: Sequence[attention.AttentionTiming], on_gpu: bool) -> Iterator[Entry]:
-    """Attention with INT8 scores beside the other implementations, norms included in each.
+    """Our attention beside the other implementations, norms included in each.
 
-    It must beat all others that are accurate; int8-wgmma must beat int8 too.
+    Each of ours must beat all that are accurate and not ours, and those of ours before it.
     """
     times: Entry = {}
     for one in found:
         figures = {"ms_p50": round(one.milliseconds, 5), "error": one.error}
         times[one.attention] = figures if one.accurate else {"refused": one.refused or str(one)}
-    rivals = [one.milliseconds for one in found if one.accurate and one.attention not in attention.INT8_ATTENTIONS]
-    for ours in (one for one in found if one.attention in attention.INT8_ATTENTIONS):
+    rivals = [one.milliseconds for one in found if one.accurate and one.attention not in attention.OWN_ATTENTIONS]
+    for ours in (one for one in found if one.attention in attention.OWN_ATTENTIONS):
         slower = not ours.accurate or any(ours.milliseconds >= rival for rival in rivals)
-        yield {"what": ours.attention.replace("int8", "attention_int8"), **times, "delete_candidate": on_gpu and slower}
+        yield {"what": f"attention {ours.attention}", **times, "delete_candidate": on_gpu and slower}
         rivals += [ours.milliseconds] if ours.accurate else []
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
-from animegamer_rt.backends.torch.attention import INT8_ATTENTIONS, SDPA_BACKENDS, Attention, candidates, run_attention
+from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS, SDPA_BACKENDS, Attention, candidates, run_attention
 from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
@@ -115,7 +115,7 @@ def products(
 def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: float = SUSTAINED_MS) -> Iterator[Entry]:
     """Attention on the output of the qkv product, [B, S, 3, H, d], by each of PyTorch's implementations.
 
-    kernels: our library; then only its attention with INT8 scores is timed, both norms included.
+    kernels: our library; then only its attention is timed, both norms included.
     """
     width = shape.hidden // shape.heads
     qkv = torch.randn(2, shape.tokens, 3, shape.heads, width, device=device, dtype=torch.bfloat16)
@@ -137,7 +137,7 @@ def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: floa
             return functional.scaled_dot_product_attention(query, key, value)
 
     theirs: tuple[Attention, ...] = ("torch", *(SDPA_BACKENDS if device == "cuda" else ()))
-    ours = (name for name in candidates(qkv.device) if name in INT8_ATTENTIONS)
+    ours = (name for name in candidates(qkv.device) if name in OWN_ATTENTIONS)
     for name in theirs if kernels is None else ours:
         about = {"what": f"attention {name}", "of": "attention", "way": name, "a_pair": shape.layers}
         yield about | measure_rate(partial(_attention, partial(attend, name), expected), work, device, sustained_ms)

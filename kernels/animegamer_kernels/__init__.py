@@ -13,7 +13,7 @@ Three rules hold for every operator:
 
 from __future__ import annotations
 
-from .attention import MmaKind, attention_int8
+from .attention import MmaKind, attention, attention_int8
 from .errors import KernelError
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
@@ -34,6 +34,7 @@ __all__ = [
     "Packed",
     "SpatialNorm",
     "StepOutputs",
+    "attention",
     "attention_int8",
     "epilogue",
     "gate_residual",

@@ -1,4 +1,4 @@
-"""Attention with INT8 queries and keys, as `head_norm_int8` writes them.
+"""Attention of heads of 64: with INT8 queries and keys, as `head_norm_int8` writes them, or with those of `head_norm`.
 
 Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -22,12 +22,14 @@ class MmaKind(IntEnum):
 
     WARPS: mma.sync with float32 accumulators, on any GPU. HALF_SUMS: mma.sync with float16 accumulators for P V, on any
     GPU. WARPGROUPS: wgmma, on sm_90 only. WARPGROUPS_ONES: the same with sums of weights by columns of ones.
+    WARPGROUPS_PIPELINED: as WARPGROUPS, with a warpgroup that only copies, so that the others need not keep in step.
     """
 
     WARPS = 0
     HALF_SUMS = 1
     WARPGROUPS = 2
     WARPGROUPS_ONES = 3
+    WARPGROUPS_PIPELINED = 4
 
 
 class AttentionInt8Arguments(Arguments):
@@ -44,6 +46,55 @@ class AttentionInt8Arguments(Arguments):
         ("out", ctypes.c_void_p),
         ("products", ctypes.c_int32),
     ]
+
+
+class AttentionArguments(Arguments):
+    """struct agk_attention_args."""
+
+    _fields_ = [
+        ("struct_bytes", ctypes.c_uint32),
+        ("dtype", ctypes.c_int32),
+        *((name, ctypes.c_int64) for name in ("batch", "tokens", "heads", "head_width")),
+        *((name, ctypes.c_void_p) for name in ("query", "key", "value")),
+        *((name, ctypes.c_int64) for name in ("batch_stride", "token_stride", "head_stride")),
+        ("out", ctypes.c_void_p),
+    ]
+
+
+def attention(library: Library, query: Array, key: Array, value: Array, out: Array, stream: int = 0) -> None:
+    """softmax(query key^T / 8) value over all tokens, into out [B, S, heads, 64]. On a GPU: sm_90 only.
+
+    query, key, value: float16 or bfloat16 [B, S, heads, 64], all with the strides of value, so views qkv[:, :, i] of
+    [B, S, 3, heads, 64] are accepted. Scores are float32. Raises KernelError.
+    """
+    device, sizes, strides = _strided(value)
+    for what, other in (("query", query), ("key", key)):
+        if tuple(other.stride()) != strides:
+            found, expected = f"strides {tuple(other.stride())}", f"those of value, {strides}"
+            raise KernelError("an array of other strides", where=what, found=found, expected=expected)
+    dtype, arrays = dtype_of(value), {"query": query, "key": key, "value": value}
+    arguments = AttentionArguments(
+        0,
+        dtype,
+        *sizes,
+        *(device.strided_address(what, array, sizes, dtype) for what, array in arrays.items()),
+        *strides[:-1],
+        device.address("out", out, sizes, dtype),
+    )
+    library.run("attention", arguments, device.stream(stream))
+
+
+def _strided(value: Array) -> tuple[SameDevice, tuple[int, ...], tuple[int, ...]]:
+    """Device, sizes [B, S, heads, width] and strides of a value. Raises KernelError for another shape."""
+    sizes, strides = tuple(value.shape), tuple(value.stride())
+    if len(sizes) != 4 or strides[-1] != 1:
+        raise KernelError(
+            "an array of another shape",
+            where="value",
+            found=f"{sizes}, strides {strides}",
+            expected="[B, S, heads, 64]",
+        )
+    return SameDevice(value), sizes, strides
 
 
 def attention_int8(
@@ -65,14 +116,7 @@ def attention_int8(
     the rate then.
     A NaN scale makes every result that depends on it NaN. Raises KernelError.
     """
-    device, sizes, strides = SameDevice(value), tuple(value.shape), tuple(value.stride())
-    if len(sizes) != 4 or strides[-1] != 1:
-        raise KernelError(
-            "an array of another shape",
-            where="value",
-            found=f"{sizes}, strides {strides}",
-            expected="[B, S, heads, 64]",
-        )
+    device, sizes, strides = _strided(value)
     batch, tokens, count, width = sizes
     rows, dtype = (batch, count), dtype_of(value)
     groups = [-(-tokens // max(1, group)) for group in (query_group, key_group)]

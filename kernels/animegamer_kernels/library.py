@@ -27,6 +27,7 @@ OPERATORS = (
     "head_norm",
     "head_norm_int8",
     "attention_int8",
+    "attention",
     "pixels",
     "spatial_norm",
 )

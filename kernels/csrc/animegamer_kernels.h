@@ -210,8 +210,15 @@ AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
 /* The MMA instruction of attention_int8. AGK_WARPS: mma.sync, on every GPU. AGK_HALF_SUMS: mma.sync with weights, values (scaled
  * by 1/64) and the sums of each 64 keys in float16, twice the rate on GeForce; values below 0.004 lose precision, down to
  * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with an error of the CUDA runtime.
- * AGK_WARPGROUPS_ONES: the same, but the sums of the weights come from columns of ones beside the values. */
-typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2, AGK_WARPGROUPS_ONES = 3 } agk_products;
+ * AGK_WARPGROUPS_ONES: the same, but the sums of the weights come from columns of ones beside the values.
+ * AGK_WARPGROUPS_PIPELINED: as AGK_WARPGROUPS, but other threads copy keys and values, and nothing holds the rest in step. */
+typedef enum agk_products {
+    AGK_WARPS = 0,
+    AGK_HALF_SUMS = 1,
+    AGK_WARPGROUPS = 2,
+    AGK_WARPGROUPS_ONES = 3,
+    AGK_WARPGROUPS_PIPELINED = 4
+} agk_products;
 
 /* Attention over all tokens, softmax(query key^T / 8) value. Queries and keys are as agk_head_norm_int8 writes them, with a
  * key_group that is a multiple of 64. Element (entry, token, head, i) of value is at entry * batch_stride +
@@ -233,6 +240,22 @@ typedef struct agk_attention_int8_args {
 
 AGK_API int agk_attention_int8(const agk_attention_int8_args* args, void* stream);
 AGK_API int agk_attention_int8_host(const agk_attention_int8_args* args);
+
+/* The same attention of queries and keys in dtype: no INT8. Element (entry, token, head, i) of query, key and value is at
+ * entry * batch_stride + token * token_stride + head * head_stride + i; strides are in elements and multiples of 16 bytes.
+ * Scores, softmax and sums are float32, weights are rounded to dtype. wgmma, on sm_90 only; elsewhere the launch fails with an
+ * error of the CUDA runtime. */
+typedef struct agk_attention_args {
+    uint32_t struct_bytes;
+    int32_t dtype; /* of all arrays: AGK_F16 or AGK_BF16 */
+    int64_t batch, tokens, heads, head_width;        /* head_width: 64 */
+    const void *query, *key, *value;
+    int64_t batch_stride, token_stride, head_stride; /* of query, key and value */
+    void* out;                                       /* [batch, tokens, heads, head_width] */
+} agk_attention_args;
+
+AGK_API int agk_attention(const agk_attention_args* args, void* stream);
+AGK_API int agk_attention_host(const agk_attention_args* args);
 
 /* Converts decoded frames, about -1..1, to bytes: clamp((x + 1) / 2) * 255, truncated. order [out_channels]: the channel of each
  * byte, 0 to 3 for R, G, B and A (always 255). flip: bottom row first. interleaved 0: x is [3, frames, height, width];

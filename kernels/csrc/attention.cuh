@@ -1,4 +1,4 @@
-// Parts of attention with INT8 scores that do not depend on the MMA instruction: tiles of keys and values in shared memory,
+// Parts of attention that do not depend on the MMA instruction: tiles of keys and values in shared memory,
 // the online softmax, loading of queries and storing of results.
 //
 // Of every 16 queries of its warp a thread holds two rows (lane / 4 and 8 below), and two of every eight columns. This is the
@@ -206,9 +206,8 @@ __device__ __forceinline__ void rescale(float (&sums)[TILES][4], const float (&s
 }
 
 // Writes the results of 16 queries: the first WIDTH_TILES tiles of `out`, divided by the sum of the row's weights.
-template <typename T, int TILES>
-__device__ __forceinline__ void store_results(const agk_attention_int8_args& a, const float (&out)[TILES][4], const float (&sum)[2],
-                                       int first_row) {
+template <typename T, int TILES, typename Args>
+__device__ __forceinline__ void store_results(const Args& a, const float (&out)[TILES][4], const float (&sum)[2], int first_row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float inverse = 1.0f / sum[half];
@@ -230,7 +229,9 @@ inline agk_attention_int8_args with_small_groups(agk_attention_int8_args a) {
     return a;
 }
 
-// attention_int8 with wgmma, on sm_90a. The arguments must have been checked. Defined in attention_int8_wgmma.cu.
+// attention_int8 with wgmma, on sm_90a. The arguments must have been checked. Defined in attention_int8_wgmma.cu and
+// attention_pipelined.cu.
 int attention_int8_by_warpgroups(const agk_attention_int8_args& args, cudaStream_t stream);
+int attention_int8_pipelined(const agk_attention_int8_args& args, cudaStream_t stream);
 
 }  // namespace agk

@@ -186,6 +186,7 @@ extern "C" int agk_attention_int8(const agk_attention_int8_args* args, void* to)
     if (const int code = check(args)) return code;
     const auto stream = static_cast<cudaStream_t>(to);
     const agk_attention_int8_args a = with_small_groups(*args);
+    if (a.products == AGK_WARPGROUPS_PIPELINED) return attention_int8_pipelined(a, stream);
     if (a.products >= AGK_WARPGROUPS) return attention_int8_by_warpgroups(a, stream);
     const dim3 grid(static_cast<unsigned>(divide_up(a.tokens, QUERIES)), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.batch));

@@ -7,7 +7,7 @@
 // There are two of it, of which a GPU has to say which one is faster. Plain: each thread adds its own weights in float32, and
 // the product has the 64 columns of the values, one whole swizzle pattern. With ONES: 8 columns of ones follow those of the
 // values, so that the product sums the rounded weights too; they lie in a second pattern, of which an eighth exists.
-#include "warpgroup.cuh"
+#include "warpgroup_attention.cuh"
 
 namespace agk {
 namespace {
@@ -74,25 +74,6 @@ __device__ __forceinline__ void begin_results(Results<ONES>& results, const uint
     wgmma_commit();
 }
 
-// Waits for the last results and rescales them to the maximum of the next weights.
-template <int TILES>
-__device__ __forceinline__ void settle(float (&results)[TILES][4], uint32_t (&weights)[STEPS][4], const float (&shrink)[1][2]) {
-    wait<0>(results, weights);
-    if (any_maximum_changed(shrink)) rescale(results, shrink[0]);
-}
-
-// Maximum over the four threads that hold a row.
-__device__ __forceinline__ int row_max(int x) {
-    x = max(x, __shfl_xor_sync(~0u, x, 1));
-    return max(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-// Sum over the four threads that hold a row.
-__device__ __forceinline__ float row_sum(float x) {
-    x += __shfl_xor_sync(~0u, x, 1);
-    return x + __shfl_xor_sync(~0u, x, 2);
-}
-
 // Grid: (tiles of QUERIES queries, heads, batch). At most 168 registers per thread: one block per multiprocessor.
 template <typename T, bool ONES>
 __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int8_args a) {
@@ -100,7 +81,8 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + threadIdx.x / WARP * ROWS + threadIdx.x % WARP / 4;
     const auto all_arrived = [] {
-        wait_for_copies_before_wgmma();
+        wait_for_copies();
+        fence_before_wgmma();
         __syncthreads();
     };
     const HeadPointers<T> head(a);
@@ -118,41 +100,16 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
     uint32_t query[2][4], pairs[STEPS][4];
     int scores[KEY_TILES][4];
     float weights[KEY_TILES][4], shrink[1][2];
-    const auto weigh = [&](int keys) {
-#pragma unroll
-        for (int i = 0; i < KEY_TILES * 4; ++i) weights[i / 4][i % 4] = static_cast<float>(scores[i / 4][i % 4]);
-        if (keys < KEYS) {
-            mask(weights, keys, -INFINITY);
-            mask(scores, keys, INT32_MIN);
-        }
-        float largest[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            int of_row = max(scores[0][2 * half], scores[0][2 * half + 1]);
-#pragma unroll
-            for (int tile = 1; tile < KEY_TILES; ++tile) {
-                of_row = __vimax3_s32(of_row, scores[tile][2 * half], scores[tile][2 * half + 1]);
-            }
-            largest[half] = static_cast<float>(row_max(of_row));
-        }
-        online_softmax(softmax, weights, largest, key_scales.next(), shrink[0]);
-        if constexpr (!ONES) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                sum[half] *= shrink[0][half];
-#pragma unroll
-                for (int tile = 0; tile < KEY_TILES; ++tile) {
-                    sum[half] += weights[tile][2 * half] + weights[tile][2 * half + 1];
-                }
-            }
-        }
+    const auto weigh_tile = [&](int keys) {
+        weigh(softmax, scores, weights, keys, key_scales.next(), shrink[0]);
+        if constexpr (!ONES) add_weights(sum, weights, shrink[0]);
     };
     load_queries(softmax, query, a, head, first_row);
     all_arrived();
     if (tokens > KEYS) loader.next(shared.tiles[1], tokens - KEYS);
     begin_scores(scores, query, descriptors, 0);
     wait<0>(scores);
-    weigh(tokens);
+    weigh_tile(tokens);
 
     int last = 0;
 #pragma unroll 1
@@ -166,7 +123,7 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_int
         begin_scores(scores, query, descriptors, now);
         begin_results(results, pairs, descriptors, last);
         wait<1>(scores);
-        weigh(left);
+        weigh_tile(left);
         last = now;
     }
     settle(results, pairs, shrink);

@@ -15,7 +15,7 @@ constexpr int64_t PATCH = 2;
 // Tokens per block of the keys' sum, and blocks of the statistics. They set the sizes of the workspaces.
 constexpr int64_t KEY_CHUNK = 256;
 constexpr int64_t STATISTICS_BLOCKS = 512;
-// attention_int8 is written for heads of 64 and tiles of 64 keys.
+// Attention is written for heads of 64 and tiles of 64 keys.
 constexpr int ATTENTION_WIDTH = 64, ATTENTION_KEYS = 64;
 // With halves, 16 bytes of each channel; the output is a whole number of 8-byte stores.
 constexpr int PIXELS_PER_THREAD = 8;
@@ -37,6 +37,7 @@ int check(const agk_guided_step_args* args);
 int check(const agk_head_norm_args* args);
 int check(const agk_head_norm_int8_args* args);
 int check(const agk_attention_int8_args* args);
+int check(const agk_attention_args* args);
 int check(const agk_pixels_args* args);
 int check(const agk_spatial_norm_args* args);
 

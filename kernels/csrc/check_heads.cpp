@@ -8,7 +8,7 @@
 namespace agk {
 namespace {
 
-// Shape: agk_heads or agk_attention_int8_args. Tokens and heads are indices of a CUDA grid, which is limited.
+// Shape: agk_heads or the arguments of an attention. Tokens and heads are indices of a CUDA grid, which is limited.
 template <typename Shape>
 int check_sizes(const char* name, const Shape& shape) {
     if (shape.batch <= 0 || shape.tokens <= 0 || shape.heads <= 0 || shape.head_width <= 0) {
@@ -54,6 +54,28 @@ int check_shape(const char* name, const agk_heads& shape) {
     return fail(AGK_BAD_SHAPE, "%s: epsilon %g: expected above 0", name, shape.epsilon);
 }
 
+template <typename Args>
+int check_attention(const char* name, const Args* args) {
+    if (const int code = check_struct(name, args)) return code;
+    if (args->dtype != AGK_F16 && args->dtype != AGK_BF16) {
+        return fail(AGK_BAD_DTYPE, "%s: dtype %d: expected AGK_F16 or AGK_BF16", name, args->dtype);
+    }
+    if (const int code = check_sizes(name, *args)) return code;
+    if (args->head_width != ATTENTION_WIDTH) {
+        return fail(AGK_BAD_SHAPE, "%s: head_width %" PRId64 ": expected %d", name, args->head_width, ATTENTION_WIDTH);
+    }
+    const struct { const char* what; const void* array; } arrays[] = {
+        {"query", args->query}, {"key", args->key}, {"value", args->value}, {"out", args->out},
+    };
+    for (const auto& each : arrays) {
+        if (const int code = check_array(name, each.what, each.array)) return code;
+    }
+    for (const int64_t stride : {args->batch_stride, args->token_stride, args->head_stride}) {
+        if (const int code = check_stride(name, stride, args->dtype)) return code;
+    }
+    return AGK_OK;
+}
+
 }  // namespace
 
 int check(const agk_head_norm_args* args) {
@@ -92,32 +114,23 @@ int check(const agk_head_norm_int8_args* args) {
 
 int check(const agk_attention_int8_args* args) {
     const char* name = "attention_int8";
-    if (const int code = check_struct(name, args)) return code;
-    if (args->dtype != AGK_F16 && args->dtype != AGK_BF16) {
-        return fail(AGK_BAD_DTYPE, "%s: dtype %d: expected AGK_F16 or AGK_BF16", name, args->dtype);
-    }
-    if (const int code = check_sizes(name, *args)) return code;
-    if (args->head_width != ATTENTION_WIDTH) {
-        return fail(AGK_BAD_SHAPE, "%s: head_width %" PRId64 ": expected %d", name, args->head_width, ATTENTION_WIDTH);
-    }
+    if (const int code = check_attention(name, args)) return code;
     const struct { const char* what; const void* array; } arrays[] = {
-        {"query", args->query}, {"key", args->key}, {"query_scales", args->query_scales},
-        {"key_scales", args->key_scales}, {"value", args->value}, {"out", args->out},
+        {"query_scales", args->query_scales}, {"key_scales", args->key_scales},
     };
     for (const auto& each : arrays) {
         if (const int code = check_array(name, each.what, each.array)) return code;
-    }
-    for (const int64_t stride : {args->batch_stride, args->token_stride, args->head_stride}) {
-        if (const int code = check_stride(name, stride, args->dtype)) return code;
     }
     if (const int code = check_group(name, args->query_group)) return code;
     if (args->key_group <= 0 || args->key_group % ATTENTION_KEYS != 0) {
         return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
                     ATTENTION_KEYS);
     }
-    if (AGK_WARPS <= args->products && args->products <= AGK_WARPGROUPS_ONES) return AGK_OK;
+    if (AGK_WARPS <= args->products && args->products <= AGK_WARPGROUPS_PIPELINED) return AGK_OK;
     return fail(AGK_BAD_OPTION, "%s: products %d: expected one of agk_products", name, args->products);
 }
+
+int check(const agk_attention_args* args) { return check_attention("attention", args); }
 
 }  // namespace agk
 

@@ -71,6 +71,13 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
 
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+// Makes a group of this thread's copies since the last one, and waits until at most PENDING groups are still on their way.
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING>
+__device__ __forceinline__ void wait_for_groups() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+}
+
 // 2^x to about 22 bits, 0 if below 2^-126, in one instruction.
 __device__ __forceinline__ float exp2_approx(float x) {
     float y;

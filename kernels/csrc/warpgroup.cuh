@@ -49,11 +49,51 @@ __device__ __forceinline__ void wait(Registers&... held) {
     (use_registers(held), ...);
 }
 
-// As wait_for_copies(), for data that wgmma reads: it reads shared memory through the async proxy.
-__device__ __forceinline__ void wait_for_copies_before_wgmma() {
-    wait_for_copies();
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+// wgmma reads shared memory through the async proxy: what this thread has written is there for it after this.
+__device__ __forceinline__ void fence_before_wgmma() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// A barrier in shared memory, at which some threads wait for others. A phase ends with the last of its arrivals; phases have
+// parities 0, 1, 0 and so on.
+class Barrier {
+  public:
+    // By one thread, before a __syncthreads().
+    __device__ __forceinline__ void init(unsigned arrivals) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
+    }
+    // What the thread has done before is seen by the threads that wait.
+    __device__ __forceinline__ void arrive() {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+    }
+    // Until a phase of this parity has ended, at once if the phase that runs has the other one. The first phase's is 0.
+    __device__ __forceinline__ void wait(unsigned parity) {
+        uint32_t ended = 0;
+        while (!ended) {
+            asm volatile(
+                "{ .reg .pred ended; mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2; selp.u32 %0, 1, 0, ended; }"
+                : "=r"(ended)
+                : "r"(shared_address(this)), "r"(parity)
+                : "memory");
+        }
+    }
+
+  private:
+    uint64_t state;
+};
+
+// Changes how many registers each thread of this warpgroup has: the others can take what it gives up.
+template <int COUNT>
+__device__ __forceinline__ void give_up_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
+template <int COUNT>
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+// A reference to shared memory whose size the launch says, at a multiple of 1024. More than 48 KiB are possible only so.
+#define AGK_LAUNCHED_SHARED(Type, name)                         \
+    extern __shared__ __align__(1024) unsigned char launched_shared[]; \
+    Type& name = *reinterpret_cast<Type*>(launched_shared)
 
 // d = a b, or with ADD d += a b, int8 to int32: a 64 x 32 row-major; b 32 x 64, 32 elements of a column in a 64-byte row.
 template <bool ADD>
@@ -98,21 +138,21 @@ __device__ __forceinline__ void mma(float (&d)[WIDTH_TILES + 1][4], const uint32
 }
 #undef AGK_MULTIPLY_HALVES
 
-// The same with a b of 64 columns.
+// The same with a b of 64 columns; without ADD d = a b. With BY_KEYS a column's DEPTH elements are contiguous instead.
 #define AGK_MULTIPLY_HALVES(TYPE)                                                                                          \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                           \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
                  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                                                     \
-                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                                                                  \
+                 "{%32, %33, %34, %35}, %36, %37, 1, 1, %38;"                                                              \
                  : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),               \
                    "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),               \
                    "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),               \
                    "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),               \
                    "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),               \
                    "+f"(d[7][2]), "+f"(d[7][3])                                                                            \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(!BY_KEYS))
 
-template <typename T>
+template <typename T, bool ADD = true, bool BY_KEYS = false>
 __device__ __forceinline__ void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     if constexpr (std::is_same_v<T, __half>) {
         AGK_MULTIPLY_HALVES("f16");

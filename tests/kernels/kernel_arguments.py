@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping
 
 from animegamer_kernels.arrays import Dtype
-from animegamer_kernels.attention import AttentionInt8Arguments
+from animegamer_kernels.attention import AttentionArguments, AttentionInt8Arguments
 from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
 from animegamer_kernels.library import Arguments
 from animegamer_kernels.packed import PackedProductArguments, UnpackArguments
@@ -33,6 +33,11 @@ SIZES: Mapping[str, tuple[type[Arguments], Mapping[str, float]]] = {
     "attention_int8": (
         AttentionInt8Arguments,
         {"dtype": Dtype.F16, "batch": 1, "tokens": 3, "heads": 2, "head_width": 64, "query_group": 2, "key_group": 64}
+        | {"batch_stride": 1152, "token_stride": 384, "head_stride": 64},
+    ),
+    "attention": (
+        AttentionArguments,
+        {"dtype": Dtype.BF16, "batch": 1, "tokens": 3, "heads": 2, "head_width": 64}
         | {"batch_stride": 1152, "token_stride": 384, "head_stride": 64},
     ),
     "pixels": (PixelsArguments, {"frames": 1, "height": 2, "width": 8, "out_channels": 4}),

@@ -1,4 +1,4 @@
-"""attention_int8 against PyTorch's attention of the quantised heads, and against attention without quantisation."""
+"""attention_int8 and attention against PyTorch's attention of the same heads, in float64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_results import Operators, Outputs, assert_close, case_id, relative_e
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import Heads, Int8Outputs, MmaKind, attention_int8, head_norm_int8, int8_workspace
+from animegamer_kernels import Heads, Int8Outputs, MmaKind, attention, attention_int8, head_norm_int8, int8_workspace
 from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON
 
 WIDTH = 64
@@ -50,7 +50,11 @@ CASES = (
     Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS_ONES),
     Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS),
     Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS_ONES),
+    Case(1, 1, 1, torch.float16, products=MmaKind.WARPGROUPS_PIPELINED),
+    Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS_PIPELINED),
+    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS_PIPELINED),
 )
+EVERY_LAYOUT = (MmaKind.WARPS, MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_ONES, MmaKind.WARPGROUPS_PIPELINED)
 FULL = Case(2, 6976, 30)
 
 
@@ -169,7 +173,7 @@ def extreme(operators: Operators, products: MmaKind, queries: Tensor, keys: Tens
     return run(case, operators, heads, value), value.cpu()
 
 
-@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_ONES], ids=case_id)
+@pytest.mark.parametrize("products", EVERY_LAYOUT, ids=case_id)
 def test_one_key_far_above_all_others_has_all_the_weight(operators: Operators, products: MmaKind) -> None:
     # A thread holds one row of the upper eight and one of the lower eight of sixteen: test each with the other at 0.
     upper = torch.arange(70) // 8 % 2 == 0
@@ -181,7 +185,7 @@ def test_one_key_far_above_all_others_has_all_the_weight(operators: Operators, p
         assert torch.equal(found, value[:, largest : largest + 1].expand_as(found)), largest
 
 
-@pytest.mark.parametrize("products", [MmaKind.WARPS, MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_ONES], ids=case_id)
+@pytest.mark.parametrize("products", EVERY_LAYOUT, ids=case_id)
 def test_keys_far_below_the_masked_ones_have_equal_weights(operators: Operators, products: MmaKind) -> None:
     codes = torch.full((70,), 127, dtype=torch.int8)
     found, value = extreme(operators, products, codes, -codes)
@@ -198,6 +202,69 @@ def test_half_sums_of_equal_values_are_that_value(operators: Operators, dtype: t
     for size in (2.0**15, 1.0, 2.0**-10):
         found = run(case, operators, heads, torch.full_like(value, size))
         assert bool((found == size).all()), size
+
+
+HALVES = (
+    Case(1, 1, 1, torch.float16),
+    Case(1, 64, 2),
+    Case(2, 129, 2, outlier=20.0),
+    Case(1, 2 * 192 + 5, 1, torch.float16, outlier=20.0),
+)
+"""Of attention without INT8: its `products` are those of warpgroups."""
+
+
+def halves(case: Case, device: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value as views of one array [B, S, 3, heads, 64], scores as large as `outlier` makes them."""
+    qkv, vectors = inputs(case)
+    qkv[:, :, :2] *= vectors[2].abs().sqrt().to(case.dtype)
+    query, key, value = qkv.to(device).unbind(2)
+    return query, key, value
+
+
+def attend_by_warpgroups(case: Case, operators: Operators, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    out = Outputs(operators.device)
+    attention(operators.library, query, key, value, out.new("out", value.shape, case.dtype))
+    return out.read()["out"]
+
+
+def exact_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    heads = (part.double().transpose(1, 2) for part in (query, key, value))
+    return functional.scaled_dot_product_attention(*heads).transpose(1, 2).cpu()
+
+
+@pytest.mark.parametrize("case", HALVES, ids=lambda case: f"{case_id(case)}-warpgroups")
+def test_attention_without_int8_is_pytorchs(operators: Operators, reference: Operators, case: Case) -> None:
+    given = halves(case, operators.device)
+    found, expected = attend_by_warpgroups(case, operators, *given), exact_attention(*given)
+    if operators is reference:
+        assert_close("out", found, expected)
+    else:
+        assert_rounded_weights(case, found, expected, given[2].cpu())
+
+
+@pytest.mark.parametrize("largest", [0, 1, 63, 69], ids=lambda key: f"{key}-warpgroups")
+def test_key_far_above_all_others_has_all_the_weight_without_int8(operators: Operators, largest: int) -> None:
+    case = Case(1, 70, 1, torch.float16)
+    query, key, value = (part.clone() for part in halves(case, operators.device))
+    query.fill_(1.0)
+    key.fill_(-30.0)
+    key[:, largest] = 30.0
+    found = attend_by_warpgroups(case, operators, query, key, value)
+    assert torch.equal(found, value[:, largest : largest + 1].expand_as(value).cpu())
+    query[:, 5, 0, 7] = float("nan")
+    found = attend_by_warpgroups(case, operators, query, key, value)
+    assert bool(found[:, 5].isnan().all()) and bool(found[:, :5].isfinite().all())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["warpgroups"])
+def test_full_size_attention_without_int8_agrees_with_pytorch_head_by_head(gpu: Operators, kind: str) -> None:
+    given = halves(FULL, "cuda")
+    found = attend_by_warpgroups(FULL, gpu, *given)
+    for head in (0, FULL.heads - 1):
+        of_head = [part[:, :, head : head + 1] for part in given]
+        one = found[:, :, head : head + 1]
+        assert_rounded_weights(FULL, one, exact_attention(*of_head), of_head[2].cpu())
 
 
 @pytest.mark.gpu

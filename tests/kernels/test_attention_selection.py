@@ -17,7 +17,13 @@ from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import attention
-from animegamer_rt.backends.torch.attention import Attention, AttentionTiming, select_attention, time_attentions
+from animegamer_rt.backends.torch.attention import (
+    HOPPER_ATTENTIONS,
+    Attention,
+    AttentionTiming,
+    select_attention,
+    time_attentions,
+)
 from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
@@ -127,11 +133,11 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
     with pytest.raises(BackendError, match=r"needs the instructions of sm_90.*found CPU.*--attention int8"):
         select_attention("int8-wgmma", torch_device, kernels, SIZE)
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
-    chosen = select_attention("int8-wgmma", torch_device, kernels, SIZE)
-    assert chosen == ("int8-wgmma", "int8-wgmma attention")
-    times = {"torch": 3.0, "flash": 3.0, "int8": 2.0, "int8-wgmma": 1.0}
+    for name in HOPPER_ATTENTIONS:
+        assert select_attention(name, torch_device, kernels, SIZE) == (name, f"{name} attention")
+    times = {"torch": 3.0, "flash": 3.0, "wgmma": 2.5, "int8": 2.0, "int8-wgmma": 1.5, "int8-wgmma-pipelined": 1.0}
     way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
-    assert way == "int8-wgmma" and "int8-wgmma 1.000 ms, int8 2.000 ms" in words
+    assert way == "int8-wgmma-pipelined" and "int8-wgmma 1.500 ms, int8 2.000 ms, wgmma 2.500 ms" in words
 
 
 def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernels) -> None:

@@ -23,6 +23,7 @@ from animegamer_kernels import (
     Norm,
     Packed,
     StepOutputs,
+    attention,
     attention_int8,
     epilogue,
     gate_residual,
@@ -73,9 +74,14 @@ REFUSED = (
     ("attention_int8", "dtype", Dtype.F32, Status.BAD_DTYPE, "AGK_F16 or AGK_BF16"),
     ("attention_int8", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
     ("attention_int8", "key_group", 32, Status.BAD_SHAPE, "32 keys: expected a positive multiple of 64"),
-    ("attention_int8", "products", 4, Status.BAD_OPTION, "products 4"),
+    ("attention_int8", "products", 5, Status.BAD_OPTION, "products 5"),
     ("attention_int8", "token_stride", 388, Status.BAD_SHAPE, "stride of 388"),
     ("attention_int8", "value", ADDRESS + 8, Status.UNALIGNED_POINTER, "value"),
+    ("attention_int8", "query_scales", None, Status.NULL_POINTER, "query_scales is missing"),
+    ("attention", "dtype", Dtype.F32, Status.BAD_DTYPE, "AGK_F16 or AGK_BF16"),
+    ("attention", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
+    ("attention", "head_stride", 68, Status.BAD_SHAPE, "stride of 68"),
+    ("attention", "key", None, Status.NULL_POINTER, "key is missing"),
     ("pixels", "width", 12, Status.UNALIGNED_WIDTH, "multiple of 8"),
     ("pixels", "out_channels", 2, Status.BAD_SHAPE, "out_channels 2"),
     ("pixels", "order", (ctypes.c_int32 * 4)(0, 1, 2, 4), Status.BAD_SHAPE, "order[3] is 4"),
@@ -141,6 +147,7 @@ WEIGHT = Packed(zeros(3, 2, 4, dtype=I8), zeros(3, 2), 4)
 CODES, SCALES = zeros(1, 2, 65, 64, dtype=I8), zeros(1, 2, 3)
 HEADS = Int8Outputs(CODES, CODES, SCALES, SCALES[:, :, :2].contiguous(), VECTOR, VECTOR)
 VALUE = zeros(1, 65, 2, 64, dtype=F16)
+WIDER = zeros(1, 65, 2, 72, dtype=F16)[..., :64]
 
 
 def norm(out: Tensor = X, weight: Tensor | None = None) -> Norm:
@@ -167,6 +174,8 @@ MISFITS: tuple[tuple[str, Callable[..., None]], ...] = (
     (f"scales: {SHAPE}", partial(product, weight=replace(WEIGHT, scales=zeros(3, 1)))),
     (f"key_scales: {SHAPE}", partial(attend, heads=replace(HEADS, key_scales=HEADS.key_scales[:, :, :1]))),
     (f"value: {SHAPE}", partial(attend, value=VALUE.flatten(2))),
+    ("key: an array of other strides", partial(attention, query=VALUE, key=WIDER, value=VALUE, out=VALUE)),
+    (f"query: {DTYPE}", partial(attention, query=VALUE.bfloat16(), key=VALUE, value=VALUE, out=VALUE)),
     (f"patches: {SHAPE}", partial(step, patches=zeros(1, 2, 16))),
 )
 

@@ -1,7 +1,7 @@
 // Replaces CUDA's header, so that a C++ compiler builds the kernels' sources for one CPU thread.
 //
-// The threads of a block are fibers. They run in turn and switch only at barriers, shuffles and warp reductions. A warp runs to
-// the next barrier before the next warp starts, and blocks run one after the other. Every second block runs its warps and
+// The threads of a block are fibers. They run in turn and switch only at barriers, shuffles and warp reductions, and where one
+// waits for something in shared memory. A warp runs to the next barrier before the next warp starts, and blocks run one after the other. Every second block runs its warps and
 // threads in reverse order, so that a missing barrier gives wrong results. A warp operation that not all 32 threads reach, or
 // a barrier that some threads never reach, ends the program. It does not emulate memory spaces, speed or the rounding of the
 // GPU's functions.
@@ -35,6 +35,9 @@ namespace emulation {
 // Runs `thread` once for every thread of every block.
 void launch(const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t = 0, void* = nullptr);
 void block_barrier();
+// For a thread that waits for something in shared memory; an error if no thread notes progress any more.
+void let_others_run();
+void note_progress();
 // Exchanges a value with the other threads of the warp. Returns all 32 values, valid until this thread's next exchange but one.
 const uint64_t* warp_exchange(uint64_t value);
 unsigned lane();
@@ -118,6 +121,10 @@ inline int __vimax3_s32(int a, int b, int c) { return std::max(a, std::max(b, c)
 // The other CUDA functions that launches call are defined in emulation.cpp.
 template <typename Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel) {
+    return cudaSuccess;
+}
+template <typename Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel, cudaFuncAttribute, int) {
     return cudaSuccess;
 }
 template <typename Kernel>

@@ -95,9 +95,20 @@ struct Copy {
     void* to;
     const void* from;
     bool there;
+    unsigned group;
 };
-// Pending copies of every thread of a block.
+// Pending copies of every thread of a block, and the number of its committed groups.
 inline std::vector<Copy> copies[1024];
+inline unsigned copy_groups[1024];
+
+// Makes the first `count` copies of this thread.
+inline void make_copies(std::size_t count) {
+    std::vector<Copy>& mine = copies[threadIdx.x];
+    for (std::size_t i = 0; i < count; ++i) {
+        mine[i].there ? std::memcpy(mine[i].to, mine[i].from, 16) : std::memset(mine[i].to, 0, 16);
+    }
+    mine.erase(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(count));
+}
 
 }  // namespace emulation
 
@@ -131,14 +142,19 @@ inline void copy_async(void* shared, const void* global, bool there) {
         emulation::refuse("a copy in the background that is not aligned to 16 bytes");
     }
     std::memset(shared, 0xff, 16);
-    emulation::copies[threadIdx.x].push_back({shared, global, there});
+    emulation::copies[threadIdx.x].push_back({shared, global, there, emulation::copy_groups[threadIdx.x]});
 }
 
-inline void wait_for_copies() {
-    for (const emulation::Copy& copy : emulation::copies[threadIdx.x]) {
-        copy.there ? std::memcpy(copy.to, copy.from, 16) : std::memset(copy.to, 0, 16);
-    }
-    emulation::copies[threadIdx.x].clear();
+inline void wait_for_copies() { emulation::make_copies(emulation::copies[threadIdx.x].size()); }
+
+inline void commit_copies() { ++emulation::copy_groups[threadIdx.x]; }
+
+template <unsigned PENDING>
+void wait_for_groups() {
+    const std::vector<emulation::Copy>& mine = emulation::copies[threadIdx.x];
+    std::size_t done = 0;
+    while (done < mine.size() && mine[done].group + PENDING < emulation::copy_groups[threadIdx.x]) ++done;
+    emulation::make_copies(done);
 }
 
 inline float exp2_approx(float x) { return std::exp2(x); }

@@ -127,16 +127,39 @@ void wait(Registers&...) {
     mine.queue.erase(mine.queue.begin(), mine.queue.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-inline void wait_for_copies_before_wgmma() { wait_for_copies(); }
+inline void fence_before_wgmma() {}
+
+class Barrier {
+  public:
+    void init(unsigned arrivals) { *this = Barrier(), each = left = arrivals; }
+    void arrive() {
+        if (left == 0) emulation::refuse("an arrival at a barrier that was not made");
+        emulation::note_progress();
+        if (--left == 0) left = each, ++ended;
+    }
+    void wait(unsigned parity) {
+        while (ended % 2 == parity) emulation::let_others_run();
+    }
+
+  private:
+    unsigned each = 0, left = 0, ended = 0;
+};
+
+template <int COUNT>
+void give_up_registers() {}
+template <int COUNT>
+void take_registers() {}
+
+#define AGK_LAUNCHED_SHARED(Type, name) static Type name
 
 template <bool ADD>
 void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
 }
 
-template <typename T, std::size_t TILES>
+template <typename T, bool ADD = true, bool BY_KEYS = false, std::size_t TILES>
 void mma(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    emulation::begin_product<T, DEPTH, true, true>(d, a, b, emulation::of_left_halves);
+    emulation::begin_product<T, DEPTH, ADD, !BY_KEYS>(d, a, b, emulation::of_left_halves);
 }
 
 }  // namespace agk

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t STACK_BYTES = 64 * 1024;
 constexpr unsigned WARP = 32;
 
-enum class State { Ready, AtBarrier, AtExchange, Done };
+enum class State { Ready, AtBarrier, AtExchange, Polling, Done };
 
 struct Fiber {
     ucontext_t context;
@@ -41,6 +41,7 @@ std::vector<Fiber> fibers;
 std::vector<Warp> warps;
 ucontext_t scheduler;
 unsigned running, count;
+bool progress;
 const std::function<void()>* body;
 
 [[noreturn]] void stop(const char* what) {
@@ -51,11 +52,13 @@ const std::function<void()>* body;
 void run_body() {
     (*body)();
     fibers[running].state = State::Done;
+    progress = true;
 }
 
 void wait(State state) {
     Fiber& fiber = fibers[running];
     fiber.state = state;
+    progress = progress || state != State::Polling;
     swapcontext(&fiber.context, &scheduler);
 }
 
@@ -100,10 +103,15 @@ void run_block(bool backwards) {
     }
     const unsigned last = (count - 1) / WARP * WARP;
     for (;;) {
+        progress = false;
         for (unsigned begin = 0; begin < count; begin += WARP) run_warp(backwards ? last - begin : begin, backwards);
         if (all(0, count, State::Done)) return;
-        if (!all(0, count, State::AtBarrier)) stop("a barrier or a warp operation that not all of its threads reach");
-        for (unsigned i = 0; i < count; ++i) fibers[i].state = State::Ready;
+        const State over = all(0, count, State::AtBarrier) ? State::AtBarrier : State::Polling;
+        bool any = false;
+        for (unsigned i = 0; i < count; ++i) {
+            if (fibers[i].state == over) fibers[i].state = State::Ready, any = true;
+        }
+        if (!any || !progress) stop("a barrier or a warp operation that not all of its threads reach");
     }
 }
 
@@ -112,6 +120,10 @@ void run_block(bool backwards) {
 unsigned lane() { return running % WARP; }
 
 void block_barrier() { wait(State::AtBarrier); }
+
+void let_others_run() { wait(State::Polling); }
+
+void note_progress() { progress = true; }
 
 const uint64_t* warp_exchange(uint64_t value) {
     uint64_t* values = warps[running / WARP].values[fibers[running].exchanges++ % 2];

@@ -1,6 +1,6 @@
 """The denoiser's attention implementations, and the choice of the fastest one that is accurate on this device.
 
-Four belong to PyTorch: its own choice, or one of its libraries by name. Two are ours with INT8 scores; they cost
+Four belong to PyTorch: its own choice, or one of its libraries by name. Four are ours. Those with INT8 scores cost
 fidelity, so only their names or `fastest` select them. This module knows heads and does not know the network.
 **No GPU has run it yet.** Source: MODEL.md section 4; docs/TORCH.md.
 """
@@ -25,13 +25,20 @@ from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
 from .custom_ops import Kernels, RowNorm, has_warpgroups
 from .device import TorchDevice
 
-Attention = Literal["torch", "cudnn", "flash", "efficient", "int8", "int8-wgmma"]
+Attention = Literal["torch", "cudnn", "flash", "efficient", "wgmma", "int8", "int8-wgmma", "int8-wgmma-pipelined"]
 AttentionChoice = Literal[Attention, "fastest"]
 """An implementation by name, or `fastest`, which times all that the device has. Whatever is chosen is compared with
 float32 attention when the engines are opened."""
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
-INT8_ATTENTIONS: tuple[Attention, ...] = ("int8", "int8-wgmma")
-"""Our own kernels: `int8` for any GPU from sm_80 on, `int8-wgmma` for the instructions that only sm_90 has."""
+INT8_KINDS: Mapping[Attention, MmaKind | None] = MappingProxyType(
+    {"int8": None, "int8-wgmma": MmaKind.WARPGROUPS, "int8-wgmma-pipelined": MmaKind.WARPGROUPS_PIPELINED}
+)
+"""Our kernels with INT8 scores, and their instructions; None: those that the GPU has, from sm_80 on. The twin with sums
+by columns of ones is left out: the shape of its products is one that other libraries do not use."""
+OWN_ATTENTIONS: tuple[Attention, ...] = ("wgmma", *INT8_KINDS)
+"""Our own kernels."""
+HOPPER_ATTENTIONS: tuple[Attention, ...] = ("wgmma", "int8-wgmma", "int8-wgmma-pipelined")
+"""Those that need the instructions of sm_90."""
 
 SDPA_BACKENDS: Mapping[Attention, SDPBackend] = MappingProxyType(
     {
@@ -75,10 +82,11 @@ def run_attention(attention: Attention, kernels: Kernels, qkv: Tensor, query: Ro
     May normalise in place, so qkv is overwritten. Raises BackendError or RuntimeError where the implementation does
     not support the device, dtype or head width.
     """
-    if attention in INT8_ATTENTIONS:
-        # The plain one of the two: its products have a shape that other libraries use (CUTLASS, FlashAttention-3).
-        return kernels.attention_int8(qkv, query, key, MmaKind.WARPGROUPS if attention == "int8-wgmma" else None)
+    if attention in INT8_KINDS:
+        return kernels.attention_int8(qkv, query, key, INT8_KINDS[attention])
     kernels.head_norm(qkv, query, key)
+    if attention == "wgmma":
+        return kernels.attention(qkv)
     queries, keys, values = (part.transpose(1, 2) for part in qkv.unbind(2))
     if attention == "torch":
         return functional.scaled_dot_product_attention(queries, keys, values).transpose(1, 2)
@@ -109,8 +117,8 @@ def select_attention(
     check_attention(choice, kernels)
     if kernels is None or choice == "torch":
         return "torch", ""
-    if choice in INT8_ATTENTIONS:
-        check_int8(choice, torch_device, size)
+    if choice in OWN_ATTENTIONS:
+        check_own(choice, torch_device, size)
     attentions = [name for name in candidates(torch_device.device) if choice in (name, "fastest")]
     timings = time_attentions(torch_device, kernels, size, attentions=attentions)
     timings.sort(key=lambda timing: (not timing.accurate, timing.milliseconds))
@@ -132,21 +140,21 @@ def select_attention(
 
 def candidates(device: torch.device) -> tuple[Attention, ...]:
     """The implementations that this device may run. Whether PyTorch's run is known only by trying them."""
-    return ATTENTIONS if has_warpgroups(device) else tuple(name for name in ATTENTIONS if name != "int8-wgmma")
+    return tuple(name for name in ATTENTIONS if has_warpgroups(device) or name not in HOPPER_ATTENTIONS)
 
 
-def check_int8(choice: str, torch_device: TorchDevice, size: DenoiserSize) -> None:
-    """Raises BackendError for a device, head width or dtype that the INT8 kernels do not support."""
+def check_own(choice: str, torch_device: TorchDevice, size: DenoiserSize) -> None:
+    """Raises BackendError for a device, head width or dtype that our kernels do not support."""
     if choice not in candidates(torch_device.device):
         raise BackendError(
             f"attention {choice} needs the instructions of sm_90: H100 or H200",
             found=torch_device.description,
-            do="use --attention int8, which computes the same on any GPU from sm_80 on, or fastest",
+            do="use --attention int8, which runs on any GPU from sm_80 on, or fastest",
         )
     width, dtype = size.hidden // size.heads, torch_device.dtype
     if width != HEAD_WIDTH or dtype not in (torch.float16, torch.bfloat16):
         raise BackendError(
-            "attention with INT8 scores does not support this head width or dtype",
+            f"attention {choice} does not support this head width or dtype",
             found=f"heads of {width} in {dtype}",
             expected=f"heads of {HEAD_WIDTH} in float16 or bfloat16",
             do="use another --attention, or --precision bf16" if width == HEAD_WIDTH else "use another --attention",

@@ -150,6 +150,15 @@ class Kernels:
         _OPERATORS.attention_int8(self.library, qkv, *norms, int(_mma_kind(qkv.device) if mma is None else mma), out)
         return out
 
+    def attention(self, qkv: Tensor) -> Tensor:
+        """Attention over all tokens of normalised heads, f16 or bf16 [B, S, 3, heads, 64] -> [B, S, heads, 64].
+
+        For `has_warpgroups` devices.
+        """
+        out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
+        _OPERATORS.attention(self.library, qkv, out)
+        return out
+
     def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
         """Guidance and solver from patches [B, P, 4 C] of v; updates latent, x0 and difference f32 [1, F, C, h, w]."""
         _OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
@@ -361,6 +370,11 @@ def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
     rounded = operators.Int8Outputs(codes[0], codes[1], query_scales, key_scales, mean, workspace)
     operators.head_norm_int8(opened, heads, rounded, *groups, stream)
     operators.attention_int8(opened, rounded, qkv[:, :, 2], out, *groups, operators.MmaKind(mma), stream)
+
+
+@_operator("attention(str library, Tensor qkv, Tensor(a!) out) -> ()")
+def _attention(library: str, qkv: Tensor, out: Tensor) -> None:
+    operators.attention(_library(library), *qkv.unbind(2), out, _stream(qkv))
 
 
 def has_warpgroups(device: torch.device) -> bool:
