@@ -52,21 +52,20 @@ def _pieces(seeds: Sequence[int], count: int, piece_words: int) -> Iterator[Floa
     piece_words = min(piece_words, math.ceil(count / BLOCK_WORDS) * BLOCK_WORDS)
     ahead: deque[Future[Piece]] = deque()
     first, word = 0, 0
-    with ThreadPoolExecutor(threads, "noise") as pool:
-        try:
-            while count > 0:
-                # A piece has at most as many values as words, so none is begun that is not needed.
-                while len(ahead) < 2 * threads and len(ahead) * piece_words < count:
-                    ahead.append(pool.submit(_draw, seeds, first, first + piece_words))
-                    first += piece_words
-                values, begins, ends = ahead.popleft().result()
-                if begins != word:  # a value of the piece before reaches into this one
-                    values, _, ends = _draw(seeds, word, begins + piece_words)
-                word, count = ends, count - len(values)
-                yield values
-        finally:  # the turn stopped early
-            for one in ahead:
-                one.cancel()
+    pool = ThreadPoolExecutor(threads, "noise")
+    try:
+        while count > 0:
+            # A piece has at most as many values as words, so none is begun that is not needed.
+            while len(ahead) < 2 * threads and len(ahead) * piece_words < count:
+                ahead.append(pool.submit(_draw, seeds, first, first + piece_words))
+                first += piece_words
+            values, begins, ends = ahead.popleft().result()
+            if begins != word:  # a value of the piece before reaches into this one
+                values, _, ends = _draw(seeds, word, begins + piece_words)
+            word, count = ends, count - len(values)
+            yield values
+    finally:  # all are drawn, or the turn stopped early
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _draw(seeds: Sequence[int], begins: int, until: int) -> Piece:
