@@ -76,8 +76,8 @@ class StateSlots:
 
 ChooseNext = Callable[[StateSlots, int], Callable[[], FloatArray]]
 """(slots, number of the option in the first of them) -> a function that waits for the choices in the others, f32
-[slots - 1]: numbers of options, NaN where logits of options were not finite. The device works in the meantime, for all of
-the choices or for the next one.
+[slots - 1]: numbers of options, NaN where logits of options were not finite. The device works in the meantime, on all
+of them or on the next one.
 To be called, and waited for, before any other call of the predictor."""
 
 

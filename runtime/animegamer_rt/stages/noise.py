@@ -37,12 +37,13 @@ def normal_arrays(
     size = math.prod(shape)
     pieces, rest = _pieces(seeds, size * count, piece_words), np.empty(0, np.float32)
     for _ in range(count):
-        parts = [rest]
-        while (missing := size - sum(map(len, parts))) > 0:
-            parts.append(next(pieces))
-        used = len(parts[-1]) + missing
-        parts[-1], rest = parts[-1][:used], parts[-1][used:]
-        yield np.concatenate(parts).reshape(shape)
+        values, filled = np.empty(size, np.float32), 0
+        while filled < size:
+            rest = rest if len(rest) else next(pieces)
+            some, rest = rest[: size - filled], rest[size - filled :]
+            values[filled : filled + len(some)] = some
+            filled += len(some)
+        yield values.reshape(shape)
 
 
 def _pieces(seeds: Sequence[int], count: int, piece_words: int) -> Iterator[FloatArray]:
@@ -51,21 +52,20 @@ def _pieces(seeds: Sequence[int], count: int, piece_words: int) -> Iterator[Floa
     piece_words = min(piece_words, math.ceil(count / BLOCK_WORDS) * BLOCK_WORDS)
     ahead: deque[Future[Piece]] = deque()
     first, word = 0, 0
-    with ThreadPoolExecutor(threads, "noise") as pool:
-        try:
-            while count > 0:
-                # A piece has at most as many values as words, so none is begun that is not needed.
-                while len(ahead) < 2 * threads and len(ahead) * piece_words < count:
-                    ahead.append(pool.submit(_draw, seeds, first, first + piece_words))
-                    first += piece_words
-                values, begins, ends = ahead.popleft().result()
-                if begins != word:  # a value of the piece before reaches into this one
-                    values, _, ends = _draw(seeds, word, begins + piece_words)
-                word, count = ends, count - len(values)
-                yield values
-        finally:  # the turn stopped early
-            for one in ahead:
-                one.cancel()
+    pool = ThreadPoolExecutor(threads, "noise")
+    try:
+        while count > 0:
+            # A piece has at most as many values as words, so none is begun that is not needed.
+            while len(ahead) < 2 * threads and len(ahead) * piece_words < count:
+                ahead.append(pool.submit(_draw, seeds, first, first + piece_words))
+                first += piece_words
+            values, begins, ends = ahead.popleft().result()
+            if begins != word:  # a value of the piece before reaches into this one
+                values, _, ends = _draw(seeds, word, begins + piece_words)
+            word, count = ends, count - len(values)
+            yield values
+    finally:  # all are drawn, or the turn stopped early
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _draw(seeds: Sequence[int], begins: int, until: int) -> Piece:
@@ -74,16 +74,15 @@ def _draw(seeds: Sequence[int], begins: int, until: int) -> Piece:
     bits.advance(begins // BLOCK_WORDS)
     generator = np.random.Generator(bits)
     generator.integers(2**32, size=begins % BLOCK_WORDS, dtype=np.uint32)  # a word each
-    drawn, word = [], begins
+    values, filled, word = np.empty(until - begins, np.float32), 0, begins  # a value takes at least a word
     while word < until:
-        before = bits.state
-        drawn.append(generator.standard_normal((until - word) * 7 // 8 or 1, dtype=np.float32))
-        if (word := _position(bits)) > until and len(drawn[-1]) > 1:
-            # The last of them may begin beyond the end.
-            bits.state = before
-            drawn[-1] = generator.standard_normal(1, dtype=np.float32)
-            word = _position(bits)
-    return np.concatenate(drawn), begins, word
+        before, count = bits.state, (until - word) * 7 // 8 or 1
+        generator.standard_normal(dtype=np.float32, out=values[filled : filled + count])
+        if _position(bits) > until and count > 1:  # the last of them may begin beyond the end
+            bits.state, count = before, 1
+            generator.standard_normal(dtype=np.float32, out=values[filled : filled + 1])
+        word, filled = _position(bits), filled + count
+    return values[:filled], begins, word
 
 
 def _position(bits: np.random.Philox) -> int:

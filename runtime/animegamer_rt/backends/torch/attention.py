@@ -33,8 +33,8 @@ ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
 INT8_KINDS: Mapping[Attention, MmaKind | None] = MappingProxyType(
     {"int8": None, "int8-wgmma": MmaKind.WARPGROUPS, "int8-wgmma-pipelined": MmaKind.WARPGROUPS_PIPELINED}
 )
-"""Our kernels with INT8 scores, and their instructions; None: those that the GPU has, from sm_80 on. The twin with sums by
-columns of ones is left out: the shape of its products is one that other libraries do not use."""
+"""Our kernels with INT8 scores, and their instructions; None: those that the GPU has, from sm_80 on. The twin with sums
+by columns of ones is left out: the shape of its products is one that other libraries do not use."""
 OWN_ATTENTIONS: tuple[Attention, ...] = ("wgmma", *INT8_KINDS)
 """Our own kernels."""
 HOPPER_ATTENTIONS: tuple[Attention, ...] = ("wgmma", "int8-wgmma", "int8-wgmma-pipelined")

@@ -374,7 +374,8 @@ def _attention_int8(library: str, qkv: Tensor, *given: Any) -> None:
 
 @_operator("attention(str library, Tensor qkv, Tensor(a!) out) -> ()")
 def _attention(library: str, qkv: Tensor, out: Tensor) -> None:
-    operators.attention(_library(library), *qkv.unbind(2), out, _stream(qkv))
+    query, key, value = qkv.unbind(2)
+    operators.attention(_library(library), query, key, value, out, _stream(qkv))
 
 
 def has_warpgroups(device: torch.device) -> bool:
