@@ -110,7 +110,7 @@ def denoiser(bundle: Bundle, precision: str, plan_name: str, seed: int, kept: Pa
 
 @torch.no_grad()
 def denoiser_begin(bundle: Bundle, precision: str, plan_name: str, kept: Path) -> Figures:
-    """v of the first BEGIN blocks and the head, the conditional row of the first step: the engine's and the plain one."""
+    """v of the first BEGIN blocks and the head in the first step, conditional row: the engine's and the plain one."""
     dtype, timestep = PRECISIONS[precision], DenoisePlan.from_dict(bundle.plan(plan_name)).steps[0].timestep
     network, _ = read_denoiser(bundle, TorchDevice())
     network.blocks = network.blocks[:BEGIN]
