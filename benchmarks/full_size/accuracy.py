@@ -24,6 +24,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.loader import PRECISIONS, cast_for_inference
 from animegamer_rt.backends.torch.networks import read_decoder, read_denoiser, read_predictor
+from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import FRAMES_AT_ONCE, Vae, to_uint8
 from animegamer_rt.backends.torch.vae_decoder import decode
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -39,6 +40,8 @@ from benchmarks.full_size.kept import LATENT, SCOPE, SHOT
 
 CORNER = (8, 12)
 """Height and width of the corner of the latent: 64 x 96 pixels."""
+BEGIN = 3
+"""Blocks of the denoiser, where there is no time for all."""
 RGB = (0, 1, 2)
 
 Array = npt.NDArray[Any]
@@ -101,6 +104,24 @@ def denoiser(bundle: Bundle, precision: str, plan_name: str, seed: int, kept: Pa
         "compared": f"the first step of {len(plan.steps)}, {len(step.rows)} rows, all blocks and tokens",
         "x0_relative_error": _short(relative_error(x0, true_x0.numpy())),
         "latent_relative_error": _short(relative_error(found, true.numpy())),
+    }
+    return _judged(figures, precision)
+
+
+@torch.no_grad()
+def denoiser_begin(bundle: Bundle, precision: str, plan_name: str, kept: Path) -> Figures:
+    """v of the first BEGIN blocks and the head in the first step, conditional row: the engine's and the plain one."""
+    dtype, timestep = PRECISIONS[precision], DenoisePlan.from_dict(bundle.plan(plan_name)).steps[0].timestep
+    network, _ = read_denoiser(bundle, TorchDevice())
+    network.blocks = network.blocks[:BEGIN]
+    latent, shot = (torch.from_numpy(np.load(kept / name)) for name in (LATENT.format(0), SHOT))
+    given = torch.tensor([float(timestep)]), torch.tensor([float(np.load(kept / SCOPE))])
+    true = cast_for_inference(network, torch.float32)(latent, *given, shot[None])
+    engine = Transformer(cast_for_inference(network, dtype), dtype)
+    found = engine.v(latent, shot[None].to(dtype), engine.modulations(*given))
+    figures = {
+        "compared": f"v of the first {BEGIN} blocks and the head, all tokens, the conditional row of the first step",
+        "v_relative_error": _short(relative_error(found.numpy(), true.numpy())),
     }
     return _judged(figures, precision)
 

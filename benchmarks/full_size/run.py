@@ -232,6 +232,8 @@ def accuracy(request: Request, part: str) -> Figures:
             found = held.predictor(bundle, precision, TEXT, played["state"], kept)
         elif part == "denoiser":
             found = held.denoiser(bundle, precision, request.plan, SEED, kept)
+        elif part == "denoiser_begin":
+            found = held.denoiser_begin(bundle, precision, request.plan, kept)
         elif part == "vae":
             found = held.vae(bundle, precision, kept)
         else:
@@ -244,7 +246,7 @@ JOBS: Mapping[str, Callable[[Request], Figures]] = {
     "doctor": doctor,
     "play": play,
     "serve": serve,
-    **{f"{part}_accuracy": partial(accuracy, part=part) for part in ("predictor", "denoiser", "vae")},
+    **{f"{part}_accuracy": partial(accuracy, part=part) for part in ("predictor", "denoiser_begin", "denoiser", "vae")},
     "vae_again": partial(accuracy, part="again"),
 }
 """Job -> its function. vae_again: another process decodes the latent that was played; the bytes should be the same."""
