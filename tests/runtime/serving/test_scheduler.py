@@ -312,9 +312,12 @@ def test_the_pictures_of_a_ready_turn_wait_for_no_disk(server: Server, monkeypat
     ready = AheadTurn(waiting, b"", 0.0, told)
     heard: list[list[str]] = []
     finish = server.store.finish_turn
-    monkeypatch.setattr(
-        server.store, "finish_turn", lambda *all, **more: (heard.append([*player.heard]), finish(*all, **more))
-    )
+
+    def finish_turn(*given: Any, **more: Any) -> Any:
+        heard.append([*player.heard])
+        return finish(*given, **more)
+
+    monkeypatch.setattr(server.store, "finish_turn", finish_turn)
     monkeypatch.setattr(AheadTurns, "has", lambda *_: True)
     monkeypatch.setattr(AheadTurns, "take", lambda *_: ready)
     server.scheduler.admit(job, 1.0)
