@@ -92,7 +92,7 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
     alpha = rgba[..., 3:].astype(np.uint16)
     upright = (rgba[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255
     turned = np.rot90(upright.astype(np.uint8), frame.rotation // 90)
-    axis = mirrored_axis(content)
+    axis = mirrored_axis(content, kind)
     return np.ascontiguousarray(turned if axis is None else np.flip(turned, axis))
 
 

@@ -36,12 +36,13 @@ def is_whole(content: bytes, name: str) -> bool:
         return False
 
 
-def mirrored_axis(content: bytes) -> int | None:
+def mirrored_axis(content: bytes, name: str) -> int | None:
     """The axis to flip after the rotation that FFmpeg tells, which leaves out the mirrored orientations of Exif.
 
-    0: rows, 1: columns; None for a picture that is not mirrored, or has no readable Exif.
+    0: rows, 1: columns; None for a picture that is not mirrored, or has no readable Exif. Only JPEG, PNG and WebP are
+    turned by Exif: HEIF and AVIF have fields of their own, and an Exif orientation in them does not count.
     """
-    found = _EXIF.search(content)
+    found = _EXIF.search(content) if name in ("jpeg_pipe", "png_pipe", "webp_pipe") else None
     if found is None:
         return None
     at, order = found.end(), "<" if content[found.end() :].startswith(b"II") else ">"
