@@ -18,7 +18,7 @@ import time
 import zmq
 
 from animegamer_rt.bundle.files import read_bounded
-from animegamer_rt.errors import ConfigError, ServerError
+from animegamer_rt.errors import ConfigError, PortInUseError, ServerError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.gateway.settings import GatewaySettings
 
@@ -178,7 +178,8 @@ def _listen(host: str, port: int) -> tcp.socket:
             socket.close()
             do = "stop the other program, or give another address with --web"
             found = error.strerror or str(error)
-            raise ServerError(
+            kind = PortInUseError if error.errno == errno.EADDRINUSE else ServerError
+            raise kind(
                 "the page's address cannot be bound", where=f"--web {host}:{port}", found=found, do=do
             ) from error
     raise AssertionError("the last try returns or raises")
