@@ -44,6 +44,8 @@ SIMULATED = "simulated:SECONDS"
 `simulated:SECONDS:overlapping`: the same, and the next turn may be predicted while one is denoised.
 """
 _SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)(:overlapping)?")
+_OLD_NAMES: Mapping[str, str] = MappingProxyType({"onnxruntime": "cpu", "fixed": "simulated"})
+"""Names of `serve --engines`, up to the colon -> today's name."""
 
 TORCH_DEVICES = ("torch", "torch-cpu")
 INT8_DEVICES = ("cpu",)
@@ -193,7 +195,7 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
     add = command.add_argument
     add(
         "--device",
-        type=_parse_device if simulated else _parse_computing_device,
+        type=parse_device if simulated else _parse_computing_device,
         default=DEFAULT_CONFIG.device,
         metavar="DEVICE",
         help=_choices(known) + " (default: %(default)s)",
@@ -211,10 +213,13 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
     add("--threads", type=int, metavar="N", help="for onnxruntime only: CPU threads (default: one a core)")
 
 
-def _parse_device(text: str) -> str:
-    if text not in DEVICES and not _SIMULATED.fullmatch(text):
+def parse_device(text: str) -> str:
+    """A device as the command line spells it, old spellings included. Raises ArgumentTypeError."""
+    kind, colon, rest = text.partition(":")
+    device = _OLD_NAMES.get(kind, kind) + colon + rest
+    if device not in DEVICES and not _SIMULATED.fullmatch(device):
         raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join((*DEVICES, SIMULATED))}")
-    return text
+    return device
 
 
 def _parse_computing_device(text: str) -> str:
