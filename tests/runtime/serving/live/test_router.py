@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import threading
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -134,8 +135,9 @@ def test_players_play_on_while_servers_and_router_are_started_again(
     router = Router(*ports)
     router.client().close()
     done: list[int] = []
+    stop = threading.Event()
     players = [
-        soak_player.Player(index, router.port, SEED, tiny.manifest.world, TURNS, lambda: done.append(1))
+        soak_player.Player(index, router.port, SEED, tiny.manifest.world, TURNS, lambda: done.append(1), stop)
         for index in range(PLAYERS)
     ]
     for player in players:
