@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
-import threading
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from benchmarks.soak import player as soak_player
-from benchmarks.soak.schedule import game_seed, instruction
+from benchmarks.soak.undisturbed import compare
 from live_server import Game, LiveServer, RawClient, error_code, frames, until_timeout
 
-from animegamer_rt.api import Player as LocalPlayer
-from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
-from animegamer_rt.engine_config import EngineConfig
 
 OPTIONS = ("--turns-per-minute", "0", "--plan", "exact")
 PLAYERS, TURNS, SEED = 3, 40, 5
@@ -154,13 +150,7 @@ def test_players_play_on_while_servers_and_router_are_started_again(
     assert before < len(done), "the games were over before the router was killed"
     assert [(player.failure, player.lost, player.changed) for player in players] == [(None, 0, 0)] * PLAYERS
     played = {key: digest for player in players for key, digest in player.played.items()}
-    config = EngineConfig("simulated:0")
-    with LocalPlayer(tiny, open_engines(tiny, config), plan="exact", config=config) as local:
-        for index in range(PLAYERS):
-            game = local.start(seed=game_seed(SEED, f"{index}.0"))
-            for turn in range(1, TURNS + 1):
-                clip = game.turn(instruction(tiny.manifest.world, SEED, f"{index}.0", turn))
-                assert played[f"{index}.0", turn] == hashlib.sha256(clip.frames.tobytes()).hexdigest()
+    assert compare(tiny, "simulated:0", "exact", SEED, played, stop) == ([], PLAYERS * TURNS)
     assert router.end() == 0
 
 
