@@ -29,6 +29,8 @@ STEADY_S = 60.0
 LOADING_S = 600.0
 """A worker that is silent for this long while it loads its engines is replaced."""
 STOP_S = 5.0
+END_S = 0.1
+"""A killed worker's connection goes a little before its process: it is given this long to say how it ended."""
 PROBE_S = 1.0
 """How often a worker on another machine is looked for: a lost connection shows when something is sent."""
 
@@ -177,7 +179,9 @@ class WorkerProcess:
         if self._refused:
             return self._clean_up(now, self._refused)
         if self._unreachable:
-            return self._clean_up(now, f"the connection to {self._name} was lost, and it was ended")
+            self._process.wait(END_S)
+            end = self._process.ended() or "lost its connection, and was ended"
+            return self._clean_up(now, f"{self._name} {end}")
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
             longer = ", if a step takes longer here: --worker-timeout-s" if self.state == "busy" else ""
