@@ -5,14 +5,14 @@ Knows what a look gives; nothing of turns or faults.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import numpy as np
+
+from animegamer_rt.profiling.sampler import Sampler
 
 SAMPLE_S, MOST_SAMPLES = 1.0, 1000
 """Between two samples; when there are so many, every other one goes and the time between them doubles."""
@@ -20,38 +20,26 @@ WARM_UP_TURNS, LEAST_TURNS = 500, 500
 """The first turns of a process are left out of its growth; fewest turns after them that say anything about it."""
 
 
-class Watch:
+class Watch(Sampler):
     """Inside `with`: `samples` has what `look` gave, with the seconds since the start and the number of turns."""
 
     def __init__(self, look: Callable[[], Mapping[str, Any] | None], turns: Callable[[], int]) -> None:
+        super().__init__(SAMPLE_S, "watch")
         self.samples: list[dict[str, Any]] = []
-        self._look, self._turns = look, turns
-        self._started, self._over = time.monotonic(), threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._thread.join()
+        self._look, self._turns, self._started = look, turns, time.monotonic()
 
     @property
     def seconds(self) -> float:
         """Since the start."""
         return round(time.monotonic() - self._started, 1)
 
-    def _watch(self) -> None:
-        pause_s = SAMPLE_S
-        while not self._over.wait(pause_s):
-            if (figures := self._look()) is not None:
-                self.samples.append({"seconds": self.seconds, "turns": self._turns(), **figures})
-            if len(self.samples) >= MOST_SAMPLES:
-                del self.samples[::2]
-                pause_s *= 2
+    def sample(self) -> None:
+        """Look once; half of the samples are left out, and half as many taken, each time that there are too many."""
+        if (figures := self._look()) is not None:
+            self.samples.append({"seconds": self.seconds, "turns": self._turns(), **figures})
+        if len(self.samples) >= MOST_SAMPLES:
+            del self.samples[::2]
+            self.period_s *= 2
 
 
 def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:

@@ -6,15 +6,15 @@ Knows the counters of Linux; elsewhere what is not told is None. Knows nothing o
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from .nvml import NvmlDevice
+from .sampler import Sampler
 
 TICKS = 100.0
 """Counts of /proc/stat in a second, on every Linux that Python runs on (USER_HZ)."""
@@ -47,30 +47,26 @@ class Reading:
     throttled: tuple[str, ...] = ()
 
 
-@dataclass
-class Watch:
+class Watch(Sampler):
     """Use as `with watch: work()`; then `readings` has one from its start, one from its end, and some between."""
 
-    read: Callable[[], Reading]
-    readings: list[Reading] = field(default_factory=list)
+    def __init__(self, read: Callable[[], Reading]) -> None:
+        super().__init__(PERIOD_S, "activity")
+        self._read, self.readings = read, list[Reading]()
+
+    def sample(self) -> None:
+        """Add a reading."""
+        self.readings.append(self._read())
 
     def __enter__(self) -> Watch:
-        self.readings = [self.read()]
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="activity", daemon=True)
-        self._thread.start()
-        return self
+        self.readings = [self._read()]
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
-        self.readings.append(self.read())
-
-    def _watch(self) -> None:
-        while not self._over.wait(PERIOD_S):
-            self.readings.append(self.read())
+        super().__exit__(kind, error, trace)
+        self.sample()
 
 
 def watch_alone(read: Callable[[], Reading]) -> dict[str, Any]:

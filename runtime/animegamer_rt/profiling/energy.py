@@ -6,13 +6,13 @@ runs there. Without a counter the result is None with the reason, never an estim
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from .nvml import NvmlDevice
+from .sampler import Sampler
 
 POWERCAP = Path("/sys/class/powercap")
 """Where Linux has the RAPL counters of Intel's and AMD's processors."""
@@ -25,40 +25,39 @@ Reading = Callable[[], float | None]
 """Joules since some fixed time, or None when it cannot be read."""
 
 
-class EnergyMeter:
+class EnergyMeter(Sampler):
     """Use as `with meter: work()`; then `joules` is the energy or None, and `source` says how, or why not.
 
     period_s: how often the counter is read meanwhile, in seconds.
     """
 
     def __init__(self, read: Reading | None, source: str, period_s: float = COUNTER_PERIOD_S) -> None:
-        self._read, self.source, self._period_s = read, source, period_s
+        super().__init__(period_s, "energy")
+        self._read, self.source = read, source
         self.joules: float | None = None
 
+    def sample(self) -> None:
+        """Read the counter, if there is one."""
+        if self._read is not None:
+            self._readings.append(self._read())
+
     def __enter__(self) -> EnergyMeter:
-        self._readings = [self._read()] if self._read is not None else []
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="energy", daemon=True)
-        self._thread.start()
-        return self
+        self._readings: list[float | None] = []
+        self.sample()
+        return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
-        self._thread.join()
-        if self._read is None:
-            return
-        self._readings.append(self._read())
+        super().__exit__(kind, error, trace)
+        self.sample()
         known = [reading for reading in self._readings if reading is not None]
+        if not self._readings:
+            return
         if len(known) == len(self._readings):
             self.joules = known[-1] - known[0]
         else:
             self.source = f"not measured: {self.source} stopped answering"
-
-    def _watch(self) -> None:
-        while self._read is not None and not self._over.wait(self._period_s):
-            self._readings.append(self._read())
 
 
 def gpu_energy(card: NvmlDevice | None, why_not: str = "") -> EnergyMeter:
