@@ -20,8 +20,8 @@ import torch
 from animegamer_rt.backends.interface import Engines, StateSlots
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
-from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.rowwise_linear import convert_to_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae_decoder import decode

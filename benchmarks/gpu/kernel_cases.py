@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from animegamer_kernels import MmaKind
-from animegamer_rt.backends.torch.custom_ops import Kernels, Modulation, Normed, RowNorm, has_warpgroups
+from animegamer_rt.backends.torch.kernels import Kernels, Modulation, Normed, RowNorm, has_warpgroups
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, quantize_rows
 from animegamer_rt.backends.torch.transformer import gate, modulate, unpatchify

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from animegamer_rt.backends.torch import attention
-from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
+from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.errors import AnimeGamerError
 from benchmarks.gpu import build as gpu_build

@@ -21,7 +21,7 @@ from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
 from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS, SDPA_BACKENDS, Attention, candidates, run_attention
-from animegamer_rt.backends.torch.custom_ops import Kernels, RowNorm
+from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
 Entry = dict[str, Any]

@@ -21,8 +21,8 @@ import torch
 from animegamer_export.plan_search.block_skips import block_skip_variants
 from animegamer_rt.backends.interface import Engines, FloatArray, StateSlots
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.custom_ops import open_kernels
 from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.networks import Models, load_models
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.bundle.denoise_plan import DenoisePlan

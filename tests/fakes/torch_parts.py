@@ -12,10 +12,10 @@ from torch_tape import TapeDevice
 
 from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.interface import Engines, Frames
-from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser as DenoiserPart
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.loader import Encoder as EncoderPart
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
 
-from animegamer_rt.backends.torch.custom_ops import open_kernels
 from animegamer_rt.backends.torch.device import CudaTorchDevice
+from animegamer_rt.backends.torch.kernels import open_kernels
 
 # PyTorch warns once about its own checks, and cuDNN about plans that fail.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]

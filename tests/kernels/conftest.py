@@ -16,6 +16,7 @@ from kernel_results import Operators
 from animegamer_kernels import Library, open_library
 from animegamer_kernels.library import FILE_NAME, Arguments
 from animegamer_rt.backends.torch import custom_ops
+from animegamer_rt.backends.torch.kernels import Kernels, has_warpgroups
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -59,7 +60,7 @@ def why_left_out(item: pytest.Item) -> str | None:
     if item.get_closest_marker("gpu") and not has_gpu:
         return "PyTorch finds no NVIDIA GPU"
     if item.get_closest_marker("gpu") and "warpgroups" in item.name:
-        return None if custom_ops.has_warpgroups(torch.device("cuda", 0)) else "wgmma is an instruction of sm_90 only"
+        return None if has_warpgroups(torch.device("cuda", 0)) else "wgmma is an instruction of sm_90 only"
     return None
 
 
@@ -159,17 +160,17 @@ def operators(request: pytest.FixtureRequest) -> Operators:
 
 
 @pytest.fixture
-def kernels(library: Library) -> custom_ops.Kernels:
+def kernels(library: Library) -> Kernels:
     """The PyTorch backend's kernels. For tensors on the CPU they are the references."""
-    return custom_ops.Kernels(str(library.path))
+    return Kernels(str(library.path))
 
 
 @pytest.fixture(params=["reference", "emulated"])
-def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> custom_ops.Kernels:
+def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
     """The PyTorch backend's kernels for tensors on the CPU: the references, or the kernels' own code, which is slow."""
     found: Operators = request.getfixturevalue(request.param)
     monkeypatch.setattr(custom_ops, "_library", lambda path: found.library)
-    return custom_ops.Kernels(str(found.library.path))
+    return Kernels(str(found.library.path))
 
 
 @pytest.fixture

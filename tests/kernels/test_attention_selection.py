@@ -24,10 +24,10 @@ from animegamer_rt.backends.torch.attention import (
     select_attention,
     time_attentions,
 )
-from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.denoiser import Denoiser
 from animegamer_rt.backends.torch.device import CudaTorchDevice, TorchDevice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
+from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.loader import open_bundle

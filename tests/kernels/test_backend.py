@@ -26,9 +26,8 @@ from torch_tape import TapeDevice
 from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.backends.torch import custom_ops
-from animegamer_rt.backends.torch.custom_ops import Kernels, open_kernels
 from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.kernels import PLAIN, Kernels, RowNorm, open_kernels
 from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
@@ -160,9 +159,9 @@ def test_packed_layers_that_the_kernels_are_not_written_for_stay_as_they_are(ker
 
 def test_sizes_that_a_kernel_does_not_take_are_a_backend_error_with_its_words(kernels: Kernels) -> None:
     x = torch.zeros(2, 3, 10)
-    norm = custom_ops.RowNorm(torch.ones(10), torch.ones(10), 1e-5)
+    norm = RowNorm(torch.ones(10), torch.ones(10), 1e-5)
     with pytest.raises(BackendError, match="width 10 is 40 bytes: expected a multiple of 16"):
-        kernels.norm_modulate(x, norm, custom_ops.PLAIN, 0, x.dtype)
+        kernels.norm_modulate(x, norm, PLAIN, 0, x.dtype)
 
 
 def test_kernels_that_were_asked_for_and_are_not_there_are_an_error(

@@ -26,8 +26,8 @@ from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.interface import StateSlots
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.attention import Attention
-from animegamer_rt.backends.torch.custom_ops import Kernels
 from animegamer_rt.backends.torch.device import TorchDevice, Work
+from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.networks import Models
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.bundle.denoise_plan import build_plan

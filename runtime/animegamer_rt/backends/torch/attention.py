@@ -22,8 +22,8 @@ from animegamer_kernels.attention import HEAD_WIDTH, MmaKind
 
 from ...errors import BackendError
 from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
-from .custom_ops import Kernels, RowNorm, has_warpgroups
 from .device import TorchDevice
+from .kernels import Kernels, RowNorm, has_warpgroups
 
 Attention = Literal["torch", "cudnn", "flash", "efficient", "wgmma", "int8", "int8-wgmma", "int8-wgmma-pipelined"]
 AttentionChoice = Literal[Attention, "fastest"]

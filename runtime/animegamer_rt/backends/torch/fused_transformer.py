@@ -17,7 +17,7 @@ from torch.nn import functional
 from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser
 
 from .attention import Attention, run_attention
-from .custom_ops import PLAIN, Kernels, Modulation, Normed, RowNorm
+from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
 from .rowwise_linear import INT8, RowwiseLinear
 from .transformer import IMAGE, SHOT, BlockCacheBuffer, Transformer
 

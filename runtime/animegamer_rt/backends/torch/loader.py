@@ -1,7 +1,7 @@
 """Loads a bundle's engines with PyTorch: on an NVIDIA GPU, or on the CPU to check the same code.
 
 `onnx_reader` and `weight_names` read the weights from the bundle's ONNX files. `predictor`, `denoiser` and `vae` are
-the engines, over the networks in `transformer`, `fused_transformer` (with the kernels of `custom_ops` and a choice of
+the engines, over the networks in `transformer`, `fused_transformer` (with the `kernels` and a choice of
 `attention`) and `vae_decoder`. `rowwise_linear`, `packed_linear` and `nf4_linear` are quantised layers, and `device`
 is the torch device with its CUDA graphs. **No GPU has run any of it yet.** See docs/TORCH.md.
 """
@@ -30,10 +30,10 @@ from animegamer_rt.profiling.host_memory import with_torch
 
 from .attention import check_attention, select_attention
 from .card import check_gpu, check_memory, opening, try_kernel
-from .custom_ops import KernelChoice, Kernels, open_kernels
 from .denoiser import Denoiser
 from .device import CudaTorchDevice, TorchDevice
 from .fused_transformer import FusedTransformer
+from .kernels import KernelChoice, Kernels, open_kernels
 from .networks import (
     PACKED_PRECISIONS,
     Models,

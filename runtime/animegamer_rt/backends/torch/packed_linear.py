@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from animegamer_kernels import FEW_ROWS
 
-from .custom_ops import Kernels
+from .kernels import Kernels
 
 BUFFERS = (".codes", ".scales", ".levels")
 """Name endings of tensors that keep their dtype whatever the network computes in."""

@@ -16,8 +16,8 @@ from animegamer_rt.profiling.host_memory import FILL, SPARE_BYTES
 
 from ...errors import BackendError, UnusableOutputError
 from ...models.vae import CHUNKS, VaeDecoder
-from .custom_ops import Kernels
 from .device import GraphCache, TorchDevice
+from .kernels import Kernels
 from .vae_decoder import cache_shapes, decode, peak_channels
 
 FRAMES = {3: 9, 2: 8}

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv, LatentNorm, ResidualBlock, Stage, Upsample, VaeDecoder
 
-from .custom_ops import Kernels
+from .kernels import Kernels
 
 Past = Iterator[Tensor | None]
 StoreCache = Callable[[Tensor], None]
