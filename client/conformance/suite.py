@@ -111,13 +111,15 @@ class Suite:
         _, self._client_keys = zmq.auth.create_certificates(self._folder.name, "client")
         picture = Path(self._folder.name) / "start.png"
         picture.write_bytes(PNG + b"the rest")
+        no_picture = picture.with_suffix(".txt")
+        no_picture.write_text("no picture", encoding="utf-8")
         server, other = zmq.curve_keypair(), zmq.curve_keypair()
         self._words = {
             "server public": server[0].decode(),
             "server secret": server[1].decode(),
             "other public": other[0].decode(),
             "picture": str(picture),
-            "no picture": __file__,
+            "no picture": str(no_picture),
         }
 
     def __enter__(self) -> Suite:

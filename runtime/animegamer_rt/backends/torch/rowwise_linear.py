@@ -1,7 +1,8 @@
 """Linear layers in FP8 or INT8 with one scale for every row: the four large products of each denoiser block.
 
-INT8 sums are exact integers on every device (`torch._int_mm`). On a GPU FP8 uses PyTorch's product
-(`torch._scaled_mm`: Ada, Hopper, Blackwell); on the CPU it is emulated, equal up to the order of sums.
+INT8 sums are exact integers on every device. On a GPU both use PyTorch's products (`torch._int_mm`, `torch._scaled_mm`:
+Ada, Hopper, Blackwell). On the CPU they are emulated: INT8 in float64, because `torch._int_mm` saturates on processors
+without VNNI; FP8 in float32, equal up to the order of sums.
 **No GPU has run either yet.**
 """
 
@@ -145,7 +146,9 @@ class RowwiseLinear(nn.Module):
 
     def sums(self, rows: Tensor) -> Tensor:
         """INT8 only: codes [n, in] -> i32 [n, out], before scales and bias."""
-        return torch._int_mm(rows, self.weight.t())
+        if rows.is_cuda:
+            return torch._int_mm(rows, self.weight.t())
+        return (rows.double() @ self.weight.double().t()).to(torch.int32)
 
 
 def quantize_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
