@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.server.descriptors import RESERVED
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.sockets import ServerSockets
 
@@ -54,3 +55,41 @@ def test_a_connection_counts_once_it_has_sent_a_message() -> None:
         for line in silent:
             line.close()
         sockets.close()
+
+
+def test_surplus_connections_are_closed_when_a_descriptor_changes_from_one_port_to_the_other() -> None:
+    sockets = ServerSockets(ServeOptions(port=0), descriptors=RESERVED + 4)
+    still: list[socket.socket] = []
+    try:
+        for line in [connected(sockets.port + 1) for _ in range(4)]:
+            line.close()
+        still += [connected(sockets.port) for _ in range(4)]  # their descriptors are those of the four that left
+        sockets.poll(0)
+        still += [connected(sockets.port) for _ in range(4)]
+        sockets.poll(0)
+        assert sum(not ended(line) for line in still) == 4
+    finally:
+        for line in still:
+            line.close()
+        sockets.close()
+
+
+def connected(port: int) -> socket.socket:
+    """A connection that libzmq has accepted: it has sent its greeting."""
+    line = socket.create_connection(("127.0.0.1", port))
+    line.settimeout(5)
+    assert line.recv(10)
+    line.settimeout(0.2)
+    return line
+
+
+def ended(line: socket.socket) -> bool:
+    """Whether the other side closed it."""
+    try:
+        while line.recv(64):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True

@@ -55,7 +55,7 @@ class Door(ServerSockets):
         """Close a player's connection to the turn socket, so that the player notices and connects anew."""
         for descriptor, name in list(self._routing.items()):
             if name == routing:
-                self.shut(descriptor)
+                self.shut(0, descriptor)
 
 
 @dataclass(slots=True, eq=False)

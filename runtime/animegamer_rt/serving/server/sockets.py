@@ -84,8 +84,9 @@ class ServerSockets:
             raise
         self.address = f"tcp://{_bracketed(host)}:{self.port}"
         self._local_host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        self._silent: dict[int, None] = {}
-        """Descriptors of connections to either port that have sent nothing yet, the oldest first."""
+        self._silent: dict[tuple[int, int], None] = {}
+        """Connections that have sent nothing yet, the oldest first: 0 on the turn socket or 1 on the control socket,
+        and the descriptor. One that is free again may be the other socket's before its end on the first is read."""
         self._routing: dict[int, bytes] = {}
         """Descriptor of a connection to the turn socket that has sent something -> its routing id."""
         self._on_control: set[int] = set()
@@ -130,8 +131,9 @@ class ServerSockets:
         routing = frames[0].bytes
         with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
-            known = descriptor in self._silent
-            self._silent.pop(descriptor, None)
+            connection = int(socket is self.control), descriptor
+            known = connection in self._silent
+            self._silent.pop(connection, None)
             if socket is self.control:
                 self._on_control.update([descriptor] if known else [])
             elif known or descriptor in self._routing:
@@ -220,27 +222,28 @@ class ServerSockets:
         self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
 
     def _count_connections(self) -> None:
-        for monitor in self._monitors:
+        for door, monitor in enumerate(self._monitors):
             while monitor.poll(0):
                 event, descriptor = struct.unpack("=HI", monitor.recv_multipart()[0])
-                if descriptor in self._routing:
+                self._silent.pop((door, descriptor), None)
+                if door:
+                    self._on_control.discard(descriptor)
+                elif descriptor in self._routing:
                     self._disconnected.append(self._routing.pop(descriptor))
-                self._silent.pop(descriptor, None)
-                self._on_control.discard(descriptor)
                 if event == zmq.EVENT_ACCEPTED:
-                    self._silent[descriptor] = None
+                    self._silent[door, descriptor] = None
                     self._close_surplus()
 
     def _close_surplus(self) -> None:
         """Close the connection that has been silent for longest, if there are too many."""
         if len(self._silent) + len(self._routing) + len(self._on_control) <= self.max_accepted:
             return
-        descriptor = next(iter(self._silent))
-        del self._silent[descriptor]
-        self.shut(descriptor)
+        connection = next(iter(self._silent))
+        del self._silent[connection]
+        self.shut(*connection)
 
-    def shut(self, descriptor: int) -> None:
-        """Close a connection.
+    def shut(self, door: int, descriptor: int) -> None:
+        """Close a connection to the turn socket (door 0) or the control socket (1).
 
         libzmq owns the descriptor and cannot be asked to close it; it does when the connection is shut down. The
         descriptor may be another file's by now, so its port is looked at.
@@ -248,7 +251,7 @@ class ServerSockets:
         with contextlib.suppress(OSError):
             connection = tcp.socket(fileno=descriptor)
             try:
-                if connection.getsockname()[1] in (self.port, self.port + 1):
+                if connection.getsockname()[1] == self.port + door:
                     connection.shutdown(tcp.SHUT_RDWR)
             finally:
                 connection.detach()
