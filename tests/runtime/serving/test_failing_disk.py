@@ -172,3 +172,15 @@ def test_a_power_cut_that_undid_what_was_not_synced_costs_no_turn_that_was_heard
     for _ in range(2):
         with Store(cut) as found:
             assert stored(found, game.session.id) == game.heard
+
+
+def test_the_frames_of_a_turn_that_could_not_be_stored_leave_memory(tmp_path: Path) -> None:
+    with Store(tmp_path / "state") as store:
+        game = Game(store, tmp_path / "state")
+        job = game.send()
+        game.disk.turns("full", "at the start")
+        game.result(job)
+        assert job.events and job.stop_error is not None and job.stop_error.__traceback__ is not None
+        game.end(job)
+        assert game.player.kinds()[-1] == "storage"
+        assert job.events is None and job.stop_error is None, "its error's traceback leads to it: a reference cycle"

@@ -151,6 +151,8 @@ class Job:
         """Go on to the next state."""
         assert state in TRANSITIONS[self.state], f"a job that is {self.state.name} cannot become {state.name}"
         self.state = state
+        if self.over:  # a reference cycle, job to error to traceback to job, would keep the frames for a long time
+            self.events = self.stop_error = None
 
     @property
     def queued_s(self) -> float:

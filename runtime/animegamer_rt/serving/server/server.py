@@ -20,6 +20,7 @@ import zmq
 
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import INTERRUPTED, StoreError
+from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.profiling.trace import check_trace
 from animegamer_rt.serving.store import Quota, Store, read_keep_shots, read_shard, write_server_file
 
@@ -230,6 +231,7 @@ class Server:
         self._metrics.health(self._status.state == "ready", workers)
 
     def _sweep(self, now: float) -> None:
+        release_free()
         self._scheduler.removals.finish_all()
         try:
             in_use = self._queue.sessions_in_use(now) | {job.session for job in self._queue.jobs}

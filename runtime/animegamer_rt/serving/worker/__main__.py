@@ -25,6 +25,7 @@ from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling.process_memory import resident_mib
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY, Message, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerReady
 from animegamer_rt.session import Session
@@ -33,7 +34,6 @@ from animegamer_rt.state.instruction import Instruction
 from .engine_trace import EngineTracer
 from .game_start import PictureStart
 from .loop import Worker
-from .memory import resident_mib
 from .precision_retry import HigherPrecision, PrecisionRetry
 
 LINGER_MS = 1000

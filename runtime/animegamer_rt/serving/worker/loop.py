@@ -26,6 +26,7 @@ import zmq
 from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError, ProtocolError, TurnCancelled
 from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.profiling.process_memory import RELEASE_S, release_free
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
@@ -98,7 +99,7 @@ class Worker:
         self._likely_next_session: Session | None = None
         """The session of the last two turns, if both were of the same player: the next is likely to be, too."""
         self._stopping = False
-        self._sent_at = self._looked_at = 0.0
+        self._sent_at = self._looked_at = self._release_at = 0.0
 
     def run(self) -> None:
         """Return after `stop`. Raises DeviceLostError: then the running job is not answered, and no other is run."""
@@ -107,10 +108,16 @@ class Worker:
                 if self._jobs:
                     self._run(self._jobs[0])
                     self._jobs.popleft()
+                    self._release_memory()
                 else:
                     self._idle()
                     self._handle(self._socket.recv_multipart())
                 self._read_socket()
+
+    def _release_memory(self) -> None:
+        if time.monotonic() >= self._release_at:
+            release_free()
+            self._release_at = time.monotonic() + RELEASE_S
 
     def _idle(self) -> None:
         if (self._likely_next_session is None and self._on_idle is None) or self._socket.poll(IDLE_MS):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
+from animegamer_rt.profiling.process_memory import resident_mib
 from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
@@ -35,7 +36,6 @@ from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
 
 from .encoders import ClipEncoder, Frame, JpegEncoder
-from .memory import resident_mib
 from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 
