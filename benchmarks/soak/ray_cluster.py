@@ -18,8 +18,11 @@ from typing import Any
 
 import psutil
 
+from animegamer_rt.errors import ServerError
+
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
-START_S = 60.0
+START_S, TRIES = 60.0, 3
+"""Ray itself gives up after 15 s, which are too few on a busy machine."""
 
 
 class LocalRayCluster:
@@ -49,7 +52,7 @@ class LocalRayCluster:
         self._end()
 
     def add_node(self) -> str:
-        """Start a node of one core; returns Ray's id of it. Raises RuntimeError with Ray's words if it does not."""
+        """Start a node of one core; returns Ray's id of it. Raises ServerError with Ray's words if that fails."""
         process = self._start(f"--address={self.address}", "--num-cpus=1")
         words = [word for one in psutil.Process(process.pid).children(recursive=True) for word in one.cmdline()]
         id = str(next(word for word in words if word.startswith("--node_id="))).partition("=")[2]
@@ -77,18 +80,23 @@ class LocalRayCluster:
 
     def _start(self, *options: str) -> subprocess.Popen[bytes]:
         command = [*RAY, "start", "--block", "--object-store-memory=80000000", *options]
-        path = self._folder / f"{len(self._processes)}.log"
-        with path.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
-            )
-        self._processes.append(process)
-        until = time.monotonic() + START_S
-        while "Ray runtime started" not in (said := path.read_text(encoding="utf-8", errors="replace")):
-            if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError(f"a node of Ray did not start: {said[-1000:]}")
-            time.sleep(0.1)
-        return process
+        for _ in range(TRIES):
+            path = self._folder / f"{len(self._processes)}.log"
+            with path.open("wb") as output:
+                process = subprocess.Popen(
+                    command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+                )
+            self._processes.append(process)
+            until = time.monotonic() + START_S
+            while process.poll() is None and time.monotonic() < until:
+                said = path.read_text(encoding="utf-8", errors="replace")
+                if "Ray runtime started" in said:
+                    return process
+                time.sleep(0.1)
+            _kill_tree(process)
+        raise ServerError(
+            "a node of Ray did not start", found=path.read_text(encoding="utf-8", errors="replace")[-1000:]
+        )
 
     def _end(self) -> None:
         for process in self._processes:
