@@ -6,6 +6,7 @@ Knows kinds of faults and words of a bundle; nothing of processes.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from animegamer_rt.bundle.manifest import World
@@ -33,6 +34,9 @@ LASTING = (
 )
 """Kinds of faults that every process outlives."""
 KINDS = ENDING + LASTING
+ONLY_WITH_RAY = ("actor killed", "node killed", "node leaves", "connection to Ray killed")
+RAY_KINDS = ("worker killed", "server killed", *ONLY_WITH_RAY)
+"""Kinds of faults where the workers are in a Ray cluster."""
 SHORTEST_S, LONGEST_S = 0.2, 2.0
 """How long a fault lasts that has no length of its own."""
 JUMPS_S = (-30 * 86400.0, -3600.0, 3600.0, 86400.0, 400 * 86400.0)
@@ -81,19 +85,23 @@ def games(player: int, turns: int, game_turns: int = GAME_TURNS) -> list[Game]:
 
 
 def faults(
-    seed: int, count: int, turns: int, players: int, longest_s: float = LONGEST_S, kind: str | None = None
+    seed: int,
+    count: int,
+    turns: int,
+    players: int,
+    longest_s: float = LONGEST_S,
+    kinds: Sequence[str] = KINDS,
+    settled: float = SETTLED,
 ) -> list[Fault]:
     """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first.
 
-    kind: the only one; None: all.
+    settled: share of the turns after which no process is ended.
     """
     chance = random.Random(f"faults {seed}")
-    every = (kind,) if kind else KINDS
-    kinds = [every[number % len(every)] for number in range(count)]
-    settled = round(turns * SETTLED)
+    last_ending = round(turns * settled)
     schedule = []
-    for kind in kinds:
-        at = chance.randrange(1, settled if kind in ENDING else turns)
+    for kind in (kinds[number % len(kinds)] for number in range(count)):
+        at = chance.randrange(1, last_ending if kind in ENDING else turns)
         seconds = chance.choice(JUMPS_S) if kind == "clock jumps" else chance.uniform(SHORTEST_S, longest_s)
         schedule.append(Fault(at, kind, round(seconds, 2), chance.randrange(players)))
     return sorted(schedule, key=lambda fault: fault.at)

@@ -19,19 +19,26 @@ import psutil
 
 from animegamer_rt.errors import ServerError
 
+from .ray_cluster import LocalRayCluster
+
 PROGRAM = Path(__file__).with_name("faulty_server.py")
 START_S, END_S, LOOK_S = 180.0, 30.0, 0.05
 
 
 class Served:
-    """A server of `bundle` inside `with`. Files in `faults` are what its disk and clock suffer."""
+    """A server of `bundle` inside `with`. Files in `faults` are what its disk and clock suffer.
 
-    def __init__(self, bundle: Path, folder: Path, options: Sequence[str]) -> None:
+    cluster: where its workers are; None: on this machine.
+    """
+
+    def __init__(
+        self, bundle: Path, folder: Path, options: Sequence[str], cluster: LocalRayCluster | None = None
+    ) -> None:
         self.bundle, self.state, self.faults = bundle, folder / "state", folder / "faults"
         self.faults.mkdir(parents=True)
         (self.faults / "began").write_text(str(time.time()), encoding="utf-8")
         self.port, self.starts, self.left_behind = 0, 0, 0
-        self._options, self._folder = options, folder
+        self._options, self._folder, self._cluster = options, folder, cluster
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Served:
@@ -76,6 +83,10 @@ class Served:
         workers = self.workers()
         self._process.kill()
         self._process.wait()
+        self.expect_end(workers)
+
+    def expect_end(self, workers: Sequence[Any]) -> None:
+        """Wait for the end of workers whose server, or whose actor, was killed; one that goes on is counted."""
         for worker in psutil.wait_procs(workers, END_S)[1]:
             self.left_behind += 1
             worker.kill()
@@ -87,6 +98,12 @@ class Served:
 
     def workers(self) -> list[Any]:
         """The worker processes that there are now, the one that was started first before the others."""
+        if self._cluster is not None:
+            return self._cluster.workers()
+        return self.children()
+
+    def children(self) -> list[Any]:
+        """The server's own child processes: its workers or, with Ray, its connection to it."""
         assert self._process is not None
         try:
             children = psutil.Process(self._process.pid).children()

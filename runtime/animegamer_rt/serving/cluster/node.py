@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle, find, read
-from animegamer_rt.errors import BundleError, HubError
+from animegamer_rt.errors import AnimeGamerError, BundleError, HubError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
 
@@ -51,7 +51,7 @@ def run_worker(job: NodeJob, node: str) -> str:
         return f"{where}: the server is not reached at {address} from there ({error.strerror or error}); {do}"
     try:
         bundle = find_bundle(job["bundles"], job["fingerprint"])
-    except BundleError as error:
+    except AnimeGamerError as error:  # also of the hub, or of a disk that is full
         return f"{where}: {error}"
     host = f"[{job['host']}]" if ":" in job["host"] else job["host"]
     command = child_command("animegamer_rt.serving.worker", "--server", f"tcp://{host}:{job['port']}")

@@ -69,6 +69,8 @@ class Clients:
         self._clients: OrderedDict[bytes, Client] = OrderedDict()
         self._control: dict[bytes, Client] = {}
         """Control connections with an answer that they have not taken yet."""
+        self._unsettled: set[SendQueue] = set()
+        """Queues with a message, and those whose client is gone."""
 
     def get_or_add(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
         """The client behind a routing id of the turn socket."""
@@ -100,11 +102,14 @@ class Clients:
     def retry(self) -> tuple[bool, bool]:
         """Send what the sockets take now. Returns whether any message is still queued, and whether one was sent."""
         sent = False
-        for client in [*self._clients.values(), *self._control.values()]:
-            sent = client.send_queue.retry() or sent
-        self._clients = OrderedDict((key, one) for key, one in self._clients.items() if not one.send_queue.gone)
-        self._control = {key: one for key, one in self._control.items() if one.send_queue.waiting}
-        return bool(self._control) or any(one.send_queue.waiting for one in self._clients.values()), sent
+        for queue in list(self._unsettled):
+            sent = queue.retry() or sent
+            if queue.gone and queue.routing in self._clients and self._clients[queue.routing].send_queue is queue:
+                del self._clients[queue.routing]
+        self._unsettled.difference_update([queue for queue in self._unsettled if not queue.waiting])
+        if self._control:
+            self._control = {key: one for key, one in self._control.items() if one.send_queue.waiting}
+        return bool(self._unsettled), sent
 
     def _make(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
-        return Client(SendQueue(socket, routing, self._send_queue_bytes, self._metrics), self._metrics)
+        return Client(SendQueue(socket, routing, self._send_queue_bytes, self._metrics, self._unsettled), self._metrics)

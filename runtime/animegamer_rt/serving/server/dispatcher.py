@@ -114,7 +114,7 @@ class Dispatcher:
         """Give each worker the job after the one that it runs. Returns False if that failed: then a job is over."""
         wanted = self._next_jobs(serving, now)
         for job in self._queue.waiting:
-            if job.worker is not wanted.get(job):
+            if job.worker is not None and job.worker is not wanted.get(job):
                 self._take_back(job)
         return all(job.at_worker or self._give(job, worker, now) for job, worker in wanted.items())
 

@@ -61,6 +61,8 @@ class JobQueue:
         self._sessions: dict[str, _Use] = {}
         self._turn_times: dict[str, deque[float]] = {}
         self._change_times: dict[object, deque[float]] = {}
+        self._ordered: list[Job] | None = None
+        """`waiting`, until something changes: the server's loop asks for it several times in every round."""
 
     @property
     def jobs(self) -> Iterator[Job]:
@@ -69,7 +71,12 @@ class JobQueue:
 
     @property
     def waiting(self) -> list[Job]:
-        """The waiting jobs in the order in which they will run if no other comes."""
+        """The waiting jobs in the order in which they will run if no other comes. Not to be changed."""
+        if self._ordered is None:
+            self._ordered = self._in_order()
+        return self._ordered
+
+    def _in_order(self) -> list[Job]:
         by_owner: dict[object, list[Job]] = {}
         for job in sorted(self._waiting, key=self._place_in_connection):
             by_owner.setdefault(job.owner, []).append(job)
@@ -164,6 +171,7 @@ class JobQueue:
         self._sessions.pop(session, None)
         self._turn_times.pop(session, None)
         self._session_ended.pop(session, None)
+        self._ordered = None
 
     def sessions_in_use(self, now: float) -> set[str]:
         """Ids of the sessions used within the last hour."""
@@ -178,6 +186,7 @@ class JobQueue:
 
     def add(self, job: Job) -> None:
         """Queue a job."""
+        self._ordered = None
         job.owner = job.subscriber.client
         self._waiting.append(job)
         self._arrival[job] = next(self._numbers)
@@ -185,6 +194,7 @@ class JobQueue:
 
     def move(self, job: Job, owner: object) -> None:
         """The job's events go to another connection from now on, so it is that one's job."""
+        self._ordered = None
         before, job.owner = job.owner, owner
         if job in self._arrival and before is not owner:
             place = self._line[before]
@@ -205,6 +215,7 @@ class JobQueue:
 
     def start(self, job: Job) -> None:
         """Make a waiting job a running one."""
+        self._ordered = None
         self.running.append(job)
         self._waiting.remove(job)
         del self._arrival[job]
@@ -212,6 +223,7 @@ class JobQueue:
 
     def remove(self, job: Job) -> None:
         """The job is over, or will never run."""
+        self._ordered = None
         if job in self.running:
             self.running.remove(job)
             if job.session in self._sessions:

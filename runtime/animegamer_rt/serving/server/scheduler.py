@@ -46,6 +46,9 @@ from .workers import Workers
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
 
+CHECK_S = 0.05
+"""How often deadlines are looked at: that takes all jobs, and the loop goes round for every message."""
+
 PICTURES = ("frame", "clip")
 
 log = logging.getLogger(__name__)
@@ -157,6 +160,8 @@ class Scheduler:
 
     def stop_overdue(self, now: float) -> None:
         """Stop the jobs that are past their deadline. While the queue is held up, nobody's time in it runs."""
+        if self._checked_at is not None and now - self._checked_at < CHECK_S:
+            return
         running = self._queue.running
         if self._checked_at is not None and running and all(job.holds_up for job in running):
             for job in self._queue.waiting:

@@ -27,10 +27,17 @@ class _Queued:
 
 
 class SendQueue:
-    """`gone`: the client has disconnected; what is sent to it is dropped."""
+    """`gone`: the client has disconnected; what is sent to it is dropped.
 
-    def __init__(self, socket: zmq.Socket[bytes], routing: bytes, max_bytes: int, metrics: Metrics) -> None:
-        self._socket, self._routing, self._max_bytes, self._metrics = socket, routing, max_bytes, metrics
+    unsettled: where it puts itself once a message is queued or the client is gone, so that not all clients have to be
+    looked at in each round of the server's loop.
+    """
+
+    def __init__(
+        self, socket: zmq.Socket[bytes], routing: bytes, max_bytes: int, metrics: Metrics, unsettled: set[SendQueue]
+    ) -> None:
+        self._socket, self.routing, self._max_bytes, self._metrics = socket, routing, max_bytes, metrics
+        self._unsettled = unsettled
         self._queue: deque[_Queued] = deque()
         self._dropped: str | None = None
         self.bytes = 0
@@ -59,6 +66,7 @@ class SendQueue:
                 return
         if self.bytes + queued.size + _OVERHEAD_BYTES <= self._max_bytes:
             self._queue.append(queued)
+            self._unsettled.add(self)
             self.bytes += queued.size + _OVERHEAD_BYTES
 
     def retry(self) -> bool:
@@ -75,13 +83,14 @@ class SendQueue:
     def _sent(self, queued: _Queued) -> bool:
         """Try to send. False: the socket is full, so the message has to be queued."""
         try:
-            self._socket.send_multipart([self._routing, *queued.parts], zmq.NOBLOCK, copy=False)
+            self._socket.send_multipart([self.routing, *queued.parts], zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
             self.gone = True
+            self._unsettled.add(self)
             return True
         self._metrics.sent(queued.size)
         return True

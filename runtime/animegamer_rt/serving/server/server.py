@@ -189,9 +189,10 @@ class Server:
             client = self._clients.disconnected(routing)
             if client is not None:
                 self._scheduler.client_gone(client)
-        for worker, message in self._workers.receive(now):
-            self._worker_spoke = True
-            self._scheduler.on_worker_message(worker, message, now)
+        if not ready <= {self._sockets.turns, self._sockets.control}:
+            for worker, message in self._workers.receive(now):
+                self._worker_spoke = True
+                self._scheduler.on_worker_message(worker, message, now)
         for worker, death in self._workers.watch(now):
             self._scheduler.on_worker_death(worker, death, now)
         if self._gateway is not None:

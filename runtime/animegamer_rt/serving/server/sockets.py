@@ -144,6 +144,8 @@ class ServerSockets:
 
     def take_disconnected(self) -> list[bytes]:
         """Routing ids of clients whose connection to the turn socket has ended; each is returned once."""
+        if not self._disconnected:
+            return []
         connected = set(self._routing.values())
         gone = [routing for routing in self._disconnected if routing not in connected]
         self._disconnected = []
