@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -42,7 +43,6 @@ def load_make_metas() -> ModuleType:
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
     folder = Path(os.environ.get("ANIMEGAMER_CLIENT_BUILDS") or tmp_path_factory.mktemp("builds")) / "unity"
-    folder.mkdir(parents=True, exist_ok=True)
     return MonoBuild(folder)
 
 
@@ -100,6 +100,11 @@ def test_a_game_is_played_cancelled_rewound_branched_exported_and_resumed(build:
         "rewind, branch, export, close",
         "resume, replay, closed",
     ]
+
+
+def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, server: LiveServer) -> None:
+    said = subprocess.run(["mono", "turn.exe", address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True)
+    assert re.fullmatch(r"stamina \d+\nturn 1 took [\d.]+ s\n", said.stdout)
 
 
 def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
