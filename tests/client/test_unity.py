@@ -137,11 +137,11 @@ def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild
     router = context.socket(zmq.ROUTER)
     try:
         router.linger, router.router_mandatory, router.rcvtimeo = 0, 1, 60_000
-        router.heartbeat_ivl, router.heartbeat_timeout = 50, 500  # a peer that does not answer is dropped after 0.5 s
+        router.heartbeat_ivl, router.heartbeat_timeout = 50, 2000  # a peer that does not answer is dropped after 2 s
         with build.start("reach", f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}", "20") as driver:
             for answer in ("welcome", "pong"):
                 routing, *frames = router.recv_multipart()
-                time.sleep(1.2)
+                time.sleep(2.5)
                 fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
                 router.send_multipart([routing, *encode(Message(answer, fields, parent=decode(frames).id))])
             assert driver.communicate(timeout=60)[0] == "connected to pocket\n"
