@@ -88,6 +88,7 @@ def weight(pid: int) -> dict[str, int]:
 
 def turns(driver: Process, address: str, count: int) -> dict[str, Any]:
     """Overhead of a turn against a live server, the longest poll in a loop of 60 Hz, CPU while nothing happens."""
+    driver.ask("started")  # no command: its answer says that it has started, which takes CPU, too
     without = cpu_percent(driver.pid)  # an engine's own
     ask(driver, f"new {address} 30")
     ask(driver, "open 3")
@@ -157,8 +158,9 @@ def main() -> int:
     parser.add_argument("--client", action="append", choices=CLIENTS, help=names)
     parser.add_argument("--turns", type=int, default=100, help="timed turns of each client (default: 100)")
     parser.add_argument("--frames", type=int, help="only a soak of so many frames of 480 x 720")
-    parser.add_argument("--out", type=Path, default=ROOT / "bench-results" / "clients.json")
+    parser.add_argument("--out", type=Path, help="default: bench-results/clients.json, or clients-frames.json")
     chosen = parser.parse_args()
+    out = chosen.out or ROOT / "bench-results" / ("clients-frames.json" if chosen.frames else "clients.json")
     drivers = {name: command(name) for name in chosen.client or (CLIENTS[:3] if chosen.frames else CLIENTS)}
     results: dict[str, Any] = {name: {} for name in drivers}
     with tempfile.TemporaryDirectory() as state, screen() if "godot" in drivers else contextlib.nullcontext():
@@ -191,10 +193,10 @@ def main() -> int:
         "load": round(os.getloadavg()[0], 2),
         "turns": chosen.turns,
     }
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
     found = [goal for name, result in results.items() for goal in missed(name, result)]
-    print(f"wrote {chosen.out}; goals missed: {', '.join(found) or 'none'}")
+    print(f"wrote {out}; goals missed: {', '.join(found) or 'none'}")
     return int(bool(found))
 
 
