@@ -1,14 +1,16 @@
 """What each client adds to a turn: time, allocations, CPU when idle; with --frames, whether it stays flat.
 
-    python -m benchmarks.clients.run --client "native=build/native/tests/driver" --client python
-    python -m benchmarks.clients.run --frames 100000 --client "native=build/native/tests/driver"
+    python -m benchmarks.clients.run
+    python -m benchmarks.clients.run --frames 100000
 
-A client is a driver of client/conformance. Writes a record as JSON, and prints a line for each figure.
+A client is a driver of client/conformance; it is built first. Writes a record as JSON, and prints a line for each
+client.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -21,8 +23,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from client.conformance.run import PYTHON
 from client.conformance.suite import ROOT, Process
+
+from .drivers import CLIENTS, command, screen
 
 TEXT = "Mirel waves gently in the city by day."
 WARM_TURNS, LOOP_TURNS, HELD_FRAMES = 3, 5, 340
@@ -85,6 +88,7 @@ def weight(pid: int) -> dict[str, int]:
 
 def turns(driver: Process, address: str, count: int) -> dict[str, Any]:
     """Overhead of a turn against a live server, the longest poll in a loop of 60 Hz, CPU while nothing happens."""
+    driver.ask("started")  # no command: its answer says that it has started, which takes CPU, too
     without = cpu_percent(driver.pid)  # an engine's own
     ask(driver, f"new {address} 30")
     ask(driver, "open 3")
@@ -150,17 +154,16 @@ def soak(driver: Process, count: int) -> dict[str, Any]:
 def main() -> int:
     """Returns 1 if a client missed a goal; the goals are in README.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--client", action="append", required=True, help="NAME=COMMAND of a driver; python, aio: NAME")
+    names = "only this client; may be given again (default: all; with --frames all but Python's)"
+    parser.add_argument("--client", action="append", choices=CLIENTS, help=names)
     parser.add_argument("--turns", type=int, default=100, help="timed turns of each client (default: 100)")
     parser.add_argument("--frames", type=int, help="only a soak of so many frames of 480 x 720")
-    parser.add_argument("--out", type=Path, default=ROOT / "bench-results" / "clients.json")
+    parser.add_argument("--out", type=Path, help="default: bench-results/clients.json, or clients-frames.json")
     chosen = parser.parse_args()
-    drivers: dict[str, list[str]] = {}
-    for given in chosen.client:
-        name, _, command = given.partition("=")
-        drivers[name] = command.split() or [*PYTHON, *(["--aio"] if name == "aio" else [])]
+    out = chosen.out or ROOT / "bench-results" / ("clients-frames.json" if chosen.frames else "clients.json")
+    drivers = {name: command(name) for name in chosen.client or (CLIENTS[:3] if chosen.frames else CLIENTS)}
     results: dict[str, Any] = {name: {} for name in drivers}
-    with tempfile.TemporaryDirectory() as state:
+    with tempfile.TemporaryDirectory() as state, screen() if "godot" in drivers else contextlib.nullcontext():
         serve = [sys.executable, "-m", "animegamer_rt", "serve", "--device", "simulated:0.5", "--port", "0"]
         options = ["--turns-per-minute", "0", "--state-dir", state]
         server = None if chosen.frames else Process([*serve, *options], stderr=subprocess.DEVNULL)
@@ -169,8 +172,8 @@ def main() -> int:
             line = server.read()
         address = line.split()[1] if server else ""
         try:
-            for name, command in drivers.items():
-                driver = Process(command)
+            for name, words in drivers.items():
+                driver = Process(words)
                 try:
                     if chosen.frames:
                         results[name]["soak"] = soak(driver, chosen.frames)
@@ -190,10 +193,10 @@ def main() -> int:
         "load": round(os.getloadavg()[0], 2),
         "turns": chosen.turns,
     }
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
     found = [goal for name, result in results.items() for goal in missed(name, result)]
-    print(f"wrote {chosen.out}; goals missed: {', '.join(found) or 'none'}")
+    print(f"wrote {out}; goals missed: {', '.join(found) or 'none'}")
     return int(bool(found))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "client" / "unity"
@@ -16,27 +16,10 @@ class MonoBuild:
     """The package's assemblies in a folder, and its driver program."""
 
     def __init__(self, folder: Path) -> None:
-        if not (shutil.which("mcs") and shutil.which("mono")):
-            raise RuntimeError("mcs and mono were not found; on Debian: apt-get install mono-mcs mono-runtime")
         self.folder = folder
-        core, unity, stubs = "AnimeGamer.Core.dll", "AnimeGamer.Unity.dll", "UnityStubs.dll"
-        samples = "AnimeGamer.Samples.dll"
-        self._compile(core, "Runtime/Core/*.cs")
-        self._compile(stubs, "Tests~/Stubs/*.cs")
-        self._compile(unity, "Runtime/Unity/*.cs", core, stubs)
-        self._compile("AnimeGamer.Editor.dll", "Editor/*.cs", core, unity, stubs)
-        self._compile("AnimeGamer.Tests.dll", "Tests/Editor/*.cs", core, unity, stubs)
-        self._compile(samples, "Samples~/*/*.cs", core, unity, stubs)
-        self._compile(DRIVER, "Tests~/Driver/*.cs", core, unity, stubs, samples)
-
-    def _compile(self, name: str, sources: str, *references: str) -> None:
-        """Compile with warnings as errors, in a C# that Unity 2022.3 and 6 both take."""
-        options = ["-langversion:7", "-warn:4", "-warnaserror", f"-out:{name}", "-define:UNITY_EDITOR"]
-        options += ["-define:ENABLE_LEGACY_INPUT_MANAGER", *(f"-r:{reference}" for reference in references)]
-        options += ["-target:library"] if name.endswith(".dll") else []
-        files = sorted(map(str, PACKAGE.glob(sources)))
-        done = subprocess.run(["mcs", *options, *files], cwd=self.folder, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        build = [sys.executable, str(PACKAGE / "Tests~" / "build.py"), str(folder)]
+        done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the driver."""

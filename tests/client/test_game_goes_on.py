@@ -57,7 +57,7 @@ def test_rest_of_a_turn_is_never_that_of_another_clients_turn(
     make_client: MakeClient, server: FakeServer, loss: str
 ) -> None:
     server.faults[5] = loss
-    with make_client(server.address, timeout_s=5) as client:
+    with make_client(server.address, timeout_s=60) as client:
         game, seen = client.open(seed=3), list[int]()
         turn = game.turn("Mia waves.")
         with pytest.raises(ServerRefused, match="lost turn 1, and another client has played") as caught:

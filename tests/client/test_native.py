@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,9 @@ NATIVE = Path(__file__).parents[2] / "client" / "native"
 WITH_KEYS = not any(client.missing for client in CLIENTS if client.title == "C and C++ with keys")
 """Whether the library that keys need is here; `make clients` names it, and .ci/run fails without it."""
 
+SERVE = f"{shlex.quote(sys.executable)} -m animegamer_rt serve"
+"""Starts a server, as a line for the shell."""
+
 PICTURE = NATIVE.parent / "web" / "attract.jpg"
 
 
@@ -43,7 +47,7 @@ def run(*command: object, cwd: Path) -> str:
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(BUILDS or tmp_path_factory.mktemp("builds")) / "native"
     folder.mkdir(parents=True, exist_ok=True)
-    serve = f"-DANIMEGAMER_SERVE={sys.executable} -m animegamer_rt serve" if BUILDS else "-DANIMEGAMER_SERVE="
+    serve = f"-DANIMEGAMER_SERVE={SERVE if BUILDS else ''}"
     keys = f"-DANIMEGAMER_CURVE={'ON' if WITH_KEYS else 'OFF'}"
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", serve, keys)
     run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=folder)
@@ -59,7 +63,7 @@ def test_golden_bytes_hostile_servers_and_changed_bytes(build: Path) -> None:
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
 def test_sanitizers_report_nothing(sanitizers: str) -> None:
     folder = Path(BUILDS or "") / f"native-{sanitizers.replace(',', '-')}"
-    options = (f"-DANIMEGAMER_SANITIZE={sanitizers}", f"-DANIMEGAMER_SERVE={sys.executable} -m animegamer_rt serve")
+    options = (f"-DANIMEGAMER_SANITIZE={sanitizers}", f"-DANIMEGAMER_SERVE={SERVE}")
     run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=NATIVE)
     run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
     run("ctest", "--parallel", 2, "--output-on-failure", cwd=folder)

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -42,7 +43,6 @@ def load_make_metas() -> ModuleType:
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
     folder = Path(os.environ.get("ANIMEGAMER_CLIENT_BUILDS") or tmp_path_factory.mktemp("builds")) / "unity"
-    folder.mkdir(parents=True, exist_ok=True)
     return MonoBuild(folder)
 
 
@@ -102,6 +102,11 @@ def test_a_game_is_played_cancelled_rewound_branched_exported_and_resumed(build:
     ]
 
 
+def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, server: LiveServer) -> None:
+    said = subprocess.run(["mono", "turn.exe", address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True)
+    assert re.fullmatch(r"stamina \d+\nturn 1 took [\d.]+ s\n", said.stdout)
+
+
 def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
     build: MonoBuild, bundle: Path, tmp_path: Path
 ) -> None:
@@ -132,11 +137,11 @@ def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild
     router = context.socket(zmq.ROUTER)
     try:
         router.linger, router.router_mandatory, router.rcvtimeo = 0, 1, 60_000
-        router.heartbeat_ivl, router.heartbeat_timeout = 50, 500  # a peer that does not answer is dropped after 0.5 s
+        router.heartbeat_ivl, router.heartbeat_timeout = 50, 2000  # a peer that does not answer is dropped after 2 s
         with build.start("reach", f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}", "20") as driver:
             for answer in ("welcome", "pong"):
                 routing, *frames = router.recv_multipart()
-                time.sleep(1.2)
+                time.sleep(2.5)
                 fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
                 router.send_multipart([routing, *encode(Message(answer, fields, parent=decode(frames).id))])
             assert driver.communicate(timeout=60)[0] == "connected to pocket\n"

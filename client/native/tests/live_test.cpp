@@ -143,7 +143,7 @@ TEST(the_same_turn_id_is_one_turn) {
 
 TEST(a_game_that_does_not_poll_loses_no_picture) {
     for (const auto pause_ms : {300, 2500}) { // within the wait for a buffer, and beyond it
-        Player player(server().address(), 20.0, 2);
+        Player player(server().address(), 120.0, 2);
         const auto game = player.open();
         const auto request = player.begin(game, texts[0]);
         std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
@@ -152,10 +152,10 @@ TEST(a_game_that_does_not_poll_loses_no_picture) {
 }
 
 TEST(pictures_come_as_jpeg_and_mp4) {
-    Player jpeg(server().address(), 20.0, 17, 1 << 20, [](ag_options &options) { options.codec = AG_JPEG; });
+    Player jpeg(server().address(), 120.0, 17, 1 << 20, [](ag_options &options) { options.codec = AG_JPEG; });
     jpeg.during = [](const Seen &seen) { CHECK(seen.type != AG_EVENT_FRAME || seen.text.substr(0, 2) == "\xff\xd8"); };
     jpeg.play(jpeg.open(), texts[0]);
-    Player mp4(server().address(), 20.0, 17, 1 << 20, [](ag_options &options) { options.codec = AG_MP4; });
+    Player mp4(server().address(), 120.0, 17, 1 << 20, [](ag_options &options) { options.codec = AG_MP4; });
     const auto request = mp4.begin(mp4.open(), texts[0]);
     SAME(mp4.until(AG_EVENT_CLIP, request).text.substr(4, 4), std::string("ftyp"));
     mp4.answer(AG_EVENT_DONE, request);

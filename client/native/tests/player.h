@@ -31,7 +31,7 @@ inline std::uint64_t hash_of(const void *data, std::size_t size) {
 
 class Player {
 public:
-    explicit Player(const std::string &address, double timeout_s = 20.0, std::size_t buffers = 17, std::size_t buffer_bytes = 1 << 20,
+    explicit Player(const std::string &address, double timeout_s = 120.0, std::size_t buffers = 17, std::size_t buffer_bytes = 1 << 20,
                     const std::function<void(ag_options &)> &change = {}) {
         ag_options options;
         ag_options_init(&options);

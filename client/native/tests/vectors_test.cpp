@@ -23,8 +23,11 @@ std::vector<std::string> frames_of(const Json &vector) {
         if (frame.kind == Json::text) {
             bytes = unhex(frame.string);
         } else {
-            for (std::int64_t n = 0; n < frame["times"].whole; ++n) {
-                bytes += unhex(frame["hex"].string);
+            const std::string once = unhex(frame["hex"].string);
+            const auto times = static_cast<std::size_t>(frame["times"].whole);
+            bytes = once.size() == 1 ? std::string(times, once[0]) : ""; // one byte may come 64 Mi times
+            while (bytes.size() < times * once.size()) {
+                bytes += once;
             }
         }
         frames.push_back(bytes);

@@ -15,6 +15,7 @@ const Zmtp := preload("zmtp.gd")
 const Message := preload("message.gd")
 const Request := preload("request.gd")
 const RETRY_S := 0.5
+const READ_USEC := 1200  # a tick takes no further message after this time; the rest is read in the next
 const MAX_HEADER_BYTES := 65536  # of a request, until the server has named its own limit
 
 var timeout_s := 30.0
@@ -104,10 +105,17 @@ func leave() -> void:
 func advance(now_msec: int) -> void:
 	_clock_s += min(now_msec - _last_msec, 250) / 1000.0
 	_last_msec = now_msec
-	for frames in _turns_link.poll():
-		_take(Message.decode(frames))
-	for frames in _control_link.poll():
+	_turns_link.poll()
+	_control_link.poll()
+	var end_usec := OS.get_ticks_usec() + READ_USEC
+	var frames := _control_link.next(end_usec)
+	while not frames.empty():
 		_take_control(Message.decode(frames))
+		frames = _control_link.next(end_usec)
+	frames = _turns_link.next(end_usec)
+	while not frames.empty():
+		_take(Message.decode(frames))
+		frames = _turns_link.next(end_usec)
 	_watch_links()
 	_watch_clock()
 	_go_on()

@@ -127,17 +127,17 @@ func _has(count: int) -> bool:
 func _read(depth: int):
 	if depth > MAX_DEPTH:
 		return _fail("nested more than %d deep" % MAX_DEPTH)
-	if not _has(1):
-		return null
+	if _in.get_available_bytes() == 0:
+		return _fail("cut short")
 	var kind := _in.get_u8()
 	if kind < 0x80:
 		return kind
+	if kind >= 0xa0 and kind < 0xc0:
+		return _read_text(kind & 0x1f)
 	if kind < 0x90:
 		return _read_map(kind & 0x0f, depth)
 	if kind < 0xa0:
 		return _read_list(kind & 0x0f, depth)
-	if kind < 0xc0:
-		return _read_text(kind & 0x1f)
 	if kind >= 0xe0:
 		return kind - 0x100
 	match kind:
@@ -200,6 +200,12 @@ func _read_bytes(length: int) -> PoolByteArray:
 
 
 func _read_text(length: int) -> String:
+	if length <= 0 or not _has(length):
+		return ""
+	var text := _in.get_string(length)
+	if text.length() == length and text.to_utf8().size() == length:
+		return text  # ASCII, as nearly all of it: the loop below is slow
+	_in.seek(_in.get_position() - length)
 	var bytes := _read_bytes(length)
 	if not _is_utf8(bytes):
 		_fail("text that is not UTF-8")

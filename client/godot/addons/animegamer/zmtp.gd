@@ -5,8 +5,7 @@ extends Reference
 
 enum State { IDLE, CONNECTING, GREETING, READY, FOREIGN }
 
-const POLL_USEC := 2000  # a poll stops reading after this time; the rest is read in the next
-const PIECE := 262144  # bytes read at once
+const PIECE := 131072  # bytes read at once
 const MAX_FRAMES := 3
 const MAX_FRAME_BYTES := 67108864
 const RECONNECT_MSEC := 200
@@ -26,8 +25,9 @@ var _since_msec := 0
 var _out := PoolByteArray()
 var _wanted := 0  # bytes of the part that is being read
 var _have := PoolByteArray()  # what of it is there
-var _part := ""  # greeting, flags, length, body
+var _part := ""  # greeting, head, length, body
 var _flags := 0
+var _length := 0  # its first byte
 var _frames := []
 
 
@@ -55,33 +55,37 @@ func send(frames: Array) -> bool:
 	return true
 
 
-# What has come: a list of messages, each a list of frames (PoolByteArray).
-func poll() -> Array:
-	var messages := []
+# Connect, greet and send as far as that goes now. Call it in every tick, then `next`.
+func poll() -> void:
 	var now := OS.get_ticks_msec()
 	if state == State.IDLE or state == State.FOREIGN:
-		return messages
+		return
 	if _tcp == null:
 		if now - _since_msec >= RECONNECT_MSEC:
 			_connect()
-		return messages
+		return
 	match _tcp.get_status():
 		StreamPeerTCP.STATUS_CONNECTING:
-			return messages
+			return
 		StreamPeerTCP.STATUS_CONNECTED:
 			if state == State.CONNECTING:
 				_greet()
 		_:
 			_drop("nothing listens there" if state == State.CONNECTING else _lost_text())
-			return messages
+			return
 	if state == State.GREETING and now - _since_msec > HANDSHAKE_MSEC:
 		_drop(NO_GAME_SERVER)
-		return messages
+		return
 	_flush()
-	var end := OS.get_ticks_usec() + POLL_USEC
-	while _tcp != null and _fill() and _take(messages) and OS.get_ticks_usec() < end:
-		pass
-	return messages
+
+
+# The next message that has come, a list of frames (PoolByteArray). Empty: none is whole before OS.get_ticks_usec() is end_usec.
+func next(end_usec: int) -> Array:
+	var messages := []
+	while state in [State.GREETING, State.READY] and OS.get_ticks_usec() < end_usec and _fill() and _take(messages):
+		if not messages.empty():
+			return messages[0]
+	return []
 
 
 # Give the connection up, and make another.
@@ -187,23 +191,26 @@ func _take(messages: Array) -> bool:
 		return true
 	match _part:
 		"greeting":
-			_expect("flags", 1)
-		"flags":
+			_expect("head", 2)
+		"head":
 			_flags = _have[0]
-			if _flags > 6 or (_flags & 4 and _flags & 1):
+			_length = _have[1]
+			if _flags > 6 or (_flags & 4 and _flags & 1) or _frames.size() >= MAX_FRAMES:
 				return _foreign()
-			_expect("length", 8 if _flags & 2 else 1)
+			if _flags & 2:
+				_expect("length", 7)
+			else:
+				_expect("body", _length)
 		"length":
-			var length := 0
 			for byte in _have:
-				length = length << 8 | byte
-			if length < 0 or length > MAX_FRAME_BYTES or _frames.size() >= MAX_FRAMES:
+				_length = _length << 8 | byte
+			if _length < 0 or _length > MAX_FRAME_BYTES:
 				return _foreign()
-			_expect("body", length)
+			_expect("body", _length)
 		"body":
 			var body := _have
 			var flags := _flags
-			_expect("flags", 1)
+			_expect("head", 2)
 			return _take_command(body) if flags & 4 else _take_frame(body, flags, messages)
 	return true
 
