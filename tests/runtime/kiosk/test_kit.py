@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from animegamer_rt import __version__
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.kiosk.config import read_config
@@ -49,7 +50,9 @@ def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
     other.write_text("[Unit]\n")
     assert main(["kiosk", "status", *root]) == 1
     assert main(["kiosk", "install", "--yes", *root]) == 0
+    capsys.readouterr()
     assert main(["kiosk", "status", *root]) == 0
+    assert capsys.readouterr().out.startswith(f"build     {__version__}")
     journal = tmp_path / "etc/systemd/journald.conf.d/animegamer-kiosk.conf"
     journal.write_text("[Journal]\nSystemMaxUse=1G\n")
     assert main(["kiosk", "status", *root]) == 1
