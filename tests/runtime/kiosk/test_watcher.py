@@ -64,6 +64,23 @@ def test_the_screen_goes_off_and_on_by_its_hours_and_a_dark_one_is_left_alone() 
     assert commands.done[-1] == off and len(commands.done) == 4
 
 
+@pytest.mark.parametrize("ends", [0, 1], ids=["a television", "no television answers"])
+def test_a_television_goes_off_and_on_with_the_hours(
+    ends: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool, asked = tmp_path / "cec-ctl", tmp_path / "asked"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexit {ends}\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("animegamer_rt.kiosk.display.CEC_DEVICE", str(tool))
+    hours, commands = KioskConfig(daily=Hours.from_text("11:00-12:01")), FakeCommands()
+    watcher = Watcher(hours, cast(Browser, FakeBrowser()), Machine(commands))
+    _rounds(watcher, 120)
+    words = [line.split(" --to 0 ")[1] for line in asked.read_text().splitlines()]
+    assert words[:2] == ["--image-view-on", "--standby"]
+    assert commands.done[:2] == [f"systemctl --no-block {do} animegamer-browser.service" for do in ("start", "stop")]
+
+
 def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
