@@ -47,7 +47,7 @@ async function show() {
   facts.push(["free on the disk", `${state.free_gib} GiB`]);
   facts.push(["temperature", state.temperature_c === null ? "not known" : `${Math.round(state.temperature_c)} °C`]);
   facts.push(["last restart by the watch", state.action ? `${state.action}, ${state.acted_at}` : "none"]);
-  facts.push(["visitors' pages emptied", String(state.resets)], ["version", state.version], ["time", state.time]);
+  facts.push(["visitors' pages emptied", String(state.resets)], ["build", state.build], ["time", state.time]);
   $("facts").replaceChildren(...facts.map(([name, value]) => {
     const row = document.createElement("tr"), head = document.createElement("th"), cell = document.createElement("td");
     head.textContent = name;

@@ -15,7 +15,7 @@ const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
 const GHOST_MS = 150;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
-const view = { bundle: null, offer: null, held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
+const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
 
 const screen = new Screen($("picture"), showFrame);
 const values = new Values($("values"));
@@ -37,13 +37,14 @@ const film = new Film($("turns"), (strip, turn) => {
 });
 const offers = new Offers($("ready"), play);
 const connection = new Connection(up, down, (offer) => {
-  view.offer = offer;
+  view.offers.set(offer.session, offer); // a film's other strips wait for their next turn, too
   showButtons();
 });
 const game = new Game(connection, {
   opened({ turns, character, lost, picture, understood }) {
-    Object.assign(view, { turns, turn: turns, drawing: false, offer: null });
+    Object.assign(view, { turns, turn: turns, drawing: false });
     film.use(game.session, game.token, turns);
+    for (const session of view.offers.keys()) if (!film.strips.some((one) => one.session === session)) view.offers.delete(session);
     values.show(character);
     say(() => (lost ? t("lost") : ""));
     if (picture) showStart(picture, understood);
@@ -81,6 +82,7 @@ const game = new Game(connection, {
 function up(welcome) {
   document.body.classList.remove("off");
   view.bundle = welcome.bundle;
+  view.offers.clear();
   view.pictures = welcome.capabilities?.includes("picture") && !kiosk;
   words.use(welcome.bundle);
   marks(welcome.bundle.frames);
@@ -129,7 +131,7 @@ function onEvent(message) {
   if (message.type === "accepted") {
     if (turn > view.turns + 1) game.list(); // another window of this browser has gone on
     Object.assign(view, { turn, instruction: fields.instruction, drawing: true, whole: false, took: () => "" });
-    if (turn > view.turns) view.offer = null;
+    if (turn > view.turns) view.offers.delete(game.session);
     screen.begin(view.bundle.frames, view.bundle.fps);
     drawing(turn > view.turns);
     say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
@@ -300,8 +302,8 @@ function showButtons() {
 
 /** The sentences that are ready, if what is played next goes on from the turn on the table. */
 function offered() {
-  const { session, turn, fields } = view.offer ?? {};
-  return session === game.session && turn === view.turns + 1 && view.turn === view.turns ? fields.instructions : [];
+  const { turn, fields } = view.offers.get(game.session) ?? {};
+  return turn === view.turns + 1 && view.turn === view.turns ? fields.instructions : [];
 }
 
 function translate() {
@@ -386,7 +388,7 @@ $("fresh").onclick = () => game.fresh(film.strips);
 $("again").onclick = () => screen.again();
 $("gif").onclick = () => save("gif", () => saveGif(screen.clip, [view.bundle.width, view.bundle.height]));
 $("mp4").onclick = () => {
-  view.offer = null; // it was of pictures in another form
+  view.offers.clear(); // they were of pictures in another form
   save("mp4", (turn, share) => game.film(turn, share));
 };
 $("rewind").onclick = () => game.rewind(view.turn).catch(tell);

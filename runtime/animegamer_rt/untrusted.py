@@ -1,4 +1,4 @@
-"""Text from outside, read strictly: whole numbers, keys, paths, and foreign text that is shown on a terminal.
+"""Text from outside, read strictly: whole numbers, keys, paths, origins of web pages, and foreign text on a terminal.
 
 Knows characters alone; nothing of what the values are for.
 """
@@ -9,6 +9,7 @@ import os
 import re
 import unicodedata
 from pathlib import Path
+from urllib.parse import urlsplit
 
 MAX_DIGITS = 19
 """Digits of the largest number of 64 bits."""
@@ -18,6 +19,9 @@ Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&
 KEY_CHARACTERS = 40
 """32 bytes in Z85: five characters for every four bytes."""
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MAX_DIGITS}}}")
+WEB_PORTS = {"http": 80, "https": 443}
+"""Ports that browsers leave out of an origin."""
+_WEB_HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _DECIMAL = re.compile(r"-?(?:[0-9]{1,19}(?:\.[0-9]{0,19})?|\.[0-9]{1,19})(?:[eE][+-]?[0-9]{1,2})?")
 
 
@@ -70,6 +74,22 @@ def is_key(text: str | bytes) -> bool:
         return False
     groups = (text[at : at + 5] for at in range(0, KEY_CHARACTERS, 5))
     return all(sum(Z85.index(one) * 85 ** (4 - k) for k, one in enumerate(group)) < 2**32 for group in groups)
+
+
+def web_origin(text: str) -> str:
+    """The origin of web pages that a text names, as browsers send it; empty where it names none.
+
+    It holds no path, no user and no port that is the scheme's own, its letters are small, its host is ASCII.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = (parts.hostname or "").encode("idna").decode(), parts.port
+    except ValueError:
+        return ""
+    host = f"[{host}]" if ":" in host else host
+    if parts.scheme not in WEB_PORTS or not _WEB_HOST.fullmatch(host) or port == 0:
+        return ""
+    return f"{parts.scheme}://{host}" + ("" if port in (None, WEB_PORTS[parts.scheme]) else f":{port}")
 
 
 def plain(text: str, *, lines: bool = False) -> str:

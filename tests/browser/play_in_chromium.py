@@ -19,9 +19,15 @@ from pathlib import Path
 from chromium import Chromium, Page
 
 SIZES = {"desk": (1440, 900), "phone": (390, 844), "wall": (1080, 1920)}
-CHIPS = (("Tofi", "wave", "gently", "meadow", "day"), ("Zelki", "fly", "cloudland", "night"))
+CHIPS = {
+    "zh": ("Tofi", "wave", "gently", "meadow", "day"),
+    "ja": ("Zelki", "fly", "cloudland", "night"),
+    "en": ("Dovan", "dance", "city", "party"),
+}
+"""Language of the page -> words that are chosen in it."""
+HEADINGS = {"zh": "谁", "ja": "だれが", "en": "who"}
 EXAMPLE = "#chips .examples button"
-TEXT = "the fox jumps on the beach in a raincoat"
+TEXTS = ("the fox jumps on the beach in a raincoat", "Now quickly.", "Bixo and Mirel walk in the forest.")
 READY = "document.querySelector('#gif').disabled === false"
 HOSTILE = "<img src=x onerror=document.title='hit'> waves in the room"
 
@@ -88,10 +94,19 @@ def click(page: Page, selector: str) -> None:
 
 
 def say(page: Page, text: str) -> None:
-    """Type a sentence and press Enter."""
+    """Type a sentence and press Enter, again if the page just then noticed that its connection was lost."""
     page.until(READY)
     page.evaluate("document.querySelector('#text').focus()")
     page.type(text)
+    while page.evaluate("document.querySelector('#text').value"):
+        page.until(READY)
+        page.press("Enter")
+
+
+def choose_language(page: Page, language: str) -> None:
+    """Choose it as a visitor does."""
+    set_language = f"one.value = '{language}'; one.dispatchEvent(new Event('change'))"
+    page.evaluate(f"(one => {{ {set_language} }})(document.querySelector('#language'))")
 
 
 def say_next(page: Page, text: str) -> None:
@@ -128,7 +143,9 @@ def play(page: Page, server: Serve, shots: Path, axe: Path | None) -> None:
     page.open(server.url)
     page.until("document.querySelectorAll('#chips button').length > 3")
     words = not page.evaluate(f"document.querySelector('{EXAMPLE}') !== null")
-    for number, chips in enumerate(CHIPS, 1):
+    for number, (language, chips) in enumerate(CHIPS.items(), 1):
+        choose_language(page, language)
+        assert not words or page.evaluate("document.querySelector('#chips h2').textContent") == HEADINGS[language]
         chosen = [f'#chips [data-word="{word}"]' for word in chips] if words else [f"{EXAMPLE}:nth-child({number})"]
         for selector in chosen:
             click(page, selector)
@@ -136,17 +153,18 @@ def play(page: Page, server: Serve, shots: Path, axe: Path | None) -> None:
         assert sentence.endswith("."), f"the chips compose no sentence: {sentence}"
         click(page, "#draw")
         await_turns(page, number)
-    say(page, TEXT)
-    await_turns(page, 3)
-    print("three turns played")
+    for number, text in enumerate(TEXTS, 4):
+        say(page, text)
+        await_turns(page, number)
+    print("three turns played by words, one in each language, and three by text")
 
     session = page.evaluate("localStorage['animegamer.token']")
     page.open(server.url)
-    await_turns(page, 3)
+    await_turns(page, 6)
     say(page, HOSTILE)
-    page.until("localStorage['animegamer.pending'] || document.querySelectorAll('#turns .line').length === 4")
+    page.until("localStorage['animegamer.pending'] || document.querySelectorAll('#turns .line').length === 7")
     page.open(server.url)
-    await_turns(page, 4)
+    await_turns(page, 7)
     assert page.evaluate("document.title") == "animegamer-rt", "a visitor's words ran as HTML"
     print("reloaded, also in a turn")
 
@@ -157,7 +175,7 @@ def play(page: Page, server: Serve, shots: Path, axe: Path | None) -> None:
     page.until("document.body.classList.contains('off')")
     server.start()
     page.until("!document.body.classList.contains('off')")
-    await_turns(page, 5)
+    await_turns(page, 8)
     assert page.evaluate("localStorage['animegamer.token']") == session
     print("went on after the server was killed in a turn")
 
@@ -223,10 +241,6 @@ def play(page: Page, server: Serve, shots: Path, axe: Path | None) -> None:
         page.screenshot(shots / f"{name}.png")
     page.open(server.url + "?kiosk")
     await_turns(page, 3)
-    for language, word in (("zh", "谁"), ("ja", "だれが"), ("en", "who")):
-        set_language = f"one.value = '{language}'; one.dispatchEvent(new Event('change'))"
-        page.evaluate(f"(one => {{ {set_language} }})(document.querySelector('#language'))")
-        assert not words or page.evaluate("document.querySelector('#chips h2').textContent") == word
     assert page.evaluate("getComputedStyle(document.querySelector('#free')).display") == "none"
     page.screenshot(shots / "kiosk.png")
     print(f"screenshots in {shots}")

@@ -26,6 +26,9 @@ def test_a_day_of_the_kiosk_page_leaves_nothing_behind_and_an_empty_page_is_neve
     for hour in day["hours"]:
         assert hour["touched"] == 0, "a page that nobody has touched is not to be emptied, again and again"
         assert hour["said"] and hour["turns"] == 1 and 20 <= hour["idle"] <= 30, hour
+        assert hour["ready"] == ["Tofi waves. Again."], (
+            "what is ready for another strip is not shown, and hides nothing"
+        )
         assert hour["after"] == 0
     early, late = day["samples"]
     assert late["heap"] - early["heap"] < 300_000, day["samples"]

@@ -36,13 +36,13 @@ BATCH = 25
 class Outcome:
     """answers: messages that came back, by code or type. turns: of the honest player, all with the same pictures.
 
-    growth_mib: of the gateway's memory over the second half of the messages.
+    growth_mib: of each one's memory over the second half of the messages.
     """
 
     answers: Counter[str] = field(default_factory=Counter)
     sent: int = 0
     turns: int = 0
-    growth_mib: float = 0.0
+    growth_mib: dict[str, float] = field(default_factory=dict)
 
 
 def hostile(dice: random.Random, form: str) -> str | bytes:
@@ -94,7 +94,7 @@ def fuzz(server: LiveServer, messages: int) -> Outcome:
         player.hello(codec="raw")
         game = player.ask("open", {"seed": 4})
         plain = frames(player.rest(player.begin(game, "first")))
-        middle = 0.0
+        middle: dict[str, float] = {}
         for half in range(2):
             attacks = [
                 pool.submit(attack, url, form, messages // 4, 2 * half + seed, outcome)
@@ -106,8 +106,9 @@ def fuzz(server: LiveServer, messages: int) -> Outcome:
                 outcome.turns += 1
             for one in attacks:
                 one.result()
-            middle = middle or resident_mib(gateway_pid(server))
-        outcome.growth_mib = resident_mib(gateway_pid(server)) - middle
+            now = {"gateway": resident_mib(gateway_pid(server)), "server": resident_mib(server.process.pid)}
+            middle = middle or now
+        outcome.growth_mib = {name: round(now[name] - middle[name], 2) for name in now}
     return outcome
 
 

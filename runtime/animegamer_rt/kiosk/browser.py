@@ -7,7 +7,6 @@ page's elements by their ids; nothing of units.
 from __future__ import annotations
 
 import base64
-import io
 import json
 import logging
 import time
@@ -256,5 +255,7 @@ def _evaluate(ask: Any, script: str) -> Any:
 
 
 def _grey(png: bytes) -> bytes:
-    with av.open(io.BytesIO(png), "r") as picture:
-        return bytes(next(picture.decode(video=0)).to_ndarray(format="gray").tobytes())
+    """Grey levels of a picture. By the decoder alone: `av.open` keeps 300 bytes of each, 13 MiB a day."""
+    decoder = av.CodecContext.create("png", "r")
+    [picture] = [*decoder.decode(av.Packet(png)), *decoder.decode(None)]
+    return bytes(picture.to_ndarray(format="gray").tobytes())

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from animegamer_rt import untrusted
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.host import build
 
 from . import kit
 from .config import CONFIG_FILE, read_config
@@ -126,6 +127,7 @@ def _status(root: Path) -> int:
         print(f"{state:<10}{unit}")
     if (record := read_record(kit.under(root, RECORD))) is not None:
         print(f"{'update':<10}{record.said()}")
+    print(f"{'build':<10}{build()}")
     return FAILED if wrong or any(state != "active" for _, state in states) else 0
 
 

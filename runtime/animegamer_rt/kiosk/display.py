@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 CONNECTORS = Path("/sys/class/drm")
@@ -36,16 +36,11 @@ def monitor_there(folder: Path = CONNECTORS) -> bool:
     return any(states.values()) or not states
 
 
-def turn_television(on: bool, run: Callable[[Sequence[str]], object] | None = None) -> None:
+def turn_television(on: bool) -> None:
     """Turn a television on or off by HDMI-CEC, if there is such a port and cec-ctl. A failure is logged, no more."""
-    if run is None:
-        if not Path(CEC_DEVICE).exists() or shutil.which("cec-ctl") is None:
-            return
-        run = _run
-    run(["cec-ctl", "-d", CEC_DEVICE, "--playback", "--to", "0", "--image-view-on" if on else "--standby"])
-
-
-def _run(command: Sequence[str]) -> None:
+    if not Path(CEC_DEVICE).exists() or shutil.which("cec-ctl") is None:
+        return
+    command = ["cec-ctl", "-d", CEC_DEVICE, "--playback", "--to", "0", "--image-view-on" if on else "--standby"]
     try:
         subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:

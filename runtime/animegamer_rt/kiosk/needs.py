@@ -52,15 +52,30 @@ def check_kiosk() -> Iterator[CheckResult]:
     yield check_session(Path("/"))
     yield check_fonts()
     states = connectors(CONNECTORS)
-    plugged = sorted(name for name, connected in states.items() if connected)
-    if plugged:
-        yield CheckResult("monitor", "ok", ", ".join(plugged), "")
-    else:
-        found = f"none of {len(states)} connectors has a monitor" if states else f"no connectors in {CONNECTORS}"
-        yield CheckResult("monitor", "limited", found, "plug it in and turn it on")
-    if not Path(CEC_DEVICE).exists():
-        do = "the monitor is turned off by its signal alone, which most can do"
-        yield CheckResult("HDMI-CEC", "limited", f"no {CEC_DEVICE}", do)
+    yield _check_monitor(states)
+    yield check_hours(states, Path(CEC_DEVICE))
+
+
+def _check_monitor(states: Mapping[str, bool]) -> CheckResult:
+    if plugged := sorted(name for name, connected in states.items() if connected):
+        return CheckResult("monitor", "ok", ", ".join(plugged), "")
+    if states:
+        found = f"none of {len(states)} connectors has a monitor"
+        return CheckResult("monitor", "limited", found, "plug it in and turn it on")
+    do = "is there a graphics card with a driver? Until then the watch takes a monitor for granted"
+    return CheckResult("monitor", "limited", f"no connectors in {CONNECTORS}", do)
+
+
+def check_hours(states: Mapping[str, bool], cec: Path) -> CheckResult:
+    """How the screen goes off out of hours. states: the connectors; cec: the device of HDMI-CEC."""
+    if cec.exists() and shutil.which("cec-ctl"):
+        return CheckResult("screen off", "ok", f"by {cec} and by the monitor's signal (DPMS)", "")
+    missing = "cec-ctl" if cec.exists() else str(cec)
+    if states:
+        do = 'most monitors then turn off; a television may show "no signal"'
+        return CheckResult("screen off", "limited", f"by the monitor's signal (DPMS) alone: no {missing}", do)
+    do = "`daily` stops the browser, but the screen may stay lit: put it on a timer"
+    return CheckResult("screen off", "limited", f"neither DPMS (no connectors) nor HDMI-CEC (no {missing})", do)
 
 
 def check_session(root: Path) -> CheckResult:

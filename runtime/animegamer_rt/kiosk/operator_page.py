@@ -22,9 +22,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from animegamer_rt import __version__
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, PortInUseError
+from animegamer_rt.profiling.host import build
 from animegamer_rt.serving.gateway.app import page_folder
 
 from .browser import Browser
@@ -43,8 +43,15 @@ REQUEST_S, READY_S = 10.0, 2.0
 MAX_KEY_BYTES, MIN_KEY = 1024, 12
 CHUNK_BYTES = 1 << 20
 OPEN = {"/waiting": "waiting.html", "/waiting.js": "waiting.js"}
+PAGES_OWN = {"/waiting.jpg": "attract.jpg", "/icon.svg": "icon.svg"}
+"""Files of the visitors' page, open as well."""
 STAFF = {"/": "operator.html", "/operator.js": "operator.js"}
-KINDS = {".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".jpg": "image/jpeg"}
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".jpg": "image/jpeg",
+    ".svg": "image/svg+xml",
+}
 CSP = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src 'self'; connect-src 'self'"
 ACTIONS = {"browser": Action.BROWSER, "gateway": Action.GATEWAY, "server": Action.SERVER}
 
@@ -80,6 +87,7 @@ class OperatorPage:
         self._report, self._ask_server = report, server_state
         self._key = None if config.operator_key is None else _key(config.operator_key)
         self._server_state, self._state_since, self._ask_at = UNREACHABLE, time.monotonic(), 0.0
+        self._build = build()
         page = self
 
         class Handler(_Handler):
@@ -123,7 +131,7 @@ class OperatorPage:
         """What the staff's page shows."""
         report, machine, server = self._report, self.machine, self.server_state()
         return {
-            "version": __version__,
+            "build": self._build,
             "time": datetime.now().isoformat(" ", "seconds"),
             "picture": report.picture.value,
             "hours": report.wanted,
@@ -151,8 +159,8 @@ class _Handler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path
         if path in OPEN:
             self._send_file(templates() / OPEN[path])
-        elif path == "/waiting.jpg":
-            self._send_file(page_folder() / "attract.jpg")
+        elif path in PAGES_OWN:
+            self._send_file(page_folder() / PAGES_OWN[path])
         elif path == "/waiting.json":
             self._send_json({"ready": self.operator.server_state() == READY, "page": self.operator.page_url})
         elif not self._staff():

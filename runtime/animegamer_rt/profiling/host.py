@@ -92,12 +92,18 @@ def commit() -> str:
         return _installed_commit() or f"v{__version__}"
     try:
         head = subprocess.run(["git", "rev-parse", "--short=10", "HEAD"], cwd=root, capture_output=True, text=True)
-        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *MEASURED], cwd=root)
+        changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *MEASURED], cwd=root, capture_output=True)
     except OSError:
         return f"v{__version__}"
     if head.returncode:
         return f"v{__version__}"
     return head.stdout.strip() + ("+" if changed.returncode else "")
+
+
+def build() -> str:
+    """The version and, where it is known, the commit: `0.2.0 (4d3c2b1a09)`."""
+    found = commit()
+    return __version__ if found == f"v{__version__}" else f"{__version__} ({found})"
 
 
 def _installed_commit() -> str | None:

@@ -18,7 +18,8 @@ async function hour() {
   }
   const said = eval(`${say}("Tofi waves.")`);
   await pass(30);
-  const left = { said, turns: turns(), idle: look() };
+  const ready = [...document.querySelectorAll("#ready button")].map((one) => one.textContent).filter(Boolean);
+  const left = { said, ready, turns: turns(), idle: look() };
   eval(end);
   await pass(2);
   window.animegamerTouched.at = null; // the kit loads the page anew; this one goes on, to show what it keeps

@@ -97,6 +97,7 @@ class Server {
     for (let index = 0; index < BUNDLE.frames; index++) answer("frame", { index, codec: "jpeg", width: 144, height: 96 }, head());
     answer("done", { seconds: { total: 0.5 }, turns: turn }, head());
     this.answer({ type: "offer", session, turn: turn + 1, fields: { instructions: [`${instruction} Again.`] } });
+    this.answer({ type: "offer", session: "another strip", turn: turn + 1, fields: { instructions: ["Zelki jumps."] } });
   }
   answer(message) {
     if (message.type !== "frame") return queueMicrotask(() => this.onmessage?.({ data: JSON.stringify(message) }));

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
+from animegamer_rt import __version__
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.kiosk.config import read_config
-from animegamer_rt.kiosk.needs import check_fonts, check_session
+from animegamer_rt.kiosk.needs import check_fonts, check_hours, check_session
 
 
 def _files(root: Path) -> set[str]:
@@ -49,7 +51,9 @@ def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
     other.write_text("[Unit]\n")
     assert main(["kiosk", "status", *root]) == 1
     assert main(["kiosk", "install", "--yes", *root]) == 0
+    capsys.readouterr()
     assert main(["kiosk", "status", *root]) == 0
+    assert capsys.readouterr().out.startswith(f"build     {__version__}")
     journal = tmp_path / "etc/systemd/journald.conf.d/animegamer-kiosk.conf"
     journal.write_text("[Journal]\nSystemMaxUse=1G\n")
     assert main(["kiosk", "status", *root]) == 1
@@ -149,3 +153,29 @@ def test_doctor_names_the_fonts_and_the_session_that_a_bare_system_lacks(
     module.parent.mkdir(parents=True)
     module.touch()
     assert check_session(tmp_path).state == "ok"
+
+
+def test_doctor_says_how_the_screen_goes_off_or_that_nothing_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    television, tool = tmp_path / "cec0", tmp_path / "cec-ctl"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    nothing = check_hours({}, television)
+    assert nothing.found.startswith("neither DPMS") and "put it on a timer" in nothing.do
+    assert (
+        check_hours({"card0-DP-1": True}, television).found == f"by the monitor's signal (DPMS) alone: no {television}"
+    )
+    television.touch()
+    assert check_hours({"card0-DP-1": True}, television).found.endswith("no cec-ctl")
+    tool.touch(0o755)
+    assert check_hours({"card0-HDMI-A-1": True}, television).state == "ok"
+
+
+def test_a_stopped_browser_tells_the_console_to_turn_the_monitor_off(tmp_path: Path) -> None:
+    assert main(["kiosk", "install", "--yes", "--root", str(tmp_path)]) == 0
+    unit = (tmp_path / "etc/systemd/system/animegamer-browser.service").read_text()
+    [script] = [line.split('"')[1] for line in unit.splitlines() if line.startswith("ExecStopPost=")]
+    console = tmp_path / "tty1"
+    script = script.replace("\\\\", "\\").replace("/dev/tty1", str(console))  # as systemd reads it
+    subprocess.run(["sh", "-c", script], check=True)
+    assert console.read_bytes().startswith(b"\x1b[9;1]\x1b[14;1]"), "blank, then power down (DPMS), after a minute each"

@@ -24,6 +24,7 @@ import pytest
 from fake_browser import FakeBrowser, FakeCommands
 from pythonosc.udp_client import SimpleUDPClient
 
+from animegamer_rt import __version__
 from animegamer_rt.kiosk.browser import Browser
 from animegamer_rt.kiosk.clips import delete_oldest, games, write_zip
 from animegamer_rt.kiosk.config import Hours, KioskConfig
@@ -63,6 +64,23 @@ def test_the_screen_goes_off_and_on_by_its_hours_and_a_dark_one_is_left_alone() 
     assert commands.done[-1] == off and len(commands.done) == 4
 
 
+@pytest.mark.parametrize("ends", [0, 1], ids=["a television", "no television answers"])
+def test_a_television_goes_off_and_on_with_the_hours(
+    ends: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool, asked = tmp_path / "cec-ctl", tmp_path / "asked"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexit {ends}\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr("animegamer_rt.kiosk.display.CEC_DEVICE", str(tool))
+    hours, commands = KioskConfig(daily=Hours.from_text("11:00-12:01")), FakeCommands()
+    watcher = Watcher(hours, cast(Browser, FakeBrowser()), Machine(commands))
+    _rounds(watcher, 120)
+    words = [line.split(" --to 0 ")[1] for line in asked.read_text().splitlines()]
+    assert words[:2] == ["--image-view-on", "--standby"]
+    assert commands.done[:2] == [f"systemctl --no-block {do} animegamer-browser.service" for do in ("start", "stop")]
+
+
 def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -91,12 +109,14 @@ def test_a_page_that_nobody_touches_is_emptied_once() -> None:
 
 
 @contextmanager
-def _page(tmp_path: Path, key: bool = False, server: str = "ready") -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
+def _page(
+    tmp_path: Path, key: bool = False, server: str = "ready", machine: Machine | None = None
+) -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
     browser, commands = FakeBrowser(), FakeCommands()
     path = tmp_path / "key"
     path.write_text("a-long-enough-key\n")
     config = KioskConfig(operator_port=0, operator_key=path if key else None)
-    parts = config, Report(), cast(Browser, browser), Machine(commands)
+    parts = config, Report(), cast(Browser, browser), machine or Machine(commands)
     page = OperatorPage(*parts, lambda: server, tmp_path / "exports")
     try:
         yield f"http://127.0.0.1:{page.port}", browser, commands
@@ -128,7 +148,8 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
         assert state["units"]["animegamer-server.service"] == "active"
         assert (state["server"], state["server_s"]) == ("ready", 0) and state["free_gib"] > 0
         assert state["errors"] == ["2026-11-25T12:00:00 host <b>worker died</b>"]
-        assert b"Restart the game" in _get(url + "/")
+        assert state["build"].startswith(__version__)
+        assert b"Restart the game" in _get(url + "/") and b"<svg" in _get(url + "/icon.svg")
         assert [_press(url, what) for what in ("server", "reset", "reboot", "update")] == [True] * 4
         assert commands.done[:2] == ["systemctl --no-block restart animegamer-server.service", "systemctl reboot"]
         assert commands.done[2:] == ["systemctl --no-block start animegamer-update.service"]
@@ -138,6 +159,19 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
     with _page(tmp_path, server="degraded") as (url, _browser, _commands):
         assert json.loads(_get(url + "/state.json"))["server"] == "degraded"
         assert json.loads(_get(url + "/waiting.json"))["ready"] is False, "the clip stays while nobody can play"
+
+
+def test_the_machine_is_restarted_by_systemctl_and_a_refusal_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl, asked = tmp_path / "systemctl", tmp_path / "asked"
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with _page(tmp_path, machine=Machine()) as (url, _browser, _commands):
+        for ends, done in ((0, True), (1, False)):
+            systemctl.write_text(f'#!/bin/sh\necho "$@" > {asked}\nexit {ends}\n')
+            systemctl.chmod(0o755)
+            assert _press(url, "reboot") is done
+            assert asked.read_text() == "reboot\n"
 
 
 def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path: Path) -> None:

@@ -63,6 +63,30 @@ def test_what_makes_no_sense_is_refused_by_its_option() -> None:
             check(replace(ServeOptions(), **{name: value}))
 
 
+@pytest.mark.parametrize(
+    ("origin", "do"),
+    [
+        *((one, "give https://HOST or https://HOST:PORT,") for one in ("", "javascript:1", "null", "*", "https://")),
+        *((one, "give https://HOST or https://HOST:PORT,") for one in ("https://*.x.org", "https://a b", "ftp://x")),
+        *((one, "give https://HOST or https://HOST:PORT,") for one in ("https://x:0", "https://x:99999")),
+        *((one, "give https://x.org,") for one in ("https://x.org/play/", "https://X.org", "https://x.org:443")),
+        ("https://mia@x.org:8443", "give https://x.org:8443,"),
+        ("https://h\u00f6st.org", "give https://xn--hst-sna.org,"),
+    ],
+)
+def test_an_origin_that_no_browser_sends_is_refused(origin: str, do: str) -> None:
+    with pytest.raises(ConfigError, match="--origin: not the origin of a web page") as refused:
+        check(replace(ServeOptions(), web="8080", origin=(origin,)))
+    assert do in str(refused.value)
+
+
+def test_origins_are_taken_where_there_is_a_page() -> None:
+    origins = ("https://x.org", "http://x_1:8080", "http://[::1]:81")
+    check(replace(ServeOptions(), web="8080", origin=origins))
+    with pytest.raises(ConfigError, match="--origin: there is no page to connect to; add --web"):
+        check(replace(ServeOptions(), origin=origins))
+
+
 def test_the_command_refuses_before_it_opens_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--state-dir", str(tmp_path / "state"), "--send-queue-mib", "0"]) == 2
     assert capsys.readouterr().err.startswith("error: --send-queue-mib: out of range; found 0")

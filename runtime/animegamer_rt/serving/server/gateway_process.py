@@ -53,9 +53,6 @@ class GatewayProcess:
         if password is None and not is_loopback(host):
             do = "write one into a file and give it with --web-password FILE"
             raise ConfigError("a page beyond loopback needs a password", where="--web", found=options.web, do=do)
-        for origin in options.origin:
-            if not origin.startswith(("http://", "https://")) or origin.count("/") != 2:
-                raise ConfigError("not an origin", where="--origin", found=origin, expected="https://HOST[:PORT]")
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
         self.url = f"http://{_bracketed(ANY.get(host, host))}:{bound}/"

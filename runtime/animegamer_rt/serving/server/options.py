@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from animegamer_rt import untrusted
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.wire import MAX_OFFERED
@@ -165,7 +166,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--origin",
         action="append",
         metavar="URL",
-        help="https://HOST whose pages may connect; may be repeated",
+        help="https://HOST[:PORT] whose pages may connect; may be repeated",
     )
     add(
         "--ahead",
@@ -238,6 +239,16 @@ def check(options: ServeOptions) -> None:
     except (OSError, UnicodeEncodeError) as error:  # clients are told of exported folders, in UTF-8
         what, do = "the path is not UTF-8 text", "give a folder of another name with --state-dir"
         raise ConfigError(what, where="--state-dir", found=ascii(str(options.state_dir)), do=do) from error
+    for origin in options.origin:
+        meant = untrusted.web_origin(origin)
+        if not meant or origin != meant:
+            do = f"give {meant or 'https://HOST or https://HOST:PORT'}, as browsers send it: without a path"
+            raise ConfigError("not the origin of a web page", where="--origin", found=origin, do=do)
+    if options.web is None and (options.origin or options.web_password):
+        option = "--origin" if options.origin else "--web-password"
+        raise ConfigError(
+            "there is no page to connect to", where=option, do="add --web [ADDRESS:]PORT, or leave it out"
+        )
     for name, (low, high) in ranges.items():
         value = getattr(options, name)
         if value is not None and not low <= value <= high:
