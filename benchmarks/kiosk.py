@@ -135,7 +135,7 @@ def watch(config: KioskConfig, faster: float, pipe: Connection) -> None:
 
 
 def tree_mib(process: psutil.Process) -> float:
-    """Memory of a process and its children, shared pages counted once."""
+    """Memory of a process and its children (PSS), pages that they share counted once."""
     found = 0
     for one in (process, *process.children(recursive=True)):
         try:
@@ -226,12 +226,17 @@ def play(folder: Path, minutes: float, faster: float) -> dict[str, Any]:
 
 
 def _memory(server: psutil.Process, browser: psutil.Process, watcher: psutil.Process) -> dict[str, float]:
+    """Of Python's processes what each has alone (USS): their share of Python's own pages grows as others end."""
     parts = {"gateway": "serving.gateway", "worker": "serving.worker"}
-    found = {"server": server.memory_full_info().pss / 2**20, "watch": tree_mib(watcher), "browser": tree_mib(browser)}
+    found = {"server": _own_mib(server), "watch": _own_mib(watcher), "browser": tree_mib(browser)}
     for child in server.children():
         line = " ".join(child.cmdline())
-        found |= {name: child.memory_full_info().pss / 2**20 for name, word in parts.items() if word in line}
+        found |= {name: _own_mib(child) for name, word in parts.items() if word in line}
     return found
+
+
+def _own_mib(process: psutil.Process) -> float:
+    return float(process.memory_full_info().uss / 2**20)
 
 
 def _wait(url: str) -> None:
