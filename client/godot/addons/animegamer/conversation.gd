@@ -15,7 +15,7 @@ const Zmtp := preload("zmtp.gd")
 const Message := preload("message.gd")
 const Request := preload("request.gd")
 const RETRY_S := 0.5
-const READ_USEC := 1200  # a tick takes no further message after this time; the rest is read in the next
+const READ_USEC := 1750  # a tick takes no further message after this time; the rest is read in the next
 const MAX_HEADER_BYTES := 65536  # of a request, until the server has named its own limit
 
 var timeout_s := 30.0
