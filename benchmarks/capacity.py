@@ -1,6 +1,6 @@
 """Measures what one server holds: turns/s by players and workers, what a turn adds to the store, what a router adds.
 
-`python benchmarks/capacity.py` (about four minutes) writes a record of kind `capacity`, which docs/SCALE.md cites. Most
+`python benchmarks/capacity.py` (about five minutes) writes a record of kind `capacity`, which docs/SCALE.md cites. Most
 engines only wait, so the rest is the server's; the record says how busy the machine was.
 """
 
@@ -36,6 +36,7 @@ CROWDS = (
     ("simulated:0.05", 1, (1, 16, 200), 400),
     ("simulated:0.5", 1, (1, 16), 64),
     ("simulated:0.5", 2, (16,), 128),
+    ("simulated:0.5", 4, (16,), 256),
     ("cpu", 1, (4,), 64),
     ("cpu", 2, (4,), 64),
 )
