@@ -18,6 +18,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.serving.server.service_manager import ServiceManager
 
 from .browser import Browser
@@ -67,6 +68,7 @@ class Watcher:
                 self.machine.act(Action.SCREEN_OFF)
             limits = self.config.clips_mib, self.config.clips_count, self.config.clips_days
             delete_oldest(STATE_DIR / "exports", time.time(), *limits)
+            release_free()
 
     def _note(self, picture: Picture, wanted: bool, monitor: bool) -> None:
         """For the page of staff and the log. What is wrong is told only after it has lasted a little."""
