@@ -18,14 +18,14 @@ def test_growth_is_told_from_noise_and_from_a_run_that_is_too_short(
 ) -> None:
     shares = [number / 100 for number in range(100)]
     samples = [
-        {"page_s": 3600 * hours * share, "server": 30 + mib_at_end * share + noise_mib * (number % 2)}
+        {"page_s": 3600 * hours * share, "gateway": 30 + mib_at_end * share + noise_mib * (number % 2)}
         for number, share in enumerate(shares)
     ]
-    assert growth_a_day(samples, "server")["verdict"] == verdict
+    assert growth_a_day(samples, "gateway")["verdict"] == verdict
 
 
 def test_a_page_that_is_emptied_without_a_visitor_is_a_fault() -> None:
     record: dict[str, Any] = {"growth": {}, "restarts": 0, "visitors": 1, "emptied": 1}
     assert faults(record) == []
     assert faults(record | {"emptied": 39}) == ["the page was emptied 39 times for 1 visitors"]
-    assert faults(record | {"growth": {"server": {"verdict": "grows"}}}) == ["server grows"]
+    assert faults(record | {"growth": {"gateway": {"verdict": "grows"}}}) == ["gateway grows"]
