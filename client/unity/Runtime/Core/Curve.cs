@@ -6,6 +6,7 @@ namespace AnimeGamer
     /// <summary>
     /// CurveZMQ (RFC 26), the client's side of one connection: commands of the handshake, and messages sealed and opened.
     /// Knows no frames and no sockets. One thread may seal while another one opens.
+    /// Throws `not_allowed` in the handshake, and `protocol` after it, for what is not from the server of the keys.
     /// </summary>
     sealed class Curve : IDisposable
     {
@@ -43,18 +44,20 @@ namespace AnimeGamer
             return hello;
         }
 
-        /// <summary>INITIATE, the answer to WELCOME; null if that is not from the server whose key this client has.</summary>
+        /// <summary>INITIATE, the answer to WELCOME. metadata: the socket's properties.</summary>
         public byte[] Initiate(byte[] welcome, int length, byte[] metadata)
         {
             const int boxAt = 8 + LongNonceBytes + Tag;
-            if (length != boxAt + Key + CookieBytes || !Begins(welcome, "\x07WELCOME")) return null;
+            if (length != boxAt + Key + CookieBytes || !Begins(welcome, "\x07WELCOME")) throw NotTheServer();
             byte[] nonce = Nonce("WELCOME-");
             Buffer.BlockCopy(welcome, 8, nonce, 8, LongNonceBytes);
-            if (!_toServer.Open(nonce, welcome, boxAt, Key + CookieBytes)) return null;
+            if (!_toServer.Open(nonce, welcome, boxAt, Key + CookieBytes)) throw NotTheServer();
             var server = new byte[Key];
             Buffer.BlockCopy(welcome, boxAt, server, 0, Key);
-            _sealer = Box(_secret, server);
-            _opener = Box(_secret, server);
+            byte[] shared = SecretBox.SharedKey(_secret, server);
+            _sealer = new SecretBox(shared);
+            _opener = new SecretBox(shared);
+            Array.Clear(shared, 0, Key);
 
             const int innerAt = 9 + CookieBytes + ShortNonceBytes + Tag, vouchAt = innerAt + Key + LongNonceBytes + Tag;
             var initiate = new byte[vouchAt + 2 * Key + metadata.Length];
@@ -74,13 +77,13 @@ namespace AnimeGamer
             return initiate;
         }
 
-        /// <summary>Whether READY, in answer to INITIATE, is from the server.</summary>
-        public bool IsReady(byte[] ready, int length)
+        /// <summary>Check READY, the answer to INITIATE.</summary>
+        public void CheckReady(byte[] ready, int length)
         {
             const int boxAt = 6 + ShortNonceBytes + Tag;
             byte[] nonce = Nonce("CurveZMQREADY---");
-            return _opener != null && length >= boxAt && Begins(ready, "\x05READY") && TakeNonce(ready, 6, nonce)
-                && _opener.Open(nonce, ready, boxAt, length - boxAt);
+            if (_opener == null || length < boxAt || !Begins(ready, "\x05READY") || !TakeNonce(ready, 6, nonce)
+                || !_opener.Open(nonce, ready, boxAt, length - boxAt)) throw NotTheServer();
         }
 
         /// <summary>A sealed message: Overhead bytes, and as many as the data has.</summary>
@@ -95,11 +98,18 @@ namespace AnimeGamer
             return message;
         }
 
-        /// <summary>Open a message in place: its first Overhead bytes, the last of which is then its flags, and its data.
-        /// False: it is not from the server, or it was changed or sent again on its way.</summary>
-        public bool Open(byte[] start, byte[] data, int count)
+        /// <summary>Open a message in place: its first Overhead bytes, and its data. Returns its flags.</summary>
+        public int Open(byte[] start, byte[] data, int count)
         {
-            return Begins(start, "\x07MESSAGE") && TakeNonce(start, 8, _openNonce) && _opener.Open(_openNonce, start, 32, 1, data, count);
+            if (!Begins(start, "\x07MESSAGE") || !TakeNonce(start, 8, _openNonce)
+                || !_opener.Open(_openNonce, start, 32, 1, data, count)) throw NotSealed();
+            return start[32];
+        }
+
+        public static AnimeGamerException NotSealed()
+        {
+            return new AnimeGamerException("protocol", "what arrived was not sealed with the server's key, was changed or came twice",
+                "try again; if it goes on, something between this machine and the server changes bytes");
         }
 
         /// <summary>Wipe the keys of this connection.</summary>
@@ -109,6 +119,12 @@ namespace AnimeGamer
             _toServer.Dispose();
             _sealer?.Dispose();
             _opener?.Dispose();
+        }
+
+        static AnimeGamerException NotTheServer()
+        {
+            return new AnimeGamerException("not_allowed", "the server there does not have the key of ServerKey",
+                "give the public key of this server, from its owner (server.key)");
         }
 
         static SecretBox Box(byte[] secret, byte[] other)

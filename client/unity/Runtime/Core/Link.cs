@@ -181,9 +181,10 @@ namespace AnimeGamer
         {
             if (!wire.Connected) State.Lost("nothing listens there");
             else if (wire.Open) State.Lost("the connection was lost");
-            else if (!wire.HasKeys)
+            else if (_keys == null)
                 State.Lost("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this "
-                    + "client was not given");
+                    + "client was not given",
+                    "if it is a server with keys, set ServerKey and SecretKey; else use the address that animegamer-rt serve printed");
             else if (!wire.KnowsServer)
                 State.Lost("the server ends the connection in the handshake: the server's key may be wrong",
                     "set ServerKey to the public key of this server, from its owner (server.key), and check the address");

@@ -12,14 +12,14 @@ namespace AnimeGamer
     /// </summary>
     sealed class Wire : IDisposable
     {
-        const int InboxBytes = 64 * 1024;
-        const int GreetingBytes = 64;
+        const int InboxBytes = 64 * 1024, GreetingBytes = 64;
         const string Properties = "\x0bSocket-Type\0\0\0\x06" + "DEALER\x08Identity\0\0\0\0";
         static readonly byte[] Ready = Encoding.ASCII.GetBytes("\x05READY" + Properties), Metadata = Encoding.ASCII.GetBytes(Properties);
 
         readonly Socket _socket;
         readonly FramePool _pool;
-        readonly Curve _curve;
+        readonly CurveKeys _keys;
+        Curve _curve;
         readonly Queue<byte[]> _outgoing = new Queue<byte[]>();
         int _outgoingAt;
         byte[] _unsealed;
@@ -37,8 +37,7 @@ namespace AnimeGamer
         public bool Connected { get; private set; }
         public bool Open { get; private set; }
 
-        /// <summary>Whether there are keys, and whether the server has shown that it has the one that belongs to them.</summary>
-        public bool HasKeys { get { return _curve != null; } }
+        /// <summary>Whether the server has shown that it is the one of the keys.</summary>
         public bool KnowsServer { get; private set; }
 
         /// <summary>Whether Send may be called.</summary>
@@ -52,7 +51,7 @@ namespace AnimeGamer
         public Wire(IPEndPoint at, FramePool pool, CurveKeys keys)
         {
             _pool = pool;
-            if (keys != null) _curve = new Curve(keys);
+            _keys = keys;
             _socket = new Socket(at.AddressFamily, SocketType.Stream, ProtocolType.Tcp)
             {
                 Blocking = false,
@@ -99,17 +98,17 @@ namespace AnimeGamer
             greeting[11] = 1;
             Encoding.ASCII.GetBytes(Mechanism, 0, Mechanism.Length, greeting, 12);
             _outgoing.Enqueue(greeting);
-            if (_curve == null) _outgoing.Enqueue(Frame(0x04, Ready));  // without waiting for the server's
+            if (_keys == null) _outgoing.Enqueue(Frame(0x04, Ready));  // without waiting for the server's
             Flush();
         }
 
-        string Mechanism { get { return _curve == null ? "NULL" : "CURVE"; } }
+        string Mechanism { get { return _keys == null ? "NULL" : "CURVE"; } }
 
         /// <summary>Send a request, or keep it until the socket takes it. buffer: null, none. With keys it is sealed and sent
         /// by <see cref="SealBuffer"/>.</summary>
         public void Send(byte[] header, byte[] buffer)
         {
-            if (_curve != null)
+            if (_keys != null)
             {
                 _outgoing.Enqueue(Sealed(Curve.More, Codec.Magic));
                 _outgoing.Enqueue(Sealed(buffer == null ? 0 : Curve.More, header));
@@ -132,8 +131,11 @@ namespace AnimeGamer
         /// thread that receives.</summary>
         public void SealBuffer(object gate)
         {
-            if (_unsealed == null) return;
-            byte[] frame = Sealed(0, _unsealed);
+            if (_keys == null) return;
+            byte[] buffer;
+            lock (gate) buffer = _unsealed;
+            if (buffer == null) return;
+            byte[] frame = Sealed(0, buffer);
             lock (gate)
             {
                 _unsealed = null;
@@ -267,15 +269,18 @@ namespace AnimeGamer
                 throw new AnimeGamerException("protocol", "a program there speaks an old version of ZeroMQ, not ZMTP 3",
                     "use the address that animegamer-rt serve printed");
             if (mechanism != Mechanism)
-                throw _curve == null
+                throw _keys == null
                     ? new AnimeGamerException("not_allowed", "the server asks for keys (" + mechanism + "); this client was given none",
                         "set ServerKey and SecretKey; its owner makes yours with: animegamer-rt keys new NAME")
                     : new AnimeGamerException("not_allowed", "the server there has no keys; this client was given some",
                         "leave ServerKey and SecretKey empty, or check the address");
             _inboxStart += GreetingBytes;
             _greeted = true;
-            if (_curve != null)
-                lock (gate) SendBytes(Frame(0x04, _curve.Hello()));
+            if (_keys != null)
+            {
+                _curve = new Curve(_keys);
+                SendCommand(_curve.Hello(), gate);
+            }
             return true;
         }
 
@@ -292,7 +297,7 @@ namespace AnimeGamer
             _sealed = _curve != null && Open;
             if (_sealed)
             {
-                if (length < Curve.Overhead) throw NotSealed();
+                if (length < Curve.Overhead) throw Curve.NotSealed();
                 if (there < start + Curve.Overhead) return false;
                 System.Buffer.BlockCopy(_inbox, _inboxStart + start, _sealStart, 0, Curve.Overhead);
                 start += Curve.Overhead;
@@ -334,16 +339,12 @@ namespace AnimeGamer
 
         void OpenSealed()
         {
-            if (!_curve.Open(_sealStart, _body, _bodyLength)) throw NotSealed();
-            int flags = _sealStart[Curve.Overhead - 1];
+            int flags = _curve.Open(_sealStart, _body, _bodyLength);
             _more = (flags & Curve.More) != 0;
             _command = (flags & Curve.Command) != 0;
-            if (_bodyLength > _small.Length)
-            {
-                if (_command) throw NotZmtp("a command has " + _bodyLength + " bytes");
-                return;
-            }
-            if (_command) return;
+            bool isSmall = _bodyLength <= _small.Length;
+            if (_command && !isSmall) throw NotZmtp("a command has " + _bodyLength + " bytes");
+            if (_command || !isSmall) return;
             ChooseBody((ulong)_bodyLength);
             if (_body != _small) System.Buffer.BlockCopy(_small, 0, _body, 0, _bodyLength);
         }
@@ -373,43 +374,34 @@ namespace AnimeGamer
             string text = name < _bodyLength ? Encoding.ASCII.GetString(_small, 1, name) : "";
             if (text == "PING" && _bodyLength >= 7)
             {
-                byte[] pong = Encoding.ASCII.GetBytes("\x04PONG"), body = new byte[_bodyLength - 2];
-                System.Buffer.BlockCopy(pong, 0, body, 0, pong.Length);
-                System.Buffer.BlockCopy(_small, 7, body, pong.Length, _bodyLength - 7);
-                lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, body) : Frame(0x04, body));
+                var pong = new byte[_bodyLength - 2];
+                Encoding.ASCII.GetBytes("\x04PONG", 0, 5, pong, 0);
+                System.Buffer.BlockCopy(_small, 7, pong, 5, _bodyLength - 7);
+                lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, pong) : Frame(0x04, pong));
             }
-            else if (text == "ERROR" && _curve != null && !Open)
+            else if (text == "ERROR" && _keys != null && !Open)
                 throw new AnimeGamerException("not_allowed", "the server does not know this client's key",
                     "ask its owner to add your public key to its --authorized-keys folder");
             else if (text == "ERROR")
                 throw new AnimeGamerException("not_allowed", "the server ended the ZeroMQ handshake: "
                     + Encoding.ASCII.GetString(_small, 7, Math.Max(0, _bodyLength - 7)), "check the server's log");
             else if (Open) return;
-            else if (_curve == null) Open = text == "READY";
-            else if (text == "WELCOME" && !KnowsServer)
-            {
-                byte[] initiate = _curve.Initiate(_small, _bodyLength, Metadata);
-                if (initiate == null) throw WrongServerKey();
-                KnowsServer = true;
-                lock (gate) SendBytes(Frame(0x04, initiate));
-            }
             else if (text == "READY")
             {
-                if (!_curve.IsReady(_small, _bodyLength)) throw WrongServerKey();
-                Open = true;
+                _curve?.CheckReady(_small, _bodyLength);
+                lock (gate) Open = true;  // who sends next has to see the number of the last nonce
+            }
+            else if (text == "WELCOME" && _curve != null && !KnowsServer)
+            {
+                byte[] initiate = _curve.Initiate(_small, _bodyLength, Metadata);
+                KnowsServer = true;
+                SendCommand(initiate, gate);
             }
         }
 
-        static AnimeGamerException WrongServerKey()
+        void SendCommand(byte[] command, object gate)
         {
-            return new AnimeGamerException("not_allowed", "the server there does not have the key of ServerKey",
-                "give the public key of this server, from its owner (server.key)");
-        }
-
-        static AnimeGamerException NotSealed()
-        {
-            return new AnimeGamerException("protocol", "what arrived was not sealed with the server's key, or changed on its way",
-                "try again; if it goes on, something between this machine and the server changes bytes");
+            lock (gate) SendBytes(Frame(0x04, command));
         }
 
         static AnimeGamerException NotZmtp(string what)
