@@ -117,6 +117,7 @@ namespace AnimeGamer
 
         void Read(Wire wire)
         {
+            wire.SealBuffer(_gate);
             bool connected = wire.Connected;
             if (!wire.WaitToRead(wire.HasOutgoing ? 1 : PollMs)) return;
             if (!connected)
@@ -144,7 +145,6 @@ namespace AnimeGamer
                     if (State.Phase == Phase.Down) return;
                 }
             }
-            wire.SealBuffer(_gate);
             lock (_gate) Flush();
         }
 
