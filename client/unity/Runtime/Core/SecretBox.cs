@@ -71,7 +71,8 @@ namespace AnimeGamer
         }
     }
 
-    /// <summary>The stream XSalsa20 ("Extending the Salsa20 nonce", D. J. Bernstein). Words are little-endian.</summary>
+    /// <summary>The stream XSalsa20 ("Extending the Salsa20 nonce", D. J. Bernstein). Its words are little-endian, as those
+    /// of every machine that Unity runs on.</summary>
     sealed class XSalsa20
     {
         const int BlockWords = 16, BlockBytes = 64, ChunkBytes = 64 * BlockBytes;
@@ -184,7 +185,7 @@ namespace AnimeGamer
         }
     }
 
-    /// <summary>The one-time authenticator Poly1305 (RFC 8439, section 2.5). Words are little-endian.</summary>
+    /// <summary>The one-time authenticator Poly1305 (RFC 8439, section 2.5). Its words are little-endian, too.</summary>
     sealed class Poly1305
     {
         const int BlockBytes = 16, ChunkBytes = 4096;
