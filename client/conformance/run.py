@@ -22,7 +22,7 @@ CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
     "python": ("[Python](python/README.md)", {}),
     "aio": ("Python, asyncio", {}),
     "native": ("[C and C++](native/README.md)", {}),
-    "unity": ("[C#, Unity](unity/README.md)", {"curve": TUNNEL}),
+    "unity": ("[C#, Unity](unity/README.md)", {}),
     "godot": ("[Godot 3](godot/README.md)", {"curve": TUNNEL}),
     "unreal": ("[Unreal](unreal/README.md)", {"curve": TUNNEL}),
 }

@@ -21,13 +21,17 @@ from typing import Any
 import golden_messages as golden
 import pytest
 import zmq
+import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
+from client.conformance.fake_turns import PNG
+from client.conformance.suite import Process
 from live_server import LiveServer
 
 import animegamer_rt
 import fakes
 from animegamer_client.codec import Message, decode, encode
+from animegamer_rt.serving.server import curve_keys
 from client.mono_build import DRIVER, PACKAGE, MonoBuild
 
 
@@ -147,6 +151,51 @@ def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild
             assert driver.communicate(timeout=60)[0] == "connected to pocket\n"
     finally:
         context.destroy(linger=0)
+
+
+def test_the_mathematics_of_keys_gives_the_published_values_and_refuses_a_wrong_bit(build: MonoBuild) -> None:
+    said = build.run("cryptography")
+    assert said == ["X25519", "Poly1305", "boxes", "a connection", "keys", "no allocations"]
+
+
+def test_keys_let_in_those_on_the_list_only_and_each_refusal_says_what_to_do(
+    build: MonoBuild, bundle: Path, tmp_path: Path
+) -> None:
+    mine, players = tmp_path / "keys", tmp_path / "players"
+    server_key, _ = curve_keys.new("server", mine)
+    _, friend = curve_keys.new("friend", players)
+    _, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
+    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
+        at = address_of(server.ready())
+        text = zmq.auth.load_certificate(server_key)[0].decode()
+        played, *refused = build.run("keys", at, text, str(friend), str(stranger))
+        assert played == "a game with keys"
+        codes = ("not_allowed", "timed_out", "timed_out|not_allowed")
+        what_to_do = ("add your public key", "set ServerKey to the public key", "set ServerKey and SecretKey")
+        for line, code, do in zip(refused, codes, what_to_do, strict=True):
+            assert re.match(f"({code}): .*{do}", line), line
+        session, pasted = build.run("engine-keys", at, str(server_key), str(friend))
+    assert session == "a session with keys"
+    assert pasted.startswith("bad_argument: ") and "never put the key itself there" in pasted
+
+
+def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(build: MonoBuild, tmp_path: Path) -> None:
+    picture, (public, secret) = tmp_path / "start.png", zmq.curve_keypair()
+    picture.write_bytes(PNG + os.urandom(3 * 2**20))
+    _, mine = zmq.auth.create_certificates(tmp_path, "mine")
+    server = FakeServer(secret, minor=2)
+    driver = Process(["mono", DRIVER, "conform"], build.folder)
+    try:
+        keys = f"server_key={public.decode()} client_keys={mine}"
+        assert driver.ask(f"new {server.address} 60 {keys}") == "ok"
+        assert driver.ask("open 3") == "ok 0"  # so that nothing more comes from the server meanwhile
+        assert driver.ask(f"open-picture 3 {picture} gently wave").startswith("ok 0")
+        (received,) = next(each.buffers for each in server.seen if each.buffers)
+        assert bytes(received) == picture.read_bytes()
+        assert server.kinds().count("hello") == 1, "it did not have to connect again"
+    finally:
+        driver.close()
+        server.close()
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:

@@ -11,13 +11,16 @@ namespace AnimeGamer.EditorTools
     {
         const int LimitMs = 120000;
 
-        /// <summary>A report for a person. Does not throw.</summary>
-        public static async Task<string> RunAsync(string address, string command)
+        /// <summary>A report for a person. serverKey, secretKeyFile: as of a session. Does not throw.</summary>
+        public static async Task<string> RunAsync(string address, string command, string serverKey = "", string secretKeyFile = "")
         {
             var report = new StringBuilder();
             try
             {
-                await AskServer(address, report);
+                await AskServer(new ClientOptions
+                {
+                    Address = address, ServerKey = serverKey, SecretKey = SecretKeyFile.Find(secretKeyFile), TimeoutSeconds = 5,
+                }, report);
             }
             catch (AnimeGamerException error)
             {
@@ -29,12 +32,12 @@ namespace AnimeGamer.EditorTools
             return report.ToString();
         }
 
-        static async Task AskServer(string address, StringBuilder report)
+        static async Task AskServer(ClientOptions options, StringBuilder report)
         {
-            using (var client = new AnimeGamerClient(new ClientOptions { Address = address, TimeoutSeconds = 5 }))
+            using (var client = new AnimeGamerClient(options))
             {
                 Welcome welcome = await client.ConnectAsync();
-                report.AppendLine("server: " + welcome.Server + " at " + address + ", protocol " + welcome.Protocol + ", " + welcome.State);
+                report.AppendLine("server: " + welcome.Server + " at " + options.Address + ", protocol " + welcome.Protocol + ", " + welcome.State);
                 report.AppendLine("bundle: " + welcome.Bundle + ", " + welcome.Width + " x " + welcome.Height + ", plan " + welcome.Plan);
                 ServerStatus status = await client.StatusAsync();
                 report.AppendLine("turns: " + status.TurnsDone + " done, " + status.Queue + " wait, " + status.Sessions + " games");

@@ -14,6 +14,14 @@ namespace AnimeGamer
         /// localhost or numbers.</summary>
         public string Address = "tcp://127.0.0.1:5570";
 
+        /// <summary>For a server with keys (CURVE), as one on another machine has: its public key, 40 characters of Z85, or
+        /// the path of its file, server.key. Needs SecretKey. Empty: no keys.</summary>
+        public string ServerKey = "";
+
+        /// <summary>This client's secret key, which the server lets in: 40 characters of Z85, or the path of its file,
+        /// NAME.key_secret of `animegamer-rt keys new NAME`. A secret: not for source code, scenes or logs.</summary>
+        public string SecretKey = "";
+
         /// <summary>Seconds without an answer after which a call fails with timed_out. Before that a lost connection is
         /// opened again, and what was under way continues.</summary>
         public double TimeoutSeconds = 30;
@@ -43,6 +51,7 @@ namespace AnimeGamer
         readonly object _gate = new object();
         readonly List<Game> _waiting = new List<Game>();
         readonly Link _turns, _control;
+        readonly CurveKeys _keys;
         volatile bool _closed;
 
         internal readonly FramePool Pool = new FramePool();
@@ -65,12 +74,13 @@ namespace AnimeGamer
                 .With("codec", options.Codec.ToString().ToLowerInvariant())
                 .With("jpeg_quality", options.JpegQuality)
                 .With("clip", options.Clip);
+            _keys = CurveKeys.Read(options.ServerKey, options.SecretKey);
             string name = "tcp://" + at;
             lock (LiveClients.Gate)
             {
-                _turns = new Link(this, _gate, at, new ProtocolState(name, options.TimeoutSeconds, hello), "AnimeGamer turns");
+                _turns = new Link(this, _gate, at, _keys, new ProtocolState(name, options.TimeoutSeconds, hello), "AnimeGamer turns");
                 var next = new IPEndPoint(at.Address, at.Port + 1);
-                _control = new Link(this, _gate, next, new ProtocolState(name, options.TimeoutSeconds, null), "AnimeGamer control");
+                _control = new Link(this, _gate, next, _keys, new ProtocolState(name, options.TimeoutSeconds, null), "AnimeGamer control");
                 LiveClients.Add(this);
             }
         }
@@ -206,7 +216,9 @@ namespace AnimeGamer
             if (Monitor.IsEntered(_gate)) return false;  // from within a callback: the threads end when it has returned
             Stopwatch clock = Stopwatch.StartNew();
             bool ended = _turns.Join(milliseconds);
-            return _control.Join(Math.Max(0, milliseconds - (int)clock.ElapsedMilliseconds)) && ended;
+            ended = _control.Join(Math.Max(0, milliseconds - (int)clock.ElapsedMilliseconds)) && ended;
+            if (ended) _keys?.Dispose();
+            return ended;
         }
 
         static AnimeGamerException ClosedError()

@@ -15,13 +15,16 @@ namespace AnimeGamer
         readonly object _gate;
         readonly IPEndPoint _address;
         readonly AnimeGamerClient _client;
+        readonly CurveKeys _keys;
         readonly AutoResetEvent _wake = new AutoResetEvent(false);
         readonly Thread _thread;
         volatile Wire _wire;
         volatile bool _stop;
 
-        public Link(AnimeGamerClient client, object gate, IPEndPoint address, ProtocolState state, string name)
+        /// <summary>keys: null, none.</summary>
+        public Link(AnimeGamerClient client, object gate, IPEndPoint address, CurveKeys keys, ProtocolState state, string name)
         {
+            _keys = keys;
             _client = client;
             _gate = gate;
             _address = address;
@@ -114,6 +117,7 @@ namespace AnimeGamer
 
         void Read(Wire wire)
         {
+            wire.SealBuffer(_gate);
             bool connected = wire.Connected;
             if (!wire.WaitToRead(wire.HasOutgoing ? 1 : PollMs)) return;
             if (!connected)
@@ -150,7 +154,7 @@ namespace AnimeGamer
             if (wire == null || _stop) return;
             try
             {
-                while (wire.Open && State.Outgoing.Count > 0) wire.Send(State.Outgoing.Peek().Key, State.Outgoing.Dequeue().Value);
+                while (wire.CanSend && State.Outgoing.Count > 0) wire.Send(State.Outgoing.Peek().Key, State.Outgoing.Dequeue().Value);
                 if (wire.HasOutgoing) wire.Flush();
             }
             catch (SocketException)
@@ -165,7 +169,7 @@ namespace AnimeGamer
             State.Connecting();
             try
             {
-                _wire = new Wire(_address, _client.Pool);
+                _wire = new Wire(_address, _client.Pool, _keys);
             }
             catch (SocketException)
             {
@@ -177,8 +181,16 @@ namespace AnimeGamer
         {
             if (!wire.Connected) State.Lost("nothing listens there");
             else if (wire.Open) State.Lost("the connection was lost");
-            else State.Lost("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this "
-                + "client does not have");
+            else if (_keys == null)
+                State.Lost("a program there ends the connection before the ZeroMQ handshake; it may ask for keys, which this "
+                    + "client was not given",
+                    "if it is a server with keys, set ServerKey and SecretKey; else use the address that animegamer-rt serve printed");
+            else if (!wire.KnowsServer)
+                State.Lost("the server ends the connection in the handshake: the server's key may be wrong",
+                    "set ServerKey to the public key of this server, from its owner (server.key), and check the address");
+            else
+                State.Lost("the server ends the connection in the handshake: this client's key may be wrong",
+                    "ask the server's owner to add your public key to its --authorized-keys folder");
             DropWire();
         }
 

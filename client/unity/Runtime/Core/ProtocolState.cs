@@ -34,7 +34,7 @@ namespace AnimeGamer
         readonly Dictionary<string, Offer> _offers = new Dictionary<string, Offer>();
         double _clockAt, _now, _connectAt, _backoff, _heardAt, _answerAt, _pingedAt;
         long _lastId, _helloId;
-        string _trouble = "nothing answered";
+        string _trouble = "nothing answered", _whatToDo;
 
         /// <summary>hello: the first message on each connection; null where none is needed (control).</summary>
         public ProtocolState(string address, double timeoutSeconds, Request hello)
@@ -87,15 +87,14 @@ namespace AnimeGamer
             else _helloId = Send(_hello);
         }
 
-        /// <summary>The connection is gone; another is opened if a call needs it.</summary>
-        public void Lost(string trouble)
+        /// <summary>The connection is gone; another is opened if a call needs it. A time-out then says why, and what to do
+        /// where that is known.</summary>
+        public void Lost(string trouble, string whatToDo = null)
         {
-            _trouble = trouble ?? _trouble;
+            _trouble = trouble;
+            _whatToDo = whatToDo;
             Phase = Phase.Down;
         }
-
-        /// <summary>Remember what is wrong, for the text of a time-out.</summary>
-        public void Note(string trouble) { _trouble = trouble; }
 
         /// <summary>End all calls with this error, and the connection.</summary>
         public void Fail(AnimeGamerException error)
@@ -111,6 +110,7 @@ namespace AnimeGamer
         {
             UpdateClock();
             _heardAt = _now;
+            _whatToDo = null;
             long parent = header.Parent.Exists ? header.Parent.Digits() : -1;
             if (header.Type.Is("welcome"))
             {
@@ -317,9 +317,9 @@ namespace AnimeGamer
             return new AnimeGamerException("timed_out",
                 _address + control + ": no answer within " + _timeout.ToString("0.##", CultureInfo.InvariantCulture)
                     + " s (" + _trouble + ")",
-                Welcome == null
+                _whatToDo ?? (Welcome == null
                     ? "check that animegamer-rt serve runs there, and that this is the address it printed"
-                    : "check the server; its games are kept: continue with the game's token");
+                    : "check the server; its games are kept: continue with the game's token"));
         }
     }
 }

@@ -7,39 +7,51 @@ using System.Text;
 namespace AnimeGamer
 {
     /// <summary>
-    /// One TCP connection that speaks ZMTP 3.1 as a DEALER with NULL security. Nothing here waits, except
+    /// One TCP connection that speaks ZMTP 3.1 as a DEALER, with CURVE if there are keys. Nothing here waits, except
     /// <see cref="WaitToRead"/>. Receiving belongs to one thread; <see cref="Send"/> is called under the client's lock.
     /// </summary>
     sealed class Wire : IDisposable
     {
-        const int InboxBytes = 64 * 1024;
-        static readonly byte[] Opening = MakeOpening();
+        const int InboxBytes = 64 * 1024, GreetingBytes = 64;
+        const string Properties = "\x0bSocket-Type\0\0\0\x06" + "DEALER\x08Identity\0\0\0\0";
+        static readonly byte[] Ready = Encoding.ASCII.GetBytes("\x05READY" + Properties), Metadata = Encoding.ASCII.GetBytes(Properties);
 
         readonly Socket _socket;
         readonly FramePool _pool;
+        readonly CurveKeys _keys;
+        Curve _curve;
         readonly Queue<byte[]> _outgoing = new Queue<byte[]>();
         int _outgoingAt;
+        byte[] _unsealed;
 
         readonly byte[] _inbox = new byte[InboxBytes];
         int _inboxStart, _inboxEnd;
         byte[] _headerBytes = new byte[1024];
-        readonly byte[] _small = new byte[256];
+        readonly byte[] _small = new byte[256], _sealStart = new byte[Curve.Overhead];
         byte[] _body;
         int _bodyAt, _bodyLength, _index;
-        bool _inBody, _command, _more, _greeted;
+        bool _inBody, _sealed, _command, _more, _greeted;
         int _headerLength;
 
         /// <summary>Whether TCP is connected, and whether the handshake is done so that requests may be sent.</summary>
         public bool Connected { get; private set; }
         public bool Open { get; private set; }
 
+        /// <summary>Whether the server has shown that it is the one of the keys.</summary>
+        public bool KnowsServer { get; private set; }
+
+        /// <summary>Whether Send may be called.</summary>
+        public bool CanSend { get { return Open && _unsealed == null; } }
+
         /// <summary>After TryReceive: the message's header, and its buffer or null. The caller releases the buffer.</summary>
         public Header Header;
         public Frame Buffer;
 
-        public Wire(IPEndPoint at, FramePool pool)
+        /// <summary>keys: null, none.</summary>
+        public Wire(IPEndPoint at, FramePool pool, CurveKeys keys)
         {
             _pool = pool;
+            _keys = keys;
             _socket = new Socket(at.AddressFamily, SocketType.Stream, ProtocolType.Tcp)
             {
                 Blocking = false,
@@ -76,11 +88,34 @@ namespace AnimeGamer
         }
 
         /// <summary>Send the greeting; once, when Connected.</summary>
-        public void SendOpening() { SendBytes(Opening); }
+        public void SendOpening()
+        {
+            var greeting = new byte[GreetingBytes];
+            greeting[0] = 0xff;
+            greeting[8] = 0x01;
+            greeting[9] = 0x7f;
+            greeting[10] = 3;
+            greeting[11] = 1;
+            Encoding.ASCII.GetBytes(Mechanism, 0, Mechanism.Length, greeting, 12);
+            _outgoing.Enqueue(greeting);
+            if (_keys == null) _outgoing.Enqueue(Frame(0x04, Ready));  // without waiting for the server's
+            Flush();
+        }
 
-        /// <summary>Send a request, or keep it until the socket takes it. buffer: null, none.</summary>
+        string Mechanism { get { return _keys == null ? "NULL" : "CURVE"; } }
+
+        /// <summary>Send a request, or keep it until the socket takes it. buffer: null, none. With keys it is sealed and sent
+        /// by <see cref="SealBuffer"/>.</summary>
         public void Send(byte[] header, byte[] buffer)
         {
+            if (_keys != null)
+            {
+                _outgoing.Enqueue(Sealed(Curve.More, Codec.Magic));
+                _outgoing.Enqueue(Sealed(buffer == null ? 0 : Curve.More, header));
+                _unsealed = buffer;
+                Flush();
+                return;
+            }
             var writer = new MsgWriter();
             writer.Byte(0x01);
             writer.Byte(Codec.Magic.Length);
@@ -92,14 +127,40 @@ namespace AnimeGamer
             if (buffer != null) SendBytes(buffer);
         }
 
-        static void FrameStart(MsgWriter writer, int length, int more)
+        /// <summary>Seal and send what <see cref="Send"/> left: without the lock, as it takes a picture's time. Called by the
+        /// thread that receives.</summary>
+        public void SealBuffer(object gate)
         {
-            if (length <= 255) writer.Tagged(more, (ulong)length, 1);
-            else writer.Tagged(0x02 | more, (ulong)length, 8);
+            if (_keys == null) return;
+            byte[] buffer;
+            lock (gate) buffer = _unsealed;
+            if (buffer == null) return;
+            byte[] frame = Sealed(0, buffer);
+            lock (gate)
+            {
+                _unsealed = null;
+                SendBytes(frame);
+            }
+        }
+
+        byte[] Sealed(int flags, byte[] data) { return Frame(0, _curve.Seal(flags, data)); }
+
+        static byte[] Frame(int flags, byte[] body)
+        {
+            var writer = new MsgWriter();
+            FrameStart(writer, body.Length, flags);
+            writer.Raw(body, body.Length);
+            return writer.ToArray();
+        }
+
+        static void FrameStart(MsgWriter writer, int length, int flags)
+        {
+            if (length <= 255) writer.Tagged(flags, (ulong)length, 1);
+            else writer.Tagged(0x02 | flags, (ulong)length, 8);
         }
 
         /// <summary>Whether something waits to be sent.</summary>
-        public bool HasOutgoing { get { return _outgoing.Count > 0; } }
+        public bool HasOutgoing { get { return _outgoing.Count > 0 || _unsealed != null; } }
 
         /// <summary>Send what waits, as far as the socket takes it. Throws SocketException if the connection is lost.</summary>
         public void Flush()
@@ -135,10 +196,11 @@ namespace AnimeGamer
                 {
                     if (!FillBody()) return false;
                     _inBody = false;
+                    if (_sealed) OpenSealed();
                     if (_command) OnCommand(gate);
                     else if (OnFrame()) return true;
                 }
-                else if (!_greeted ? !ReadGreeting() : !ReadFrameStart())
+                else if (!_greeted ? !ReadGreeting(gate) : !ReadFrameStart())
                 {
                     if (!FillInbox()) return false;
                 }
@@ -150,6 +212,7 @@ namespace AnimeGamer
             Buffer?.Release();
             Buffer = null;
             _socket.Close(0);
+            _curve?.Dispose();
         }
 
         bool FillInbox()
@@ -190,7 +253,7 @@ namespace AnimeGamer
             return count;
         }
 
-        bool ReadGreeting()
+        bool ReadGreeting(object gate)
         {
             int there = _inboxEnd - _inboxStart;
             if (there > 0 && _inbox[_inboxStart] != 0xff)
@@ -200,16 +263,24 @@ namespace AnimeGamer
                     "another program answers there, not a game server (its first bytes are \"" + said + "\")",
                     "use the address that animegamer-rt serve printed");
             }
-            if (there < 64) return false;
+            if (there < GreetingBytes) return false;
             string mechanism = Encoding.ASCII.GetString(_inbox, _inboxStart + 12, 20).TrimEnd('\0');
             if (_inbox[_inboxStart + 10] < 3)
                 throw new AnimeGamerException("protocol", "a program there speaks an old version of ZeroMQ, not ZMTP 3",
                     "use the address that animegamer-rt serve printed");
-            if (mechanism != "NULL")
-                throw new AnimeGamerException("not_allowed", "the server speaks " + mechanism + " only; this client has no keys",
-                    "run the game on the server's machine, with a server that was started without --keys");
-            _inboxStart += 64;
+            if (mechanism != Mechanism)
+                throw _keys == null
+                    ? new AnimeGamerException("not_allowed", "the server asks for keys (" + mechanism + "); this client was given none",
+                        "set ServerKey and SecretKey; its owner makes yours with: animegamer-rt keys new NAME")
+                    : new AnimeGamerException("not_allowed", "the server there has no keys; this client was given some",
+                        "leave ServerKey and SecretKey empty, or check the address");
+            _inboxStart += GreetingBytes;
             _greeted = true;
+            if (_keys != null)
+            {
+                _curve = new Curve(_keys);
+                SendCommand(_curve.Hello(), gate);
+            }
             return true;
         }
 
@@ -220,40 +291,62 @@ namespace AnimeGamer
             byte flags = _inbox[_inboxStart];
             if (flags > 0x06 || flags == 0x05) throw NotZmtp("a frame has flags " + flags);
             bool isLong = (flags & 2) != 0;
-            if (isLong && there < 9) return false;
+            int start = isLong ? 9 : 2;
+            if (there < start) return false;
             ulong length = isLong ? MsgView.BigEndian(_inbox, _inboxStart + 1, 8) : _inbox[_inboxStart + 1];
-            _inboxStart += isLong ? 9 : 2;
+            _sealed = _curve != null && Open;
+            if (_sealed)
+            {
+                if (length < Curve.Overhead) throw Curve.NotSealed();
+                if (there < start + Curve.Overhead) return false;
+                System.Buffer.BlockCopy(_inbox, _inboxStart + start, _sealStart, 0, Curve.Overhead);
+                start += Curve.Overhead;
+                length -= Curve.Overhead;
+            }
+            _inboxStart += start;
             _command = (flags & 4) != 0;
             _more = (flags & 1) != 0;
             if (!Open && !_command) throw NotZmtp("a message came before READY");
-            if (_command)
-            {
-                if (length > (ulong)_small.Length) throw NotZmtp("a command has " + length + " bytes");
-                _body = _small;
-            }
-            else if (_index == 0)
-            {
-                if (length > (ulong)_small.Length) Codec.CheckMagic(_small, 0);
-                _body = _small;
-            }
-            else
-            {
-                Codec.CheckSize(_index, length, Limits.FromServer);
-                if (_index == 1)
-                {
-                    if (length > (ulong)_headerBytes.Length) _headerBytes = new byte[(int)length];
-                    _body = _headerBytes;
-                }
-                else
-                {
-                    Buffer = _pool.Take((int)length);
-                    _body = Buffer.Data;
-                }
-            }
+            // What is sealed may be a command if it is small enough for one.
+            if (_sealed ? length > (ulong)_small.Length : !_command) ChooseBody(length);
+            else if (length > (ulong)_small.Length) throw NotZmtp("a command has " + length + " bytes");
+            else _body = _small;
             _bodyLength = (int)length;
             _bodyAt = 0;
             _inBody = true;
             return true;
+        }
+
+        // Where a message's frame goes.
+        void ChooseBody(ulong length)
+        {
+            if (_index == 0)
+            {
+                if (length > (ulong)_small.Length) Codec.CheckMagic(_small, 0);
+                _body = _small;
+                return;
+            }
+            Codec.CheckSize(_index, length, Limits.FromServer);
+            if (_index == 1)
+            {
+                if (length > (ulong)_headerBytes.Length) _headerBytes = new byte[(int)length];
+                _body = _headerBytes;
+                return;
+            }
+            Buffer = _pool.Take((int)length);
+            _body = Buffer.Data;
+        }
+
+        void OpenSealed()
+        {
+            int flags = _curve.Open(_sealStart, _body, _bodyLength);
+            _more = (flags & Curve.More) != 0;
+            _command = (flags & Curve.Command) != 0;
+            bool isSmall = _bodyLength <= _small.Length;
+            if (_command && !isSmall) throw NotZmtp("a command has " + _bodyLength + " bytes");
+            if (_command || !isSmall) return;
+            ChooseBody((ulong)_bodyLength);
+            if (_body != _small) System.Buffer.BlockCopy(_small, 0, _body, 0, _bodyLength);
         }
 
         // Whether the message is whole.
@@ -279,43 +372,42 @@ namespace AnimeGamer
         {
             int name = _bodyLength > 0 ? _small[0] : 0;
             string text = name < _bodyLength ? Encoding.ASCII.GetString(_small, 1, name) : "";
-            if (text == "READY") Open = true;
-            else if (text == "PING" && _bodyLength >= 7)
+            if (text == "PING" && _bodyLength >= 7)
             {
-                int context = _bodyLength - 7;
-                var pong = new byte[2 + 5 + context];
-                pong[0] = 0x04;
-                pong[1] = (byte)(5 + context);
-                pong[2] = 4;
-                Encoding.ASCII.GetBytes("PONG", 0, 4, pong, 3);
-                System.Buffer.BlockCopy(_small, 7, pong, 7, context);
-                lock (gate) SendBytes(pong);
+                var pong = new byte[_bodyLength - 2];
+                Encoding.ASCII.GetBytes("\x04PONG", 0, 5, pong, 0);
+                System.Buffer.BlockCopy(_small, 7, pong, 5, _bodyLength - 7);
+                lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, pong) : Frame(0x04, pong));
             }
+            else if (text == "ERROR" && _keys != null && !Open)
+                throw new AnimeGamerException("not_allowed", "the server does not know this client's key",
+                    "ask its owner to add your public key to its --authorized-keys folder");
             else if (text == "ERROR")
                 throw new AnimeGamerException("not_allowed", "the server ended the ZeroMQ handshake: "
                     + Encoding.ASCII.GetString(_small, 7, Math.Max(0, _bodyLength - 7)), "check the server's log");
+            else if (Open) return;
+            else if (text == "READY")
+            {
+                _curve?.CheckReady(_small, _bodyLength);
+                lock (gate) Open = true;  // who sends next has to see the number of the last nonce
+            }
+            else if (text == "WELCOME" && _curve != null && !KnowsServer)
+            {
+                byte[] initiate = _curve.Initiate(_small, _bodyLength, Metadata);
+                KnowsServer = true;
+                SendCommand(initiate, gate);
+            }
+        }
+
+        void SendCommand(byte[] command, object gate)
+        {
+            lock (gate) SendBytes(Frame(0x04, command));
         }
 
         static AnimeGamerException NotZmtp(string what)
         {
             return new AnimeGamerException("protocol", "what answers there does not speak ZMTP 3: " + what,
                 "use the address that animegamer-rt serve printed");
-        }
-
-        static byte[] MakeOpening()
-        {
-            var bytes = new byte[107];
-            bytes[0] = 0xff;
-            bytes[8] = 0x01;
-            bytes[9] = 0x7f;
-            bytes[10] = 3;
-            bytes[11] = 1;
-            Encoding.ASCII.GetBytes("NULL", 0, 4, bytes, 12);
-            bytes[64] = 0x04;
-            bytes[65] = 0x29;
-            byte[] ready = Encoding.ASCII.GetBytes("\x05READY\x0bSocket-Type\0\0\0\x06" + "DEALER\x08Identity\0\0\0\0");
-            System.Buffer.BlockCopy(ready, 0, bytes, 66, ready.Length);
-            return bytes;
         }
     }
 }

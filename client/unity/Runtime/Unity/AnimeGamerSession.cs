@@ -22,6 +22,13 @@ namespace AnimeGamer
         [Tooltip("As animegamer-rt serve printed it. Not used with Server.")]
         public string address = "tcp://127.0.0.1:5570";
 
+        [Tooltip("Of a server with keys, as one on another machine has: its public key, 40 characters of Z85. No secret. Not used with Server.")]
+        public string serverKey = "";
+
+        [Tooltip("With Server Key: the file of this player's secret key, NAME.key_secret. A relative path begins in "
+            + "Application.persistentDataPath. Not the key itself, and no file in Assets: a build would give it to everybody.")]
+        public string secretKeyFile = "";
+
         [Tooltip("Optional: a component that starts a server.")]
         public ServerProcess server;
 
@@ -55,6 +62,10 @@ namespace AnimeGamer
         Turn _turn;
         int _insteads;
         bool _recalling;
+
+        /// <summary>This player's secret key, in place of secretKeyFile: for a game that keeps it elsewhere. Set it before Start.
+        /// It is not stored with the component.</summary>
+        public string SecretKey { private get; set; }
 
         /// <summary>The game, once connected.</summary>
         public Game Game { get; private set; }
@@ -114,7 +125,13 @@ namespace AnimeGamer
             string at = server != null ? await server.Address : address;
             if (this == null) throw new AnimeGamerException("closed", "the session was destroyed while its server started");
             _client?.Dispose();
-            _client = new AnimeGamerClient(new ClientOptions { Address = at, TimeoutSeconds = timeoutSeconds });
+            var options = new ClientOptions { Address = at, TimeoutSeconds = timeoutSeconds };
+            if (server == null)
+            {
+                options.ServerKey = serverKey;
+                options.SecretKey = string.IsNullOrEmpty(SecretKey) ? SecretKeyFile.Find(secretKeyFile) : SecretKey;
+            }
+            _client = new AnimeGamerClient(options);
             Welcome = await _client.ConnectAsync();
             _playback.FramesPerSecond = Welcome.FramesPerSecond;
             string token = savedGame != null ? savedGame.Token : "";

@@ -17,7 +17,7 @@ namespace AnimeGamer.Driver
         List<TurnEvent> _events;
         uint _hash;
         int _pictures;
-        string _address, _token, _understood = "";
+        string _address, _serverKey = "", _clientKeys = "", _token, _understood = "";
         double _timeout;
 
         public void Run()
@@ -48,6 +48,8 @@ namespace AnimeGamer.Driver
                 case "new":
                     _address = words[0];
                     _timeout = double.Parse(words[1], CultureInfo.InvariantCulture);
+                    _serverKey = Option(words, "server_key=");
+                    _clientKeys = Option(words, "client_keys=");
                     Renew();
                     return "ok";
                 case "connect":
@@ -98,7 +100,17 @@ namespace AnimeGamer.Driver
         void Renew()
         {
             _client?.Dispose();
-            _client = new AnimeGamerClient(new ClientOptions { Address = _address, TimeoutSeconds = _timeout, Flip = false });
+            _client = new AnimeGamerClient(new ClientOptions
+            {
+                Address = _address, ServerKey = _serverKey, SecretKey = _clientKeys, TimeoutSeconds = _timeout, Flip = false,
+            });
+        }
+
+        static string Option(string[] words, string name)
+        {
+            foreach (string word in words)
+                if (word.StartsWith(name, StringComparison.Ordinal)) return word.Substring(name.Length);
+            return "";
         }
 
         static string Words(Welcome welcome)

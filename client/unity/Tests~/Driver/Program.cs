@@ -17,12 +17,16 @@ namespace AnimeGamer.Driver
                 {
                     case "vectors": return Vectors.Run();
                     case "conform": new Conformance().Run(); break;
+                    case "cryptography": Cryptography.Run(); break;
+                    case "measure-cryptography": Cryptography.Measure(); break;
                     case "play": Scenarios.Play(arguments[1]); break;
                     case "restart": Scenarios.Restart(arguments[1]); break;
                     case "reach": Scenarios.Reach(arguments[1], int.Parse(arguments[2])); break;
+                    case "keys": Scenarios.Keys(arguments[1], arguments[2], arguments[3], arguments[4]); break;
                     case "launch": Scenarios.Launch(arguments[1], arguments[2], arguments[3]); break;
                     case "tests": Engine.RunTests(arguments[1]); break;
                     case "engine": Engine.Run(arguments[1]); break;
+                    case "engine-keys": Engine.WithKeys(arguments[1], arguments[2], arguments[3]); break;
                     case "picture": Engine.FromPicture(arguments[1]); break;
                     case "domains": Domains.Run(arguments[1], arguments[2]); break;
                     case "assemblies": Assemblies.Check(arguments); break;

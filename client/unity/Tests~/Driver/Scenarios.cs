@@ -121,6 +121,41 @@ namespace AnimeGamer.Driver
             }
         }
 
+        /// <summary>A game with keys; then those who are refused: what each is told. Keys: texts or files.</summary>
+        public static void Keys(string address, string serverKey, string mine, string stranger)
+        {
+            var options = new ClientOptions { Address = address, ServerKey = serverKey, SecretKey = mine };
+            using (var client = new AnimeGamerClient(options))
+            {
+                Game game = client.OpenAsync(3).Get();
+                List<uint> pictures = game.Say(Texts[0]).Pictures();
+                Help.Check(Help.Same(game.Replay(1).Pictures(), pictures), "a replayed turn is the same");
+                Help.Check(client.StatusAsync().Get().State == "ready", "the control connection has keys, too");
+            }
+            Say("a game with keys");
+            options.SecretKey = stranger;
+            Refused(options);
+            options.TimeoutSeconds = 3;
+            options.SecretKey = mine;
+            options.ServerKey = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
+            Refused(options);
+            options.SecretKey = options.ServerKey = "";
+            Refused(options);
+        }
+
+        static void Refused(ClientOptions options)
+        {
+            try
+            {
+                using (var client = new AnimeGamerClient(options)) client.ConnectAsync().Get();
+                Say("not refused");
+            }
+            catch (AnimeGamerException error)
+            {
+                Say(error.Code + ": " + error.Text + "; " + error.Do);
+            }
+        }
+
         /// <summary>A server of this program's own.</summary>
         public static void Launch(string command, string arguments, string options)
         {
