@@ -42,13 +42,18 @@ class ClientTools:
 CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
-    ClientTools("C and C++ with keys", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
+    ClientTools("Keys for C, C++ and Unreal", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
     ClientTools("Godot", ("godot3-runner", "Xvfb"), ("godot3-runner", "xvfb"), ("test_godot.py",)),
     ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )
 """Every client. Python's tests need no tools, and so are always run."""
+
+
+def can_build(title: str) -> bool:
+    """Whether all that the client of this title needs is here."""
+    return not any(client.missing for client in CLIENTS if client.title == title)
 
 
 def ignored_tests() -> list[str]:

@@ -24,7 +24,7 @@ CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
     "native": ("[C and C++](native/README.md)", {}),
     "unity": ("[C#, Unity](unity/README.md)", {}),
     "godot": ("[Godot 3](godot/README.md)", {"curve": TUNNEL}),
-    "unreal": ("[Unreal](unreal/README.md)", {"curve": TUNNEL}),
+    "unreal": ("[Unreal](unreal/README.md)", {}),
 }
 """A client's name: its title in the table, and what it lacks (a scenario's `needs`) with what to do instead."""
 

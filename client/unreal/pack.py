@@ -1,6 +1,7 @@
 """Make a plugin folder that Unreal can build: `python client/unreal/pack.py MyProject/Plugins`.
 
-Copies AnimeGamer.uplugin and Source/, and into them the native client's sources, which a plugin has to contain.
+Copies AnimeGamer.uplugin and Source/, and into them the native client's sources, which a plugin has to contain. A
+libsodium that was put into the plugin's Source/ThirdParty stays there (README.md, "A server with keys").
 """
 
 from __future__ import annotations
@@ -18,21 +19,29 @@ def pack(plugins: Path) -> Path:
     folder = plugins / "AnimeGamer"
     if folder.exists() and not (folder / "AnimeGamer.uplugin").is_file():
         raise FileExistsError(f"{folder} is there and is not this plugin; move it away")
-    if folder.exists():
-        shutil.rmtree(folder / "Source", ignore_errors=True)
-    shutil.copytree(HERE / "Source", folder / "Source")
+    source = folder / "Source"
+    for module in (HERE / "Source").iterdir():
+        if (source / module.name).exists():
+            shutil.rmtree(source / module.name)
+        _copy(module, source / module.name)
     shutil.copy(HERE / "AnimeGamer.uplugin", folder)
     shutil.copy(HERE.parents[1] / "LICENSE", folder)
-    module = folder / "Source" / "AnimeGamerNative"
-    shutil.copytree(NATIVE / "include", module / "Public")
-    shutil.copytree(NATIVE / "src", module / "Private", dirs_exist_ok=True)
+    _copy(NATIVE / "include", source / "AnimeGamerNative" / "Public")
+    _copy(NATIVE / "src", source / "AnimeGamerNative" / "Private")
     return folder
+
+
+def _copy(folder: Path, to: Path) -> None:
+    """Copy a folder. Its files are as old as the copy, as Unreal builds what is newer than its last build."""
+    shutil.copytree(folder, to, copy_function=shutil.copy, dirs_exist_ok=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("error: expected one argument, the folder Plugins of an Unreal project")
     try:
-        print(f"wrote {pack(Path(sys.argv[1]))}")
+        folder = pack(Path(sys.argv[1]))
+        keys = "with" if (folder / "Source" / "ThirdParty" / "libsodium").is_dir() else "without"
+        print(f"wrote {folder}, {keys} libsodium")
     except OSError as error:
         sys.exit(f"error: {error}")

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import zmq
+import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
+from client.tools import can_build
 from live_server import LiveServer
 
 import animegamer_rt
 import fakes
 
 PLUGIN = Path(__file__).parents[2] / "client" / "unreal"
+WITH_KEYS = can_build("Keys for C, C++ and Unreal")
+"""Whether the library that keys need is here; .ci/run fails without it."""
 
 
 def run(*command: object) -> str:
@@ -28,7 +34,8 @@ def run(*command: object) -> str:
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
-    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON")
+    keys = f"-DANIMEGAMER_CURVE={'ON' if WITH_KEYS else 'OFF'}"
+    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", keys)
     run("cmake", "-S", PLUGIN / "tests", "-B", folder, *options)
     run("cmake", "--build", folder, "--parallel", 2)
     return folder
@@ -54,16 +61,64 @@ def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_p
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
-    assert conformance.play("unreal", [str(build / "conform")]) == conformance.recorded()["unreal"]
+    lacks = {} if WITH_KEYS else {"curve": "built without libsodium"}
+    played = conformance.play("unreal", [str(build / "conform")], lacks=lacks)
+    expected = conformance.recorded()["unreal"]
+    assert {name: "yes" if "built without" in outcome else outcome for name, outcome in played.items()} == expected
+
+
+def test_settings_with_keys_play_or_say_what_is_missing(build: Path, tmp_path: Path) -> None:
+    zmq.auth.create_certificates(tmp_path, "client")
+    public, secret = zmq.curve_keypair()
+    server = FakeServer(secret_key=secret)
+    try:
+        said = run(build / "driver", server.address, tmp_path, public.decode())
+    finally:
+        server.close()
+    without = 'no_keys: build the plugin with libsodium: see its README.md, "A server with keys"\n'
+    assert said == ("with keys\n" if WITH_KEYS else without)
 
 
 def test_the_packed_plugin_holds_the_native_client(tmp_path: Path) -> None:
-    for _ in range(2):  # the second replaces the first
-        run(sys.executable, PLUGIN / "pack.py", tmp_path)
     module = tmp_path / "AnimeGamer" / "Source" / "AnimeGamerNative"
+    sodium = module.parent / "ThirdParty" / "libsodium"
+    assert "without libsodium" in run(sys.executable, PLUGIN / "pack.py", tmp_path)
+    sodium.mkdir(parents=True)
+    (module / "Private" / "of_an_older_version.cpp").touch()
+    assert "with libsodium" in run(sys.executable, PLUGIN / "pack.py", tmp_path)
+    assert sodium.is_dir() and not (module / "Private" / "of_an_older_version.cpp").exists()
     assert (module / "Public" / "animegamer.h").is_file() and (module / "Private" / "client.cpp").is_file()
     plugin = (tmp_path / "AnimeGamer" / "AnimeGamer.uplugin").read_text(encoding="utf-8")
     assert f'"VersionName": "{animegamer_rt.__version__}"' in plugin
     (tmp_path / "mine" / "AnimeGamer").mkdir(parents=True)
     done = subprocess.run([sys.executable, PLUGIN / "pack.py", tmp_path / "mine"], capture_output=True, text=True)
     assert done.returncode == 1 and "is not this plugin" in done.stderr
+
+
+@pytest.mark.skipif(
+    shutil.which("mcs") is None, reason="no C# compiler; on Debian: apt-get install mono-mcs mono-runtime"
+)
+def test_the_build_rules_link_a_libsodium_that_is_in_the_plugin(tmp_path: Path) -> None:
+    run(sys.executable, PLUGIN / "pack.py", tmp_path)
+    source = tmp_path / "AnimeGamer" / "Source"
+    rules = tmp_path / "rules.exe"
+    run("mcs", f"-out:{rules}", PLUGIN / "tests" / "stubs" / "UnrealBuildTool.cs", *source.glob("*/*.Build.cs"))
+    ask = ("mono", rules, source / "AnimeGamerNative")
+    assert run(*ask, "Linux") == ""
+    sodium = source / "ThirdParty" / "libsodium"
+    (sodium / "include").mkdir(parents=True)
+    (sodium / "include" / "sodium.h").touch()
+    for platform, name in {"Win64": "libsodium.lib", "Linux": "libsodium.a", "Mac": "libsodium.a"}.items():
+        library = sodium / "lib" / platform / name
+        missing = subprocess.run([*map(str, ask), platform], capture_output=True, text=True)
+        assert missing.returncode == 1 and f"{library} is missing" in missing.stdout
+        library.parent.mkdir(parents=True)
+        library.touch()
+        said = run(*ask, platform).splitlines()
+        expected = [
+            f"include {sodium / 'include'}",
+            f"library {library}",
+            "define ANIMEGAMER_CURVE=1",
+            "define SODIUM_STATIC=1",
+        ]
+        assert [line for line in said if "ANIMEGAMER_BUILD" not in line] == expected

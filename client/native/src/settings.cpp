@@ -76,11 +76,11 @@ ag_result read_options(const ag_options &given, Settings &settings) {
 
 ag_result read_keys(const char *server_key, const char *secret_key, Settings &settings) {
     if (!Curve::available()) {
-        return invalid("this library was built without keys",
-                       "build it with -DANIMEGAMER_CURVE=ON (needs libsodium; Debian: libsodium-dev)");
+        return refuse(AG_INVALID, "no_keys", "this library was built without keys",
+                      "build it with -DANIMEGAMER_CURVE=ON (needs libsodium; Debian: libsodium-dev)");
     }
     CurveKeys keys;
-    if (!read_z85(server_key, keys.server) || !read_z85(secret_key, keys.secret)) {
+    if (server_key == nullptr || secret_key == nullptr || !read_z85(server_key, keys.server) || !read_z85(secret_key, keys.secret)) {
         return invalid("a key is not 40 characters of Z85",
                        "give the server's public key and your secret key, as in the files of: animegamer-rt keys new NAME");
     }

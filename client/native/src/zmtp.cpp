@@ -74,7 +74,7 @@ bool Zmtp::check_greeting(std::size_t known) {
             fault_ = curve_ ? protocol_fault("protocol", "the server there has no keys; this client was given some", "make the client without keys")
                             : protocol_fault("protocol",
                                              "the server asks for " + printable(small_ + 12, mechanism.size()) + " keys; this client has none",
-                                             "make the client with ag_client_new_with_keys");
+                                             "give the client the server's public key and a secret key of its own");
             return false;
         }
         if (curve_) {

@@ -110,8 +110,14 @@ private:
         std::string first;
         if (verb == "new") {
             words >> address_ >> timeout_s_;
+            keys_ = {};
+            for (std::string word; words >> word;) {
+                const std::string value = word.substr(word.find('=') + 1);
+                (word[0] == 's' ? keys_.server : keys_.secret) = word[0] == 's' ? value : plugin::secret_key_of(text_of(value));
+            }
             renew();
-            said_ = connection_->working() ? "ok" : "error invalid " + connection_->error();
+            const plugin::Refusal &refusal = connection_->refusal();
+            said_ = connection_->working() ? "ok" : error_line(refusal.code, refusal.text, refusal.what_to_do);
         } else if (verb == "connect") {
             ask(&ag_connect);
         } else if (verb == "status") {
@@ -129,8 +135,7 @@ private:
             words >> first;
             words.get();
             std::getline(words, motion);
-            std::ifstream file(first, std::ios::binary);
-            const std::string picture{std::istreambuf_iterator<char>(file), {}};
+            const std::string picture = text_of(first);
             if (game_ == nullptr) {
                 add();
             }
@@ -183,6 +188,11 @@ private:
         }
     }
 
+    static std::string text_of(const std::string &file) {
+        std::ifstream stream(file, std::ios::binary);
+        return {std::istreambuf_iterator<char>(stream), {}};
+    }
+
     static std::int64_t number(std::istringstream &words) {
         std::int64_t value = 0;
         words >> value;
@@ -192,7 +202,7 @@ private:
     void renew() {
         game_ = nullptr;
         connection_.reset();
-        connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_);
+        connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_, keys_);
         connection_->welcomed = [this](const ag_welcome &welcome) {
             words_.clear();
             for (const ag_strings &list : {welcome.people, welcome.motions, welcome.places, welcome.hours, welcome.clothes, welcome.manners}) {
@@ -237,6 +247,7 @@ private:
 
     std::string address_, token_, branch_, words_, understood_;
     double timeout_s_ = 30.0;
+    plugin::Keys keys_;
     std::unique_ptr<plugin::Connection> connection_;
     plugin::Game *game_ = nullptr;
     std::int64_t ticket_ = -1; // of the turn that was begun

@@ -1,5 +1,6 @@
 // Plays the plugin in a game loop of stubs: driver tcp://HOST:PORT with a live server, driver tcp://HOST:PORT PICTURE with one that
-// starts from pictures and offers turns. A second thread runs render commands.
+// starts from pictures and offers turns, driver tcp://HOST:PORT FOLDER SERVER_KEY with one that has keys, where client.key_secret is in
+// FOLDER. A second thread runs render commands.
 #include "UnrealStubs.h"
 
 #include <atomic>
@@ -29,13 +30,16 @@ struct Heard {
 		Turn->OnProgress.AddLambda([this](float, float) { ++Steps; });
 		Turn->OnFrame.AddLambda([this](UTexture2D* Texture) { Frames += Texture->Resource.TextureRHI->Writes > 0 ? 1 : 0; });
 		Turn->OnDone.AddLambda([this](int32 InTurns, float) { Turns = InTurns; });
-		Turn->OnError.AddLambda([this](const FString& Code, const FString&, const FString&) { Error = Code.Value; });
+		Turn->OnError.AddLambda([this](const FString& Code, const FString&, const FString& WhatToDo) {
+			Error = Code.Value;
+			Remedy = WhatToDo.Value;
+		});
 		Turn->Activate();
 	}
 	UAnimeGamerPlayTurn* Turn;
 	int States = 0, Steps = 0, Frames = 0, Turns = 0;
 	FAnimeGamerUnderstood Understood;
-	std::string Error;
+	std::string Error, Remedy;
 };
 
 std::atomic<bool> Running{true};
@@ -127,6 +131,35 @@ void start_from_picture(const char* File) {
 	loop("the end of the offer", [&] { return Offered.empty(); });
 	Subsystem->Deinitialize();
 	std::puts("from a picture");
+}
+
+void play_with_keys(const char* Folder, const char* ServerKey) {
+	UAnimeGamerSettings& Settings = *GetMutableDefault<UAnimeGamerSettings>();
+	GStubSavedDir = Folder;
+	Settings.ServerKey = ServerKey;
+	UAnimeGamerSubsystem* const Subsystem = begin();
+	std::string StatusError, Error;
+	Subsystem->OnStatus.AddLambda([&](const FAnimeGamerStatus& Status) { StatusError = Status.Error.Value; });
+	UAnimeGamerComponent* const Component = NewObject<UAnimeGamerComponent>();
+	Component->OnError.AddLambda([&](const FString& Code, const FString&, const FString&) { Error = Code.Value; });
+	Component->BeginPlay();
+	Subsystem->AskStatus();
+	check(StatusError.find("AnimeGamer.key_secret cannot be read; ") != std::string::npos, "the status says that there is no file");
+	check(!Component->Say("Mia waves.") && Error == "no_secret_key", "so does the component");
+	Heard refused(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia waves."));
+	check(refused.Error == "no_secret_key" && refused.Turn->Ready, "and the node");
+
+	Settings.SecretKeyFile = "client.key_secret";
+	Heard heard(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia waves."));
+	loop("the end of a turn", [&] { return heard.Turn->Ready; });
+	if (!heard.Error.empty()) {
+		std::printf("%s: %s\n", heard.Error.c_str(), heard.Remedy.c_str());
+		return;
+	}
+	check(heard.Turns == 1 && Component->Game->GetTexture() != nullptr, "a turn, and its picture");
+	Subsystem->Deinitialize();
+	check(!Component->Say("Mia waves.") && Error == "closed", "a game after the end of its game instance");
+	std::puts("with keys");
 }
 
 void play() {
@@ -226,7 +259,9 @@ int main(int count, char** arguments) {
 	std::thread Render(render);
 	int result = 0;
 	try {
-		if (count > 2) {
+		if (count > 3) {
+			play_with_keys(arguments[2], arguments[3]);
+		} else if (count > 2) {
 			start_from_picture(arguments[2]);
 		} else {
 			play();

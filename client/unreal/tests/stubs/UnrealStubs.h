@@ -35,8 +35,9 @@ using TCHAR = char;
 #define ANIMEGAMER_API
 #define IMPLEMENT_MODULE(type, name)
 #define WITH_DEV_AUTOMATION_TESTS 1
-#define DEFINE_LOG_CATEGORY_STATIC(...)
-#define UE_LOG(category, level, format, ...) std::printf(format "\n", __VA_ARGS__)
+#define DECLARE_LOG_CATEGORY_EXTERN(...)
+#define DEFINE_LOG_CATEGORY(...)
+#define UE_LOG(category, level, format, ...) std::fprintf(stderr, format "\n", __VA_ARGS__)
 
 class FString {
 public:
@@ -44,7 +45,10 @@ public:
 	FString(const TCHAR* Text) : Value(Text) {}
 	const TCHAR* operator*() const { return Value.c_str(); }
 	bool StartsWith(const TCHAR* Text) const { return Value.rfind(Text, 0) == 0; }
+	bool IsEmpty() const { return Value.empty(); }
 	FString operator+(const TCHAR* Text) const { return FString((Value + Text).c_str()); }
+	FString operator+(const FString& Text) const { return *this + *Text; }
+	friend FString operator/(const FString& Folder, const FString& Name) { return Folder + "/" + Name; }
 	std::string Value;
 };
 class FName {
@@ -66,11 +70,22 @@ public:
 	std::vector<T> Items;
 };
 struct FFileHelper {
+	static bool LoadFileToString(FString& Text, const TCHAR* Name) {
+		std::ifstream File(Name, std::ios::binary);
+		Text.Value.assign(std::istreambuf_iterator<char>(File), {});
+		return File.good();
+	}
 	static bool LoadFileToArray(TArray<uint8>& Bytes, const TCHAR* Name) {
 		std::ifstream File(Name, std::ios::binary);
 		Bytes.Items.assign(std::istreambuf_iterator<char>(File), {});
 		return File.good();
 	}
+};
+inline FString GStubSavedDir;
+struct FPaths {
+	static bool IsRelative(const FString& Path) { return !Path.StartsWith("/"); }
+	static FString ProjectSavedDir() { return GStubSavedDir; }
+	static FString ConvertRelativePathToFull(const FString& Path) { return Path; }
 };
 template <typename K, typename V> struct TPair { K Key; V Value; };
 template <typename K, typename V> class TMap {
@@ -119,6 +134,7 @@ class UObject {
 public:
 	virtual ~UObject() = default;
 	virtual class UWorld* GetWorld() const { return nullptr; }
+	template <typename T> T* GetTypedOuter() const { return static_cast<T*>(Outer); }
 	UObject* Outer = nullptr;
 };
 inline std::vector<std::unique_ptr<UObject>>& AllObjects() {

@@ -1,6 +1,7 @@
 #include "AnimeGamerGame.h"
 
 #include "AnimeGamerLink.h"
+#include "AnimeGamerSubsystem.h"
 #include "Engine/Texture2D.h"
 #include "Misc/FileHelper.h"
 #include "RHICommandList.h"
@@ -130,17 +131,26 @@ void FAnimeGamerLink::closed()
 
 void FAnimeGamerLink::failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo)
 {
+	UE_LOG(LogAnimeGamer, Warning, TEXT("%s: %s; %s"), UTF8_TO_TCHAR(Code.c_str()), UTF8_TO_TCHAR(Text.c_str()), UTF8_TO_TCHAR(WhatToDo.c_str()));
 	Owner.OnError.Broadcast(ToText(Code), ToText(Text), ToText(WhatToDo));
 }
 
 animegamer_unreal::Game* UAnimeGamerGame::Find()
 {
-	if (!Link.IsValid())
+	if (Link.IsValid())
+	{
+		return Link->Game;
+	}
+	const UAnimeGamerSubsystem* const Subsystem = GetTypedOuter<UAnimeGamerSubsystem>();
+	if (Subsystem != nullptr && !Subsystem->RefusalCode.IsEmpty())
+	{
+		OnError.Broadcast(Subsystem->RefusalCode, Subsystem->RefusalText, Subsystem->RefusalWhatToDo);
+	}
+	else
 	{
 		OnError.Broadcast(TEXT("closed"), TEXT("the game instance has ended"), TEXT("get a game from the new one, and Resume the token"));
-		return nullptr;
 	}
-	return Link->Game;
+	return nullptr;
 }
 
 bool UAnimeGamerGame::Say(const FString& Instruction)
@@ -205,7 +215,7 @@ void UAnimeGamerGame::CloseGame()
 
 void UAnimeGamerGame::Resume(const FString& InToken)
 {
-	if (Link.IsValid())
+	if (Find() != nullptr)
 	{
 		const TSharedPtr<FAnimeGamerConnection> Connection = Link->Connection;
 		Link = MakeShared<FAnimeGamerLink>(*this, Connection, InToken);

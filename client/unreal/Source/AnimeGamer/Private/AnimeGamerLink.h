@@ -7,6 +7,8 @@
 #include "Core/TextureRing.h"
 #include "CoreMinimal.h"
 
+DECLARE_LOG_CATEGORY_EXTERN(LogAnimeGamer, Log, All);
+
 inline FString ToText(const std::string& Text)
 {
 	return FString(UTF8_TO_TCHAR(Text.c_str()));
@@ -35,8 +37,8 @@ inline TArray<FString> ToTexts(const std::vector<std::string>& Texts)
 class FAnimeGamerConnection
 {
 public:
-	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds)
-		: Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds) {}
+	FAnimeGamerConnection(const FString& Address, double TimeoutSeconds, const animegamer_unreal::Keys& Keys)
+		: Core(std::string(TCHAR_TO_UTF8(*Address)), TimeoutSeconds, Keys) {}
 
 	animegamer_unreal::Connection Core;
 };

@@ -21,7 +21,7 @@ void UAnimeGamerPlayTurn::Activate()
 {
 	if (Game == nullptr)
 	{
-		OnError.Broadcast(TEXT("no_game"), TEXT("there is no game instance, or no client could be made"), TEXT("look in the log"));
+		OnError.Broadcast(TEXT("no_game"), TEXT("there is no game instance"), TEXT("play turns in a running game"));
 		End();
 		return;
 	}

@@ -3,11 +3,34 @@
 #include "AnimeGamerGame.h"
 #include "AnimeGamerLink.h"
 #include "AnimeGamerSettings.h"
-
-DEFINE_LOG_CATEGORY_STATIC(LogAnimeGamer, Log, All);
+#include "Misc/FileHelper.h"
+#include "Misc/Paths.h"
 
 namespace
 {
+// False: the settings name a server key, and no file with a secret one; Refusal says so.
+bool ReadKeys(const UAnimeGamerSettings& Settings, animegamer_unreal::Keys& Keys, animegamer_unreal::Refusal& Refusal)
+{
+	if (Settings.ServerKey.IsEmpty())
+	{
+		return true;
+	}
+	const FString& Name = Settings.SecretKeyFile;
+	const FString File = FPaths::ConvertRelativePathToFull(FPaths::IsRelative(Name) ? FPaths::ProjectSavedDir() / Name : Name);
+	FString Text;
+	const bool bRead = FFileHelper::LoadFileToString(Text, *File);
+	Keys.server = TCHAR_TO_UTF8(*Settings.ServerKey);
+	Keys.secret = animegamer_unreal::secret_key_of(TCHAR_TO_UTF8(*Text));
+	if (Keys.secret.empty())
+	{
+		Refusal.code = "no_secret_key";
+		Refusal.text = std::string(TCHAR_TO_UTF8(*File)) + (bRead ? " has no secret key" : " cannot be read");
+		Refusal.what_to_do = "put NAME.key_secret there, which `animegamer-rt keys new NAME` writes, or empty the Server Key in the settings";
+		return false;
+	}
+	return true;
+}
+
 FAnimeGamerWelcome ToWelcome(const ag_welcome& Said)
 {
 	FAnimeGamerWelcome Welcome;
@@ -50,17 +73,16 @@ void UAnimeGamerSubsystem::Deinitialize()
 
 UAnimeGamerGame* UAnimeGamerSubsystem::GetGame(FName Name)
 {
-	if (const TObjectPtr<UAnimeGamerGame>* const Found = Games.Find(Name))
+	const TObjectPtr<UAnimeGamerGame>* const Found = Games.Find(Name);
+	UAnimeGamerGame* const Game = Found != nullptr ? Found->Get() : NewObject<UAnimeGamerGame>(this);
+	if (Found == nullptr)
 	{
-		return Found->Get();
+		Games.Add(Name, Game);
 	}
-	if (!Connect())
+	if (!Game->Link.IsValid() && Connect())
 	{
-		return nullptr;
+		Game->Link = MakeShared<FAnimeGamerLink>(*Game, Connection, FString());
 	}
-	UAnimeGamerGame* const Game = NewObject<UAnimeGamerGame>(this);
-	Games.Add(Name, Game);
-	Game->Link = MakeShared<FAnimeGamerLink>(*Game, Connection, FString());
 	return Game;
 }
 
@@ -68,6 +90,9 @@ void UAnimeGamerSubsystem::AskStatus()
 {
 	if (!Connect())
 	{
+		FAnimeGamerStatus Status;
+		Status.Error = RefusalText + TEXT("; ") + RefusalWhatToDo;
+		OnStatus.Broadcast(Status);
 		return;
 	}
 	Connection->Core.ask(&ag_status, [this](const ag_event& Event)
@@ -88,16 +113,25 @@ void UAnimeGamerSubsystem::AskStatus()
 	});
 }
 
-// False: the address is none; the log says so.
+// False: the settings are refused; RefusalCode and the log say so.
 bool UAnimeGamerSubsystem::Connect()
 {
 	if (!Connection.IsValid())
 	{
-		const UAnimeGamerSettings* const Settings = GetDefault<UAnimeGamerSettings>();
-		Connection = MakeShared<FAnimeGamerConnection>(Settings->Address, Settings->TimeoutSeconds);
-		if (!Connection->Core.working())
+		const UAnimeGamerSettings& Settings = *GetDefault<UAnimeGamerSettings>();
+		animegamer_unreal::Keys Keys;
+		animegamer_unreal::Refusal Refusal;
+		if (ReadKeys(Settings, Keys, Refusal))
 		{
-			UE_LOG(LogAnimeGamer, Error, TEXT("%s"), UTF8_TO_TCHAR(Connection->Core.error().c_str()));
+			Connection = MakeShared<FAnimeGamerConnection>(Settings.Address, Settings.TimeoutSeconds, Keys);
+			Refusal = Connection->Core.refusal();
+		}
+		RefusalCode = ToText(Refusal.code);
+		RefusalText = ToText(Refusal.text);
+		RefusalWhatToDo = ToText(Refusal.what_to_do);
+		if (!Connection.IsValid() || !Connection->Core.working())
+		{
+			UE_LOG(LogAnimeGamer, Error, TEXT("%s; %s"), *RefusalText, *RefusalWhatToDo);
 			Connection.Reset();
 			return false;
 		}

@@ -208,7 +208,7 @@ public:
 private:
 	friend class UAnimeGamerSubsystem;
 	friend class FAnimeGamerLink;
-	/** The game in the connection; none, with On Error, after the end of the game instance. */
+	/** The game in the connection; none, with On Error, if the settings are refused or the game instance has ended. */
 	animegamer_unreal::Game* Find();
 	void ShowPictures();
 	void MakeTextures(int32 Width, int32 Height);

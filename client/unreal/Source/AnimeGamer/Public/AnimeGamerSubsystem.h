@@ -73,7 +73,10 @@ public:
 	virtual void Initialize(FSubsystemCollectionBase& Collection) override;
 	virtual void Deinitialize() override;
 
-	/** The game of this name, opened at its first use. */
+	/**
+	 * The game of this name, opened at its first use. It is never null. If the project settings are refused (an address that is
+	 * none, keys that this build cannot use) each of its calls says so by its On Error.
+	 */
 	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
 	UAnimeGamerGame* GetGame(FName Name);
 	/** Ask for the server's state and load: On Status. */
@@ -98,6 +101,8 @@ private:
 	UPROPERTY(Transient)
 	TMap<FName, TObjectPtr<UAnimeGamerGame>> Games;
 	FAnimeGamerWelcome Welcome;
+	/** Why the settings were refused; empty if they were not. */
+	FString RefusalCode, RefusalText, RefusalWhatToDo;
 	TSharedPtr<FAnimeGamerConnection> Connection;
 	FTSTicker::FDelegateHandle Ticker;
 };

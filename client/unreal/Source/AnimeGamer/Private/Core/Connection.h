@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "Keys.h"
 #include "Picture.h"
 #include "animegamer.h"
 
@@ -90,16 +91,21 @@ private:
     std::int64_t offers_turn_ = 0; // that they are for
 };
 
+/// Why a call was refused: for programs, for people, and what to do.
+struct Refusal {
+    std::string code, text, what_to_do;
+};
+
 class Connection {
 public:
-    /// address: tcp://HOST:PORT; nothing is sent before the first game. `error()` says why `working()` is false.
-    Connection(const std::string &address, double timeout_s);
+    /// address: tcp://HOST:PORT; nothing is sent before the first game. `refusal()` says why `working()` is false.
+    Connection(const std::string &address, double timeout_s, const Keys &keys = {});
     ~Connection();
     Connection(const Connection &) = delete;
     Connection &operator=(const Connection &) = delete;
 
     bool working() const { return client_ != nullptr; }
-    const std::string &error() const { return error_; }
+    const Refusal &refusal() const { return refusal_; }
     /// A game that is yet to be opened. It is the connection's; the listener must stay until `leave`.
     Game *add(Listener &listener);
     /// Hear no more of a game. It stays on the server.
@@ -127,7 +133,7 @@ private:
     std::shared_ptr<PicturePool> pool_ = std::make_shared<PicturePool>();
     std::map<Game *, std::unique_ptr<Game>> games_;
     std::map<ag_request, Answer> answers_;
-    std::string error_;
+    Refusal refusal_;
     double fps_ = 8.0;
 };
 
