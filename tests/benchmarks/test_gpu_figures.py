@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.gpu import checks, goals, jobs, kernels, rates, turns
+from benchmarks.gpu import checks, goals, jobs, kernels, rates, smoke, turns
 from benchmarks.gpu import record as records
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from animegamer_rt.errors import DeviceLostError
 
@@ -73,6 +74,42 @@ def test_check_that_breaks_fails_and_the_others_go_on(monkeypatch: pytest.Monkey
         list(checks.entries({**job_args, "library": None}))
 
 
+def test_error_after_which_the_gpu_goes_on_ends_no_job() -> None:
+    for code, goes_on in ((901, True), (2, True), (700, False), (None, False)):
+        error = torch.AcceleratorError("CUDA error: this and that")
+        if code is not None:
+            error.error_code = code
+
+        def breaks(error: Exception = error) -> rates.Prepared:
+            raise error
+
+        if goes_on:
+            assert "this and that" in rates.measure_rate(breaks, 1.0, "cpu")["broken"]
+        else:
+            with pytest.raises(torch.AcceleratorError):
+                rates.measure_rate(breaks, 1.0, "cpu")
+
+
+def test_smoke_convolves_in_the_memory_layout_of_the_decoder() -> None:
+    runs, _, _ = smoke.convolution(smoke.TINY[0], "meta")
+    with torch.no_grad(), Convolutions() as seen:
+        runs[0]()
+    assert [weight.is_contiguous(memory_format=torch.channels_last_3d) for weight in seen.weights] == [True]
+
+
+class Convolutions(TorchDispatchMode):
+    """Notes the weights of convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights: list[torch.Tensor] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == torch.ops.aten.convolution.default:
+            self.weights.append(args[1])
+        return func(*args, **(kwargs or {}))
+
+
 def lost(variant: object) -> Iterator[Entry]:
     raise DeviceLostError("the GPU is lost to this process")
     yield {}
@@ -86,6 +123,7 @@ def test_error_of_a_wrong_rate_or_kernel_fails(monkeypatch: pytest.MonkeyPatch) 
         return rates.measure_rate(lambda: ([lambda: None], lambda: rows, right), 6e9, "cpu")
 
     assert rate(right) == {"ms_p50": 2.0, "tflops": 3.0, "error": 0.0, "allowed": 3e-2, "passed": True}
+    assert rate(right * math.nan)["error"] is None
     assert [rate(right * by)["passed"] for by in (1.02, 1.04, math.nan)] == [True, False, False]
     case = kernels.Case("a kernel", "int8", (), lambda: (), lambda: ())
     codes, scales = torch.tensor([[100, -50]], dtype=torch.int8), torch.tensor([[0.5]])
