@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,9 @@ import pytest
 import torch
 from benchmarks.gpu import checks, goals, jobs, kernels, rates, smoke, turns
 from benchmarks.gpu import record as records
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from animegamer_rt.errors import DeviceLostError
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.errors import BackendError, DeviceLostError
 
 Entry = dict[str, Any]
 FP8 = {"precision": {"denoiser": "fp8"}}
@@ -91,28 +93,23 @@ def test_error_after_which_the_gpu_goes_on_ends_no_job() -> None:
 
 
 def test_smoke_convolves_in_the_memory_layout_of_the_decoder() -> None:
-    runs, _, _ = smoke.convolution(smoke.TINY[0], "meta")
-    with torch.no_grad(), Convolutions() as seen:
-        runs[0]()
-    assert [weight.is_contiguous(memory_format=torch.channels_last_3d) for weight in seen.weights] == [True]
-
-
-class Convolutions(TorchDispatchMode):
-    """Notes the weights of convolutions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights: list[torch.Tensor] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == torch.ops.aten.convolution.default:
-            self.weights.append(args[1])
-        return func(*args, **(kwargs or {}))
+    (run,), _, _ = smoke.convolution(smoke.TINY[0], "cpu")
+    assert isinstance(run, partial)
+    _, layer = run.args
+    assert layer.weight.is_contiguous(memory_format=torch.channels_last_3d)
 
 
 def lost(variant: object) -> Iterator[Entry]:
     raise DeviceLostError("the GPU is lost to this process")
     yield {}
+
+
+def test_fp8_that_runs_as_bf16_passes_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = SimpleNamespace(precision={"denoiser": "bf16"}, device="bf16 in place of fp8")
+    monkeypatch.setattr(checks.backend, "load", lambda *given, **options: engines)
+    assert checks.BackendVariant("cuda", "bf16").open(open_bundle("pocket")) is engines
+    with pytest.raises(BackendError, match="does not run in fp8; found bf16 in place of fp8"):
+        checks.BackendVariant("cuda", "fp8").open(open_bundle("pocket"))
 
 
 def test_error_of_a_wrong_rate_or_kernel_fails(monkeypatch: pytest.MonkeyPatch) -> None:
