@@ -14,6 +14,7 @@ import torch
 from benchmarks.gpu import checks, goals, jobs, kernels, rates, smoke, turns
 from benchmarks.gpu import record as records
 
+from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import BackendError, DeviceLostError
 
@@ -153,6 +154,7 @@ def test_the_goals_variants_are_timed_first_and_profiled_before_peers() -> None:
     assert order[1] == ("turns", "full-fp8-kernels")
     assert {stage for stage, _ in order[2:4]} == {"profile"}
     assert len(names) == len(set(names)) and ("peers", "compiled-predictor") not in names
+    assert set(jobs.OWN_ATTENTIONS) == set(OWN_ATTENTIONS)
 
 
 def rate(of: str, ms: float, passed: bool = True, way: str | None = None) -> Entry:
