@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE, find_library
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,9 +33,11 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     started = time.perf_counter()
     # CMake uses make unless told otherwise; an image with CMake and Ninja from pip may have none.
     generator = [] if shutil.which("make") or os.environ.get("CMAKE_GENERATOR") else ["-G", "Ninja"]
+    # As PyTorch says it: for `native` CMake would have to run a program of its own on the GPU.
+    target = "-DCMAKE_CUDA_ARCHITECTURES={}{}-real".format(*torch.cuda.get_device_capability())
     # --fresh: a build folder that was copied from elsewhere names another source folder, and CMake would stop.
     for command in (
-        ["cmake", "--fresh", *generator, "-S", str(ROOT), "-B", str(FOLDER), "-DCMAKE_CUDA_ARCHITECTURES=native"],
+        ["cmake", "--fresh", *generator, "-S", str(ROOT), "-B", str(FOLDER), target],
         ["cmake", "--build", str(FOLDER), "--parallel"],
     ):
         subprocess.run(command, check=True, env={**os.environ, "PATH": path})

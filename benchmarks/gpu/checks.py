@@ -28,6 +28,7 @@ from animegamer_rt.backends.torch.vae_decoder import decode
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import BackendError
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -68,11 +69,14 @@ class BackendVariant:
     attention: AttentionChoice = "torch"
 
     def open(self, bundle: Bundle, graphs: backend.Graphs = "step") -> Engines:
-        """The engines of a bundle."""
+        """The engines of a bundle. Raises BackendError where they run in another precision than this one."""
         kernels = self.kernels or False
         device = "torch-cpu" if self.device == "cpu" else "torch"
         config = EngineConfig(device, self.precision, self.attention)
-        return backend.load(bundle, config, graphs=graphs, kernels=kernels)
+        engines = backend.load(bundle, config, graphs=graphs, kernels=kernels)
+        if engines.precision["denoiser"] != self.precision:
+            raise BackendError(f"the denoiser does not run in {self.precision}", found=engines.device)
+        return engines
 
 
 Group = Callable[[BackendVariant], Iterator[Entry]]

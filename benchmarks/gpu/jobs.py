@@ -12,24 +12,30 @@ from typing import Any
 STAGES = ("build", "smoke", "reference", "checks", "rates", "kernels", "turns", "peers", "queue", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
-    "build": 400,
-    "smoke": 60,
+    "build": 240,
+    "smoke": 120,
     "reference": 120,
     "checks": 150,
     "rates": 120,
     "kernels": 200,
-    "turns": 300,
+    "turns": 240,
     "peers": 150,
     "queue": 200,
     "profile": 200,
 }
 """Time limit of a job in each stage, in seconds: several times what it should take."""
+FAMILY_LIMIT_S = 60.0
+"""Of the check of one family of kernels, a few seconds of work: the first to show that a kernel never ends."""
 SKIPPING = "balanced-skipping"
 """Not in the bundle; made from its plan `balanced` by turns.skipping_plan."""
 PLANS = ("balanced", "fast", "exact", SKIPPING)
 """In the order of their turns: the short ones first, so that a run that is cut has most of its answers."""
 KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
 """Of kernel_cases.FAMILIES. Each is a job of its own: one that crashes ends no other."""
+ATTENTION_CHECK = "kernels-attention"
+"""The job of `checks` that runs our own attention by itself."""
+OWN_ATTENTIONS = ("int8", "int8-wgmma", "int8-wgmma-pipelined", "wgmma")
+"""As in backends.torch.attention, which imports torch."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
 """Kind -> whether it needs the kernels' library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
@@ -124,17 +130,26 @@ FURTHER_CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One process. args: its arguments, beside those of every job. plans: of turns; each has its own result."""
+    """One process. args: its arguments, beside those of every job. plans: of turns; each has its own result.
+
+    after: a job of `checks`. If that crashed or never ended, this one would too, so it comes last.
+    """
 
     stage: str
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
     plans: tuple[str, ...] = ()
+    after: str = ""
 
     @property
     def kernels(self) -> bool:
         """Whether it needs the kernels' library."""
         return bool(self.args.get("kernels"))
+
+    @property
+    def limit_s(self) -> float:
+        """Its time limit in seconds."""
+        return FAMILY_LIMIT_S if self.stage == "checks" and "family" in self.args else LIMITS_S[self.stage]
 
 
 def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Callable[[Variant], bool]) -> Iterator[Job]:
@@ -169,7 +184,8 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if can_play(first, variant):
             yield turn_job(first, variant, plans)
         if number == 0:
-            yield from (Job("rates", kind, {"kernels": kernels}) for kind, kernels in RATES.items())
+            for kind, kernels in RATES.items():
+                yield Job("rates", kind, {"kernels": kernels}, after=ATTENTION_CHECK if kernels else "")
         if variant == profiled_after:
             yield from profiles
     if "timings" not in seen:
@@ -197,7 +213,7 @@ def profile_job(size: str, variant: Variant) -> Job:
 def check_job(variant: Variant) -> Job:
     """The check of a variant's precision, kernels and attention."""
     args = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
-    return Job("checks", variant.check, args)
+    return Job("checks", variant.check, args, after=ATTENTION_CHECK if variant.attention in OWN_ATTENTIONS else "")
 
 
 def can_play(size: str, variant: Variant) -> bool:
@@ -209,7 +225,8 @@ def turn_job(size: str, variant: Variant, plans: Sequence[str]) -> Job:
     """Turns of every plan at a size by a variant. Only the goals' variants skip blocks, and one on a CPU."""
     skips = variant in (*FOR_GOALS, CPU_VARIANTS[0])
     args = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
-    return Job("turns", f"{size}-{variant.name}", args, tuple(plan for plan in plans if skips or plan != SKIPPING))
+    played = tuple(plan for plan in plans if skips or plan != SKIPPING)
+    return Job("turns", f"{size}-{variant.name}", args, played, after=variant.check)
 
 
 def peer_jobs(mode: str) -> Iterator[Job]:

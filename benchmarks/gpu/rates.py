@@ -6,6 +6,7 @@ no rate. Without a GPU the same code runs at tiny shapes.
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from torch.nn import functional
 from torch.nn.attention import sdpa_kernel
 
 from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS, SDPA_BACKENDS, Attention, candidates, run_attention
+from animegamer_rt.backends.torch.device import REFUSALS
 from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
@@ -152,15 +154,18 @@ def measure_rate(make: Callable[[], Prepared], work: float, device: str, sustain
     except (RuntimeError, AttributeError, ValueError, AnimeGamerError) as failure:
         return {"passed": False, "broken": describe_error(failure)}
     rate = {"ms_p50": round(taken, 4), "tflops": round(work / taken / 1e9, 1)}
-    return {**rate, "error": error, "allowed": ALLOWED, "passed": error <= ALLOWED}
+    return {**rate, "error": error if math.isfinite(error) else None, "allowed": ALLOWED, "passed": error <= ALLOWED}
 
 
 def describe_error(failure: Exception) -> str:
     """The traceback of an error with its causes: in a graph capture the last error hides the first.
 
-    Raises the error again if the GPU was lost: no later result of this process can be right.
+    Raises the error again if the GPU was lost: no later result of this process can be right. After a capture that
+    failed, or memory that was full, it was not.
     """
-    if isinstance(failure, (torch.AcceleratorError, DeviceLostError)):
+    if isinstance(failure, DeviceLostError):
+        raise failure
+    if isinstance(failure, torch.AcceleratorError) and getattr(failure, "error_code", None) not in REFUSALS:
         raise failure
     return "".join(traceback.format_exception(failure))[-TOLD_CHARACTERS:]
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -111,29 +112,35 @@ def open_record(options: argparse.Namespace) -> Record:
 
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
-    """Run the jobs one after the other until the deadline; a job that fails affects no other."""
+    """Run the jobs one after the other until the deadline; one that fails only puts off those that come `after` it."""
     watch = CardWatch(None if options.dry_run else nvml.open_nvml((record.data["gpu"] or {}).get("uuid"))[0])
-    names = [f"{job.stage} {job.name}" for job in jobs]
-    for number, job in enumerate(jobs):
-        record.data["not_run"] = names[number:]  # written with the job's first result
+    queue, put_off = deque(jobs), set[str]()
+    while queue:
+        record.update(not_run=[f"{job.stage} {job.name}" for job in queue])  # so a run that is killed tells it too
         left = deadline - time.monotonic()
         if left <= 0:
-            record.update()
-            print(f"the time is up: {len(jobs) - number} jobs are left (--continue)")
+            print(f"the time is up: {len(queue)} jobs are left (--continue)")
             return
+        job = queue.popleft()
+        name, check = f"{job.stage} {job.name}", f"checks {job.after}"
+        if name not in put_off and (check in put_off or record.outcome("checks", job.after) in gpu_record.FAILED):
+            put_off.add(name)
+            queue.append(job)
+            continue
         library = library_of(record)
         if job.kernels and library is None:
             record.end(job, "left out", 0.0, "no library of the kernels: see build")
             continue
-        allowed = LIMITS_S[job.stage] * options.timeout_scale
+        allowed = job.limit_s * options.timeout_scale
         started, limit = time.monotonic(), min(allowed, left)
         record.start(job)
         outcome, output = runner(options, watch)(vars_of(options, job, library), limit, partial(record.add, job))
         if outcome == "timed out" and limit < allowed:
             outcome = "cut"  # by --minutes, which says nothing about the job
         record.end(job, outcome, time.monotonic() - started, output, watch.seen())
-        record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)), not_run=names[number + 1 :])
+        record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
         print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {time.monotonic() - started:6.1f} s", flush=True)
+    record.update(not_run=[])
 
 
 def library_of(record: Record) -> str | None:

@@ -1,8 +1,8 @@
 """The first minute on a card: does each operator run, is its answer right, and how fast is it, before any turn.
 
-Each answer is written at once. The parts that have never run on a card and may end the process (our attention
-kernels) come last; the stage `checks` tries every family of kernels again in a process of its own. It has no
-measurements of its own but the vae's convolutions and the predictor's calls: the rest is rates.py and kernels.py.
+Each answer is written at once. Our attention, which may end the process, comes last; of our other kernels the next jobs
+tell, each family in a process of its own. It has no measurements of its own but the vae's convolutions and the
+predictor's calls: the rest is rates.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from animegamer_rt.backends.interface import FloatArray
-from animegamer_rt.backends.torch.vae_decoder import convolve
+from animegamer_rt.backends.torch.vae_decoder import convolve, put_channels_last
 from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv
-from benchmarks.gpu import kernels as gpu_kernels
 from benchmarks.gpu import rates as gpu_rates
 from benchmarks.gpu import turns as gpu_turns
-from benchmarks.gpu.jobs import KERNEL_FAMILIES, Variant
+from benchmarks.gpu.jobs import Variant
 
 Entry = dict[str, Any]
 BURST_MS = 0.0
@@ -71,7 +69,7 @@ def parts(job_args: Mapping[str, Any]) -> dict[str, Callable[[], Iterator[Entry]
     """Name -> what answers it, the most certain first."""
     device, library = job_args["device"], job_args["library"]
     shape = gpu_rates.FULL if device == "cuda" else gpu_rates.TINY
-    plain: dict[str, Callable[[], Iterator[Entry]]] = {
+    found: dict[str, Callable[[], Iterator[Entry]]] = {
         "ceilings": partial(gpu_rates.ceilings, device),
         "fp8": partial(gpu_rates.products, shape, device, ("fp8",), BURST_MS),
         # So many rows has the recorded step: no multiple of 16 (pytorch issue 167882: wrong FP8 products of 15 rows).
@@ -80,12 +78,9 @@ def parts(job_args: Mapping[str, Any]) -> dict[str, Callable[[], Iterator[Entry]
         "convolutions": partial(convolutions, device),
         "predictor": partial(predictor_calls, job_args),
     }
-    if library is None:
-        return plain
-    kernels = {
-        f"kernels {family}": partial(gpu_kernels.checks, Path(library), family, device) for family in KERNEL_FAMILIES
-    }
-    return {**plain, **kernels, "our attention": partial(gpu_rates.attention, shape, device, library, BURST_MS)}
+    if library is not None:
+        found["our attention"] = partial(gpu_rates.attention, shape, device, library, BURST_MS)
+    return found
 
 
 def convolutions(device: str) -> Iterator[Entry]:
@@ -108,6 +103,7 @@ def convolutions(device: str) -> Iterator[Entry]:
 def convolution(one: Convolution, device: str) -> gpu_rates.Prepared:
     """A convolution as the decoder runs it, and a corner of its last frame in float64."""
     layer = CausalConv(one.inner, one.outer).to(device, torch.bfloat16)
+    put_channels_last(layer)
     shape = (CACHE_FRAMES + one.frames, one.height, one.width, one.inner)
     padded = torch.randn(shape, device=device, dtype=torch.bfloat16)
     corner = padded[-3:, : CROP + 1, : CROP + 1].double().permute(3, 0, 1, 2)[None]

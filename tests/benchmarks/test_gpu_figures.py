@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from benchmarks.gpu import checks, goals, jobs, kernels, rates, turns
+from benchmarks.gpu import checks, goals, jobs, kernels, rates, smoke, turns
 from benchmarks.gpu import record as records
 
-from animegamer_rt.errors import DeviceLostError
+from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.errors import BackendError, DeviceLostError
 
 Entry = dict[str, Any]
 FP8 = {"precision": {"denoiser": "fp8"}}
@@ -73,9 +77,40 @@ def test_check_that_breaks_fails_and_the_others_go_on(monkeypatch: pytest.Monkey
         list(checks.entries({**job_args, "library": None}))
 
 
+def test_error_after_which_the_gpu_goes_on_ends_no_job() -> None:
+    for code, goes_on in ((901, True), (2, True), (700, False), (None, False)):
+        error = torch.AcceleratorError("CUDA error: this and that")
+        if code is not None:
+            error.error_code = code
+
+        def breaks(error: Exception = error) -> rates.Prepared:
+            raise error
+
+        if goes_on:
+            assert "this and that" in rates.measure_rate(breaks, 1.0, "cpu")["broken"]
+        else:
+            with pytest.raises(torch.AcceleratorError):
+                rates.measure_rate(breaks, 1.0, "cpu")
+
+
+def test_smoke_convolves_in_the_memory_layout_of_the_decoder() -> None:
+    (run,), _, _ = smoke.convolution(smoke.TINY[0], "cpu")
+    assert isinstance(run, partial)
+    _, layer = run.args
+    assert layer.weight.is_contiguous(memory_format=torch.channels_last_3d)
+
+
 def lost(variant: object) -> Iterator[Entry]:
     raise DeviceLostError("the GPU is lost to this process")
     yield {}
+
+
+def test_fp8_that_runs_as_bf16_passes_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    engines = SimpleNamespace(precision={"denoiser": "bf16"}, device="bf16 in place of fp8")
+    monkeypatch.setattr(checks.backend, "load", lambda *given, **options: engines)
+    assert checks.BackendVariant("cuda", "bf16").open(open_bundle("pocket")) is engines
+    with pytest.raises(BackendError, match="does not run in fp8; found bf16 in place of fp8"):
+        checks.BackendVariant("cuda", "fp8").open(open_bundle("pocket"))
 
 
 def test_error_of_a_wrong_rate_or_kernel_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +121,7 @@ def test_error_of_a_wrong_rate_or_kernel_fails(monkeypatch: pytest.MonkeyPatch) 
         return rates.measure_rate(lambda: ([lambda: None], lambda: rows, right), 6e9, "cpu")
 
     assert rate(right) == {"ms_p50": 2.0, "tflops": 3.0, "error": 0.0, "allowed": 3e-2, "passed": True}
+    assert rate(right * math.nan)["error"] is None
     assert [rate(right * by)["passed"] for by in (1.02, 1.04, math.nan)] == [True, False, False]
     case = kernels.Case("a kernel", "int8", (), lambda: (), lambda: ())
     codes, scales = torch.tensor([[100, -50]], dtype=torch.int8), torch.tensor([[0.5]])
@@ -118,6 +154,7 @@ def test_the_goals_variants_are_timed_first_and_profiled_before_peers() -> None:
     assert order[1] == ("turns", "full-fp8-kernels")
     assert {stage for stage, _ in order[2:4]} == {"profile"}
     assert len(names) == len(set(names)) and ("peers", "compiled-predictor") not in names
+    assert set(jobs.OWN_ATTENTIONS) == set(OWN_ATTENTIONS)
 
 
 def rate(of: str, ms: float, passed: bool = True, way: str | None = None) -> Entry:

@@ -42,7 +42,7 @@ if faults.get("machine") and job["stage"] == "machine":
 elif job["stage"] == "machine":
     say(machine="a card, a processor", software={"torch": "0"}, gpu={"name": "a card"})
 elif job["stage"] == "build":
-    say(built=False, library=None)
+    say(built=False, library=str(folder / "faults") if faults.get("build") else None)
 elif job["stage"] == "turns":
     for plan in job["plans"]:
         seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0, "balanced-skipping": 1.5}[plan]
@@ -64,6 +64,7 @@ elif job["stage"] == "peers":
     misbehave(faults.get(name))
 elif job["stage"] == "checks":
     say(check="an answer", passed=faults.get(name) != "wrong", error=1.0)
+    misbehave(faults.get(name))
 """
 FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-turn", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")
@@ -139,7 +140,7 @@ def test_ctrl_c_says_how_to_go_on(
 def test_variant_that_hangs_is_ended_with_all_that_it_started(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu, "LIMITS_S", {**gpu.LIMITS_S, "turns": 5.0})
+    monkeypatch.setattr(gpu.gpu_jobs, "LIMITS_S", {**gpu.LIMITS_S, "turns": 5.0})
     assert run("--stages", "turns", faults={"turns full-bf16": "hang"}) == 1
     _, record = record_in(tmp_path)
     assert turns_in(record) == [turn for turn in ALL if turn[0] != "bf16" or turn[1] == "balanced"]
@@ -168,13 +169,11 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
 def test_record_is_whole_when_it_cannot_be_written_any_more(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replace, written = os.replace, []
+    replace = os.replace
 
     def full_disk(part: Path, path: Path) -> None:
-        if str(path).endswith("-gpu.json"):
-            written.append(path)
-            if len(written) > 4:  # two of them when the stage `reference` ends
-                raise OSError(28, "No space left on device")
+        if str(path).endswith("-gpu.json") and len(json.loads(part.read_text()).get("turns", [])) > 2:
+            raise OSError(28, "No space left on device")
         replace(part, path)
 
     monkeypatch.setattr(os, "replace", full_disk)
@@ -187,6 +186,40 @@ def test_record_is_whole_when_it_cannot_be_written_any_more(
 def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: Path) -> None:
     assert run("--stages", "checks,turns", faults={"checks bf16": "wrong"}) == 1
     assert turns_in(record_in(tmp_path)[1]) == ALL
+
+
+def test_turns_of_an_attention_that_crashed_alone_come_last(run: Run, tmp_path: Path) -> None:
+    faults = {"build": "here", "checks kernels-attention": "die"}
+    chosen = ("--variants", "fp8-kernels-int8-wgmma-attention,bf16-kernels", "--plans", "fast")
+    assert run("--stages", "checks,rates,turns", *chosen, faults=faults) == 1
+    order = [line.strip() for line in (tmp_path / "log").read_text().splitlines()]
+    assert [name for name in order if "attention" in name or name.startswith("turns")] == [
+        "checks kernels-attention",
+        "rates attention",
+        "turns full-bf16-kernels fast",
+        "checks fp8-kernels-int8-wgmma-attention",
+        "turns full-fp8-kernels-int8-wgmma-attention fast",
+        "rates attention-int8",
+        "checks bf16-kernels-int8-attention",
+        "checks fp16-kernels-int8-attention",
+    ]
+
+
+def test_run_that_is_killed_leaves_a_record_that_says_what_it_did_not_reach(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def killed(*given: object, **options: object) -> tuple[str, str]:
+        if seen or list((tmp_path / "results").glob("*-gpu.json")):
+            seen.append(record_in(tmp_path)[1]["not_run"])
+        return start(*given, **options)  # type: ignore[arg-type]
+
+    start = gpu.run
+    monkeypatch.setattr(gpu, "run", killed)
+    assert run("--stages", "turns", "--variants", "bf16,fp8") == 0
+    left = ["reference full", "turns full-bf16", "turns full-fp8"]
+    assert seen == [left, left[1:], left[2:]]
 
 
 def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ def commands_of_benchmark(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     found: list[list[str]] = []
     monkeypatch.setattr(build.shutil, "which", lambda name, path=None: name)
     monkeypatch.setattr(build.subprocess, "run", lambda command, **how: found.append(command))
+    monkeypatch.setattr(build.torch.cuda, "get_device_capability", lambda: (9, 0))
     monkeypatch.delenv(build.PATH_VARIABLE, raising=False)
     list(build.entries({"device": "cuda"}))
     return found

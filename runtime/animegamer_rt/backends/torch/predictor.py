@@ -78,6 +78,9 @@ class Predictor:
         self.capacity = window_tokens + ANSWER_TOKENS
         with torch_device.use():
             self._blocks = [MergedBlock.of(cast(Block, block)) for block in network.blocks]
+            # Merging freed the layers' own weights. They belong to the stream that loaded them, which would write there
+            # at once, perhaps before this stream has read them.
+            torch_device.wait(torch_device.mark())
             cache = (size.layers, size.kv_heads, self.capacity, size.head_width)
             self._keys, self._values = torch_device.zeros(cache), torch_device.zeros(cache)
             self._start = torch_device.zeros((1,), torch.int64)

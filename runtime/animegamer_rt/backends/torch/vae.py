@@ -18,7 +18,7 @@ from ...errors import BackendError, UnusableOutputError
 from ...models.vae import CHUNKS, VaeDecoder
 from .device import GraphCache, TorchDevice
 from .kernels import Kernels
-from .vae_decoder import cache_shapes, decode, peak_channels
+from .vae_decoder import cache_shapes, decode, peak_channels, put_channels_last
 
 FRAMES = {3: 9, 2: 8}
 """Latent frames of a chunk -> its video frames."""
@@ -43,10 +43,7 @@ class Vae:
         kernels: Kernels | None = None,
     ) -> None:
         self.torch_device, self.network, self._kernels = torch_device, network, kernels
-        for weight in network.parameters():
-            if weight.ndim == 5:
-                # In the layout of the activations; otherwise each convolution converts it first.
-                weight.data = weight.data.contiguous(memory_format=torch.channels_last_3d)
+        put_channels_last(network)
         scale = network.size.upscale
         channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
         shapes = cache_shapes(network, latent_height, latent_width)

@@ -245,6 +245,17 @@ def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None, bias: Bias
     return [upsampled(part) for part in x.split(frames_at_once or len(x))]
 
 
+def put_channels_last(network: nn.Module) -> None:
+    """Lays the weights of the 3D convolutions out as `convolve` needs them, in place.
+
+    Without it PyTorch takes neither operand for channels last, because a batch of one that is a view of frames does not
+    look so. It would then convert the input in every call.
+    """
+    for weight in network.parameters():
+        if weight.ndim == 5:
+            weight.data = weight.data.contiguous(memory_format=torch.channels_last_3d)
+
+
 def convolve(padded: Tensor, layer: CausalConv, with_bias: bool = True) -> Tensor:
     """[T + 2, H, W, C] -> [T, H, W, C']; the permuted view is what PyTorch calls channels_last_3d."""
     bias = layer.bias if with_bias else None
