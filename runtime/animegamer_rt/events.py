@@ -28,8 +28,8 @@ class Understood(Event):
     """How the instruction was understood, of a bundle with a reader: others play the text as it is.
 
     scene: what the turn shows. unknown: the words that ask for what the bundle cannot draw, in lower case; the scene is
-    the nearest that it can. text: the scene in one line for people. notice: a line about what was not understood, and
-    what the bundle knows; None if all was.
+    the nearest that it can. text: the scene in one line for people. notice: a line about what was not understood, or
+    that nothing changes, and what the bundle knows; None if all was understood.
     """
 
     scene: Scene

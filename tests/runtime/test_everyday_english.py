@@ -22,7 +22,7 @@ from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
 
-DEVELOPMENT = Path(__file__).parents[2] / "benchmarks" / "language" / "development.jsonl"
+LANGUAGE = Path(__file__).parents[2] / "benchmarks" / "language"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def reader() -> InstructionReader:
 
 
 def test_nine_of_ten_everyday_turns_are_understood(reader: InstructionReader) -> None:
-    lines = [json.loads(line) for line in DEVELOPMENT.read_text(encoding="utf-8").splitlines()]
+    lines = [json.loads(line) for line in (LANGUAGE / "development.jsonl").read_text(encoding="utf-8").splitlines()]
     right, scene = 0, None
     for line in lines:
         scene = reader.read(Instruction(line["say"]), None if line["turn"] == 1 else scene).scene
@@ -42,6 +42,17 @@ def test_nine_of_ten_everyday_turns_are_understood(reader: InstructionReader) ->
             _agrees(line[field], field, scene) for field in ("who", "motion", "place", "night") if field in line
         )
     assert right / len(lines) >= 0.88
+
+
+def test_four_of_five_sentences_that_it_cannot_draw_get_a_notice_and_few_others_do(reader: InstructionReader) -> None:
+    counts: dict[bool, list[bool]] = {True: [], False: []}
+    for name in ("undrawable", "plain"):
+        scene = None
+        for line in map(json.loads, (LANGUAGE / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()):
+            reading = reader.read(Instruction(line["say"]), None if line["turn"] == 1 else scene)
+            scene = reading.scene
+            counts[line.get("notice", False)].append(reading.notice is not None)
+    assert sum(counts[True]) / len(counts[True]) >= 0.8 and sum(counts[False]) / len(counts[False]) <= 0.02
 
 
 def _agrees(asked: object, field: str, scene: Scene) -> bool:
@@ -66,6 +77,8 @@ def _agrees(asked: object, field: str, scene: Scene) -> bool:
         ("Dovan and Tofi run in the city", "the fox goes home", ("Dovan",), "run", "city", "day"),
         ("", "ZELKI FLIES ON A BROOM OVER THE DUNES!!!", ("Zelki",), "fly", "desert", "day"),
         ("", "bixo rnus in the forset at nigth", ("Bixo",), "run", "forest", "night"),
+        ("", "dovna wlaks in the foerst", ("Dovan",), "walk", "forest", "day"),
+        ("Zelki dances in the desert", "Zelki shrinks to the size of a pea", ("Zelki",), "dance", "desert", "day"),
         ("", "Character: Mirel; Motion: gently wave; Background: night city.", ("Mirel",), "wave", "city", "night"),
     ],
 )

@@ -78,6 +78,7 @@ class BuildConfig:
     adapt_decoder_phase: PhaseConfig
     reader_phase: PhaseConfig  # of the instruction reader; a batch is of turns
     picture_reader_phase: PhaseConfig  # a batch is of pictures
+    vocabulary_turns: int  # of the language corpus; their words are the instruction reader's vocabulary
 
     @property
     def encoder(self) -> EncoderSize:
@@ -130,6 +131,7 @@ FULL = BuildConfig(
     adapt_decoder_phase=PhaseConfig(steps=1750, batch=2, learning_rate=5e-4, final_ratio=0.05),
     reader_phase=PhaseConfig(steps=9500, batch=256, learning_rate=1.5e-3, final_ratio=0.02),
     picture_reader_phase=PhaseConfig(steps=2500, batch=48, learning_rate=2e-3),
+    vocabulary_turns=100_000,
 )
 
 SHORT = BuildConfig(
@@ -161,6 +163,7 @@ SHORT = BuildConfig(
     adapt_decoder_phase=PhaseConfig(steps=1, batch=1, learning_rate=5e-4),
     reader_phase=PhaseConfig(steps=2, batch=4, learning_rate=1e-3),
     picture_reader_phase=PhaseConfig(steps=2, batch=2, learning_rate=1e-3),
+    vocabulary_turns=100,
 )
 
 CONFIGS = {config.name: config for config in (FULL, SHORT)}

@@ -29,6 +29,7 @@ from .judge.reading import Judge
 from .judge.scorer import JudgeScorer
 from .reader.export import add_readers
 from .reader.picture import train_picture_reader
+from .reader.samples import vocabulary
 from .reader.training import load_reader
 from .training import autoencoder, checkpoint
 from .world.captions import caption
@@ -57,7 +58,8 @@ def write_networks(context: BuildContext, out: Path, precision: Precision = "fp1
         precision=precision,
     )
     pictures = train_picture_reader(context.weights_path("picture_reader"), context.config.picture_reader_phase)
-    add_readers(out, load_reader(context.weights_path("reader")), pictures, precision)
+    words = vocabulary(context.config.vocabulary_turns)
+    add_readers(out, load_reader(context.weights_path("reader")), pictures, words, precision)
 
 
 def record_selftest(context: BuildContext) -> None:

@@ -217,7 +217,8 @@ class ReaderWords:
 
     clothes, positions: names, as clients and the store have them; clothes_words, position_words: the same in a caption
     ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
-    manners: one for each of the five levels of motion, weakest first.
+    manners: one for each of the five levels of motion, weakest first. vocabulary: the words of the texts that the part
+    learned from, separated by spaces; empty where nobody wrote them down.
     """
 
     people: tuple[str, ...]
@@ -228,13 +229,14 @@ class ReaderWords:
     places: tuple[str, ...]
     positions: tuple[str, ...]
     position_words: tuple[str, ...]
+    vocabulary: str = ""
 
     def __post_init__(self) -> None:
         _check_count("clothes_words", self.clothes_words, len(self.clothes))
         _check_count("position_words", self.position_words, len(self.positions))
         _check_count("manners", self.manners, len(LEVELS))
         for name in self.__slots__:
-            if not getattr(self, name):
+            if name != "vocabulary" and not getattr(self, name):
                 raise ConfigError("a list of words is empty", where=f"reader: {name}", expected="at least one word")
 
 

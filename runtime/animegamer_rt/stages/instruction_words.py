@@ -11,7 +11,7 @@ import functools
 import re
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,33 @@ def split_words(text: str) -> list[str]:
     text = unicodedata.normalize("NFKD", text.translate(_SPELLINGS)).casefold()
     kept = "".join(char for char in text if unicodedata.category(char) not in _DROPPED or char in "\n\t")
     return _WORD.findall(_LONG_RUN.sub(r"\1\1", kept))[:MAX_WORDS]
+
+
+def is_word(word: str) -> bool:
+    """Whether it is a Latin word, an emoji or another sign: no number, no dot, no letter of another script."""
+    return (word.isascii() and word[0].isalpha()) or unicodedata.category(word[0])[0] == "S"
+
+
+def is_emoji(word: str) -> bool:
+    """Whether it is an emoji, or a sign like one."""
+    return unicodedata.category(word[0]) == "So"
+
+
+def with_letters_in_order(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """The words; two letters next to each other are exchanged where exactly one known word comes of it: foerst, forest.
+
+    Known words stay, and so do those of fewer than three letters.
+    """
+    return [word if word in known else _in_order(word, known) for word in words]
+
+
+def _in_order(word: str, known: Collection[str]) -> str:
+    if len(word) < 3:
+        return word
+    pairs = range(len(word) - 1)
+    exchanged = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in pairs}
+    found = [other for other in exchanged if other in known]
+    return found[0] if len(found) == 1 else word
 
 
 def word_features(words: Sequence[str]) -> npt.NDArray[np.int64]:

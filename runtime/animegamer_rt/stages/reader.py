@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,12 +21,29 @@ from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import HOURS, LEVELS, Scene, left_last, third_person
 
 from .image import Picture, prepare
-from .instruction_words import GRAMS, MAX_WORDS, split_words, word_features
+from .instruction_words import (
+    GRAMS,
+    MAX_WORDS,
+    is_emoji,
+    is_word,
+    split_words,
+    with_letters_in_order,
+    word_features,
+)
+
+Value = TypeVar("Value")
 
 ABSENT, FIRST, SECOND = range(3)
 """What the output `people`, and the input `scene`, say of a person."""
 
-_LETTERS = re.compile("[a-z]")
+DOUBT = 2.0
+"""How much likelier (difference of logits) another place, hour or clothes must be than those of the scene before.
+
+A wrong change of them stays in the game. None of the 803 turns that this was chosen with needs less.
+"""
+
+_ARTICLES = frozenset(("a", "an", "the"))
+_GO_ON = re.compile(r"\b(?:again|continue|encore|keep|more|same|stay|still|(?:go|carry|play) on)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +71,7 @@ class InstructionReader:
         self, engine: ReaderEngine, pictures: PictureReaderEngine | None, words: ReaderWords, name: str
     ) -> None:
         self._engine, self._pictures, self._words, self._name = engine, pictures, words, name
+        self._vocabulary = frozenset(words.vocabulary.split())
 
     def read(self, instruction: Instruction, before: Scene | None) -> Reading:
         """The scene that an instruction asks for after the scene `before` (None: nothing has been shown yet).
@@ -62,17 +80,39 @@ class InstructionReader:
         Raises BackendError where the engine fails.
         """
         words = split_words(instruction.text)
-        readable = any(_LETTERS.search(word) or unicodedata.category(word[0])[0] == "S" for word in words)
+        readable = any(is_word(word) for word in words)
         if not readable and before is not None:
-            return Reading(before, (), self.describe(before), self._notice((), readable, len(words)))
-        features = word_features(words)[None] if readable else np.zeros((1, 1, GRAMS), np.int64)
+            return Reading(before, (), self.describe(before), self._notice(["nothing understood"], words))
+        ordered = with_letters_in_order(words, self._vocabulary) if readable else []
+        strange = [word for word, learned in zip(words, ordered, strict=False) if self._is_strange(learned)]
+        # An emoji that the part never saw would mean anything; a word shares letters with those that it saw.
+        told = [(word, learned) for word, learned in zip(words, ordered, strict=False) if not self._is_noise(learned)]
+        features = word_features([learned for _, learned in told])[None] if told else np.zeros((1, 1, GRAMS), np.int64)
         encoded, started = self._encode(before), time.perf_counter()
         logits = self._engine.read(features, encoded)
-        seconds, scene = time.perf_counter() - started, self._decode(logits, before)
-        asked = [word for word, logit in zip(words, logits.unknown, strict=False) if readable and logit > 0]
-        unknown = tuple(dict.fromkeys(asked))
-        notice = self._notice(unknown, readable, len(words))
-        return Reading(scene, unknown, self.describe(scene), notice, seconds)
+        seconds = time.perf_counter() - started
+
+        unknown = [word for (word, _), mark in zip(told, logits.unknown, strict=False) if mark > 0]
+        if len(strange) > max(1, sum(is_word(word) for word in words) / 2):
+            unknown += strange
+        scene = self._decode(logits, before, doubtful=bool(unknown))
+        unchanged = before is not None and scene.shows_the_same(before) and not _goes_on(words, scene)
+        if unchanged and not unknown:
+            unknown = strange
+        named = tuple(dict.fromkeys(word for word in unknown if is_word(word) and word not in _ARTICLES))
+        problems = [] if readable else ["nothing understood"]
+        if named:
+            problems.append("not understood: " + ", ".join(f'"{word}"' for word in named))
+        elif unknown:
+            problems.append("not all understood")
+        elif unchanged:
+            problems.append("nothing changes")
+        elif readable and before is None and _says_nothing(logits):
+            problems.append("not understood who does what")
+        left_out = self._left_out(words, scene, before)
+        if left_out:
+            problems.append(f"a picture has room for two, so {' and '.join(left_out)} is left out")
+        return Reading(scene, named, self.describe(scene), self._notice(problems, words), seconds)
 
     def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
         """The scene of a picture in which `instruction` happens; None if nobody is seen, or without a picture reader.
@@ -118,15 +158,20 @@ class InstructionReader:
         left = [int(name in scene.left) for name in words.people] if told else []
         return np.array([[*people, *rest, *left]], np.int64)
 
-    def _decode(self, logits: ReaderLogits, before: Scene | None) -> Scene:
+    def _decode(self, logits: ReaderLogits, before: Scene | None, doubtful: bool = False) -> Scene:
+        """The scene of the logits; what is not clearly another than before stays, and so does a doubtful motion."""
         words = self._words
         people = tuple(words.people[person] for person in _who(logits.people))
-        worn = before.clothes if before is not None else dict.fromkeys(words.people, words.clothes[0])
-        asked = {name: words.clothes[_best(row)] for name, row in zip(words.people, logits.clothes, strict=True)}
-        clothes = {name: asked[name] if name in people else worn[name] for name in words.people}
-        motion, level = words.motions[_best(logits.motion)], LEVELS[_best(logits.level)]
-        place, hour = words.places[_best(logits.place)], HOURS[_best(logits.night)]
-        position = words.positions[_best(logits.position)]
+        worn = before.clothes if before is not None else {}
+        each = zip(words.people, logits.clothes, strict=True)
+        asked = {name: _best(words.clothes, row, worn.get(name)) for name, row in each}
+        clothes = {name: asked[name] if name in people else worn.get(name, words.clothes[0]) for name in words.people}
+        place = _best(words.places, logits.place, None if before is None else before.place)
+        hour = _best(HOURS, logits.night, None if before is None else before.hour)
+        earlier = before if doubtful else None
+        motion = _best(words.motions, logits.motion, None if earlier is None else earlier.motion)
+        level = _best(LEVELS, logits.level, None if earlier is None else earlier.level)
+        position = _best(words.positions, logits.position)
         caption = (
             f"Character: {self._dressed(people, clothes)} {words.position_words[words.positions.index(position)]}; "
             f"Motion: {words.manners[LEVELS.index(level)]} {motion}; Background: {hour} {place}."
@@ -145,18 +190,46 @@ class InstructionReader:
         manner = self._words.manners[LEVELS.index(scene.level)]
         return f"{self._dressed(scene.people, scene.clothes)} {motion} {manner}, {scene.place}, {scene.hour}"
 
-    def _notice(self, unknown: tuple[str, ...], readable: bool, count: int) -> str | None:
-        words, parts = self._words, []
-        if not readable:
-            parts.append("nothing understood")
-        elif unknown:
-            parts.append("not understood: " + ", ".join(f'"{word}"' for word in unknown))
+    def _is_strange(self, word: str) -> bool:
+        """Whether none of the texts that the part learned from has this word or emoji."""
+        stem = word.partition("'")[0]
+        return bool(self._vocabulary) and is_word(word) and not {word, stem} & self._vocabulary
+
+    def _is_noise(self, word: str) -> bool:
+        return self._is_strange(word) and is_emoji(word)
+
+    def _left_out(self, words: Sequence[str], scene: Scene, before: Scene | None) -> list[str]:
+        """Who is named for the first time and not shown, because two others are."""
+        if len(scene.people) < 2:
+            return []
+        shown = {*scene.people, *(before.people if before is not None else ())}
+        return [name for name in self._words.people if name.lower() in words and name not in shown]
+
+    def _notice(self, problems: Sequence[str], words: Sequence[str]) -> str | None:
+        bundle, parts = self._words, list(problems)
         if parts:
-            known = "; ".join(", ".join(names) for names in (words.people, words.motions, words.places))
+            known = "; ".join(", ".join(names) for names in (bundle.people, bundle.motions, bundle.places))
             parts.append(f"{self._name} reads English and knows {known}")
-        if count == MAX_WORDS:
+        if len(words) == MAX_WORDS:
             parts.append(f"only the first {MAX_WORDS} words are read")
         return "; ".join(parts) or None
+
+
+def _goes_on(words: Sequence[str], scene: Scene) -> bool:
+    """Whether the words ask for what the scene shows already: "keep going", or its motion or place by name."""
+    stem = scene.motion.split()[0].rstrip("e")
+    named = any(word.startswith(stem) or word == scene.place for word in words)
+    return named or _GO_ON.search(" ".join(words)) is not None
+
+
+def _says_nothing(logits: ReaderLogits) -> bool:
+    """Whether neither a person nor a motion is likelier than all others by more than DOUBT."""
+
+    def lead(scores: FloatArray) -> float:
+        ordered = np.sort(scores)
+        return float(ordered[-1] - ordered[-2]) if len(ordered) > 1 else np.inf
+
+    return max(lead(logits.people[:, FIRST] - logits.people[:, ABSENT]), lead(logits.motion)) <= DOUBT
 
 
 def _who(logits: FloatArray, nobody: bool = False) -> tuple[int, ...]:
@@ -164,19 +237,21 @@ def _who(logits: FloatArray, nobody: bool = False) -> tuple[int, ...]:
 
     nobody: it may also be that nobody is there.
     """
-    shifted = logits - logits.max(-1, keepdims=True)
-    chances = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    if not np.isfinite(chances).all():
+    if not np.isfinite(logits).all():
         raise BackendError("the reader's logits are not numbers", do="run: animegamer-rt selftest")
     # Against everybody being absent.
-    first, second = chances[:, FIRST] - chances[:, ABSENT], chances[:, SECOND] - chances[:, ABSENT]
+    first, second = logits[:, FIRST] - logits[:, ABSENT], logits[:, SECOND] - logits[:, ABSENT]
     everybody = range(len(logits))
     choices = [(one,) for one in everybody] + [(one, two) for one in everybody for two in everybody if one != two]
     best = max(choices, key=lambda who: first[who[0]] + sum(second[other] for other in who[1:]))
     return () if nobody and first[best[0]] + sum(second[other] for other in best[1:]) < 0 else best
 
 
-def _best(logits: FloatArray) -> int:
+def _best(values: Sequence[Value], logits: FloatArray, before: Value | None = None) -> Value:
+    """The likeliest of the values; `before` unless another is likelier by more than DOUBT."""
     if not np.isfinite(logits).all():
         raise BackendError("the reader's logits are not numbers", do="run: animegamer-rt selftest")
-    return int(np.argmax(logits))
+    best = int(np.argmax(logits))
+    if before is not None and logits[best] - logits[values.index(before)] <= DOUBT:
+        return before
+    return values[best]

@@ -36,6 +36,15 @@ class Scene:
     caption: str
     left: tuple[str, ...] = ()
 
+    def shows_the_same(self, other: Scene) -> bool:
+        """Whether the same people wear the same and do the same at the same place and hour; positions may differ."""
+
+        def shown(scene: Scene) -> tuple[object, ...]:
+            worn = {name: scene.clothes[name] for name in scene.people}
+            return worn, scene.motion, scene.level, scene.place, scene.hour
+
+        return shown(self) == shown(other)
+
     def to_json(self) -> str:
         """The scene as it is stored: compact JSON, without `left` where nobody left."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

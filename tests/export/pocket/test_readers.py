@@ -18,7 +18,7 @@ from animegamer_export.pocket.reader.accuracy import FIELDS, TrainedReader, eval
 from animegamer_export.pocket.reader.export import WORDS, add_readers
 from animegamer_export.pocket.reader.model import HEADS
 from animegamer_export.pocket.reader.picture import PictureReader
-from animegamer_export.pocket.reader.samples import encode_scene, samples_of
+from animegamer_export.pocket.reader.samples import encode_scene, samples_of, vocabulary
 from animegamer_export.pocket.reader.training import train_reader
 from animegamer_rt.backends.reader import load_reader
 from animegamer_rt.bundle.loader import Bundle
@@ -50,6 +50,12 @@ def test_a_turn_is_learned_after_the_scene_that_it_follows() -> None:
         assert after.scene[10:].tolist() == (gone if any(gone) else stays), "who left last"
 
 
+def test_the_vocabulary_has_what_pocket_can_draw_and_nothing_else() -> None:
+    words = vocabulary(turns=600).split()
+    assert words == sorted(set(words)) and {"mirel", "forest", "the", "walks"} <= set(words)
+    assert not {"tanzt", "explode", "привет", "2"} & set(words)
+
+
 def test_training_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     phase = dataclasses.replace(SHORT.reader_phase, steps=1)
     train_reader(tmp_path / "reader.pt", phase)
@@ -59,7 +65,8 @@ def test_training_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
 
 def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_copy: Bundle) -> None:
     network = train_reader(tmp_path / "reader.pt", PhaseConfig(steps=1, batch=4, learning_rate=1e-3))
-    bundle = add_readers(pocket_copy.folder, network, PictureReader().eval())
+    bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), "fox forest")
+    assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary="fox forest")
     reader = InstructionReader(load_reader(bundle), None, WORDS, "pocket")
     trained = reader_of(TrainedReader(network))
     for text in ("the fox is having a little dance by the sea", "make it night pls, and bixo comes too"):
@@ -74,7 +81,7 @@ def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_cop
 
 def test_measuring_counts_the_fields_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "games.jsonl").write_text(
-        '{"game": 1, "turn": 1, "say": "Tofi runs", "who": ["Tofi"], "night": false}\n'
+        '{"game": 1, "turn": 1, "say": "Tofi runs", "who": ["Tofi"], "night": false, "notice": false}\n'
     )
 
     class OneScene(torch.nn.Module):
@@ -86,7 +93,7 @@ def test_measuring_counts_the_fields_of_a_file(tmp_path: Path) -> None:
 
     report = evaluate(reader_of(TrainedReader(OneScene())), tmp_path / "games.jsonl")  # type: ignore[arg-type]
     assert report["who"] == 1 and report["night"] == 0 and report["all_right"] == 0
-    assert set(report) & set(FIELDS) == {"who", "night"}
+    assert set(report) & set(FIELDS) == {"who", "night", "notice"} and report["notice"] == 1 and report["notices"] == 0
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from animegamer_rt.backends.interface import IntArray, ReaderEngine, ReaderLogit
 from animegamer_rt.backends.reader import load_reader
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
-from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
+from animegamer_rt.stages.instruction_words import with_letters_in_order
 from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
@@ -129,8 +129,82 @@ def test_a_text_in_another_script_changes_nothing_and_is_answered_with_what_is_r
 
 
 def test_only_the_first_words_of_a_long_text_are_read_and_that_is_said(bundle: Bundle) -> None:
-    reading = reader(bundle).read(Instruction("so " * 96 + "Tobo"), None)
+    reading = reader(bundle).read(Instruction("Mia waves " + "so " * 94 + "Tobo"), None)
     assert reading.scene.people == ("Mia",) and reading.notice == "only the first 96 words are read"
+
+
+def knowing(bundle: Bundle, vocabulary: str) -> InstructionReader:
+    return InstructionReader(load_reader(bundle), None, replace(tiny_reader.WORDS, vocabulary=vocabulary), "tiny")
+
+
+def test_two_letters_in_the_wrong_order_are_put_right_where_one_known_word_comes_of_it(bundle: Bundle) -> None:
+    reads = knowing(bundle, "runs forest from form")
+    scene = reads.read(Instruction("Mia rusn in the foerst"), None).scene
+    assert (scene.motion, scene.place) == ("run", "forest")
+    assert reader(bundle).read(Instruction("Mia in the foerst"), None).scene.place == "town"
+    assert with_letters_in_order(["form", "fomr", "no"], {"form", "from", "on"}) == ["form", "form", "no"]
+    assert with_letters_in_order(["abdc"], {"abcd", "badc"}) == ["abdc"], "two known words: in doubt it stays"
+
+
+def test_a_text_that_changes_nothing_is_answered_unless_it_asks_for_that(bundle: Bundle) -> None:
+    reads = knowing(bundle, "mia waves undo it to forest keep at again carry on she is the in town 🔥")
+    before = reads.read(Instruction("Mia waves"), None).scene
+
+    def problem(text: str) -> str | None:
+        reading = reads.read(Instruction(text), before)
+        assert reading.scene.shows_the_same(before)
+        return reading.notice and reading.notice.split(";")[0]
+
+    assert problem("undo it") == problem("🔥") == "nothing changes"
+    assert problem("a lightsaber to it") == 'not understood: "lightsaber"'
+    assert problem("🍕🍕") == 'not understood: "🍕"'
+    assert [problem(text) for text in ("keep at it", "again", "carry on", "Mia waves", "she is waving")] == [None] * 5
+    assert problem("in town") is None
+
+
+def test_a_text_of_mostly_strange_words_is_told_even_if_something_changes(bundle: Bundle) -> None:
+    reads = knowing(bundle, "mia waves runs")
+    before = reads.read(Instruction("Mia waves"), None).scene
+    reading = reads.read(Instruction("blorp snizzle runs"), before)
+    assert reading.scene.motion == "run" and reading.unknown == ("blorp", "snizzle")
+    assert reads.read(Instruction("Mia blorp runs"), before).notice is None, "a few may be misspelt, or names"
+
+
+def test_a_first_text_that_says_neither_who_nor_what_is_told(bundle: Bundle) -> None:
+    reads = reader(bundle)
+    notice = reads.read(Instruction("who made you?"), None).notice or ""
+    assert notice.startswith("not understood who does what; tiny reads English")
+    assert reads.read(Instruction("Mia"), None).notice is None and reads.read(Instruction("runs"), None).notice is None
+
+
+def test_who_finds_no_room_beside_two_others_is_told(bundle: Bundle) -> None:
+    words = replace(tiny_reader.WORDS, people=("Mia", "Tobo", "Zed"))
+    some = load_reader(bundle).read(np.zeros((1, 1, 48), np.int64), np.zeros((1, 7), np.int64))
+    people, clothes = np.array([[0, 9, 0], [0, 0, 9], [9, 0, 0]], np.float32), np.zeros((3, 3), np.float32)
+    engine = FixedReader(replace(some, people=people, clothes=clothes), scene_numbers=8)
+    reads = InstructionReader(engine, None, words, "tiny")
+    notice = reads.read(Instruction("Mia, Tobo and Zed run"), None).notice or ""
+    assert notice.startswith("a picture has room for two, so Zed is left out; tiny reads English")
+    assert reads.read(Instruction("Mia and Tobo run"), None).notice is None
+
+
+@pytest.mark.parametrize(("lead", "changes"), [(1.5, False), (2.5, True)])
+def test_place_hour_and_clothes_stay_unless_others_are_clearly_asked_for(
+    bundle: Bundle, lead: float, changes: bool
+) -> None:
+    some = load_reader(bundle).read(np.zeros((1, 1, 48), np.int64), np.zeros((1, 7), np.int64))
+    second = np.array([0, lead], np.float32)
+    clothes = np.array([[0, lead, 0]] * 2, np.float32)
+    asked = replace(some, place=second, night=second, clothes=clothes, motion=np.array([0, lead, 0], np.float32))
+    before = reader(bundle).read(Instruction("Mia waves"), None).scene
+    scene = reader(bundle, FixedReader(asked)).read(Instruction("so be it"), before).scene
+    assert (scene.place, scene.hour) == (("forest", "night") if changes else ("town", "day"))
+    assert scene.clothes["Mia"] == ("raincoat" if changes else "everyday") and scene.motion == "run"
+    doubtful = replace(asked, unknown=np.ones(3, np.float32))
+    scene = reader(bundle, FixedReader(doubtful)).read(Instruction("so be it"), before).scene
+    assert scene.motion == ("run" if changes else "wave"), "beside a word that it cannot draw, the motion stays too"
+    first = reader(bundle, FixedReader(asked)).read(Instruction("so be it"), None).scene
+    assert (first.place, first.hour) == ("forest", "night"), "a first scene has nothing to keep"
 
 
 def test_people_are_the_likeliest_choice_of_one_named_first_and_at_most_one_second(bundle: Bundle) -> None:
@@ -200,9 +274,7 @@ def test_part_and_words_go_together(bundle: Bundle) -> None:
     with pytest.raises(ConfigError, match="manners.*another length"):
         replace(tiny_reader.WORDS, manners=("gently",))
     with pytest.raises(ConfigError, match="positions.*at least one word"):
-        ReaderWords(
-            **{name: () if "position" in name else getattr(tiny_reader.WORDS, name) for name in ReaderWords.__slots__}
-        )
+        replace(tiny_reader.WORDS, positions=(), position_words=())
 
 
 def test_only_a_bundle_with_a_reader_has_the_newer_format(bundle: Bundle) -> None:

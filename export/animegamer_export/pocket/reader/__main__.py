@@ -16,6 +16,7 @@ from animegamer_rt.profiling.machine_facts import machine_facts
 from .accuracy import TrainedReader, bundle_reader, evaluate, reader_of
 from .export import add_readers
 from .picture import picture_accuracy, train_picture_reader
+from .samples import vocabulary
 from .training import load_reader, train_reader
 
 TEXT, PICTURES = "reader.pt", "picture_reader.pt"
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         print(picture_accuracy(train_picture_reader(args.work / PICTURES, config.picture_reader_phase)))
     elif args.command == "add":
         pictures = train_picture_reader(args.work / PICTURES, FULL.picture_reader_phase)
-        add_readers(args.bundle, load_reader(args.work / TEXT), pictures)
+        add_readers(args.bundle, load_reader(args.work / TEXT), pictures, vocabulary(FULL.vocabulary_turns))
     else:
         _measure(args.games, args.bundle, args.work, args.out)
     return 0

@@ -102,11 +102,17 @@ def export_picture_reader(reader: PictureReader, folder: Path, precision: Precis
         return ExportResult(parts, check_outputs(folder, [("picture_reader", case)], TOLERANCE))
 
 
-def add_readers(folder: Path, reader: Reader, pictures: PictureReader, precision: Precision = "fp16") -> Bundle:
-    """Write both readers into a bundle's folder and name them in the manifest; the other parts stay as they are."""
+def add_readers(
+    folder: Path, reader: Reader, pictures: PictureReader, vocabulary: str, precision: Precision = "fp16"
+) -> Bundle:
+    """Write both readers into a bundle's folder and name them in the manifest; the other parts stay as they are.
+
+    vocabulary: of `samples.vocabulary`.
+    """
     manifest = load(folder).manifest
     written = [export_reader(reader, folder, precision), export_picture_reader(pictures, folder, precision)]
     print("\n".join(one.report() for one in written), flush=True)
     new = {name: part for one in written for name, part in one.parts.items()}
     changed = [file for part in new.values() for file in part.files]
-    return write_manifest(folder, replace(manifest, parts={**manifest.parts, **new}, reader=WORDS), changed)
+    words = replace(WORDS, vocabulary=vocabulary)
+    return write_manifest(folder, replace(manifest, parts={**manifest.parts, **new}, reader=words), changed)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -22,7 +24,7 @@ from animegamer_export.pocket.world.scene import (
     Scene,
     position_x,
 )
-from animegamer_rt.stages.instruction_words import split_words, word_features
+from animegamer_rt.stages.instruction_words import is_emoji, is_word, split_words, word_features
 from animegamer_rt.state.scene import left_last
 
 from .model import SCENE_SIZES
@@ -32,6 +34,8 @@ _EASY_SHARE = 0.45
 """How many of the turns that keep people and clothes are trained on."""
 POOL = 24
 """How many batches are sorted by length together."""
+_LEAST_USES = 3
+"""How often a word of the vocabulary was used: rarer ones are mostly misspelt."""
 _POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 POSITION_NAMES = tuple(POSITIONS)
 
@@ -142,6 +146,17 @@ def _is_hard(sample: Sample) -> bool:
     changed = before // len(OUTFITS) != after
     dressed = (after > 0) & (before % len(OUTFITS) != worn)
     return bool((changed | dressed).any() or sample.unknown.any())
+
+
+def vocabulary(turns: int) -> str:
+    """The words and emoji in that many turns of the corpus, sorted, separated by spaces: `ReaderWords.vocabulary`.
+
+    What is only said of what pocket cannot draw is left out.
+    """
+    uses: Counter[str] = Counter()
+    for sample in itertools.islice(endless_samples(seed=0), turns):
+        uses.update(word for word, mark in zip(sample.words, sample.unknown, strict=True) if not mark and is_word(word))
+    return " ".join(sorted(word for word, count in uses.items() if count >= _LEAST_USES or is_emoji(word)))
 
 
 def batches(seed: int, size: int) -> Iterator[list[Sample]]:
