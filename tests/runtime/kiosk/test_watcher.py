@@ -178,6 +178,7 @@ def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path:
     with _page(tmp_path) as (url, _browser, commands):
         assert _refused(url + "/do/reboot", "POST") == 403
         assert _refused(url + "/state.json", Host="evil.example") == 421
+        assert _refused(url + "/state.json", Host="[::1") == 421
         assert _refused(url + "/../../etc/passwd") == 404
         assert commands.done == []
     with _page(tmp_path, key=True) as (url, _browser, commands):
