@@ -63,6 +63,19 @@ def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
     assert {Path(path).name for path in _files(tmp_path)} == left
 
 
+@pytest.mark.parametrize("written", ["{", "[]", '{"/etc/x": 1}', '{"etc/x": "0"}', '{"/etc/../x": "0"}'])
+def test_a_damaged_list_of_what_was_installed_is_said_and_deletes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    receipt = tmp_path / "var/lib/animegamer-kiosk/installed.json"
+    receipt.parent.mkdir(parents=True)
+    receipt.write_text(written)
+    for action in ("status", "remove", "install"):
+        assert main(["kiosk", action, "--yes", "--root", str(tmp_path)]) == 2
+        assert "not the list of an install" in capsys.readouterr().err
+    assert receipt.exists()
+
+
 def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) -> None:
     root = ["--root", str(tmp_path), "--yes"]
     assert main(["kiosk", "install", *root]) == 0
