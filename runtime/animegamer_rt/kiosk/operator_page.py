@@ -7,11 +7,14 @@ one. What changes something is a POST with a header that a page of another site 
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import hmac
 import json
+import logging
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -38,6 +41,7 @@ from .machine import Machine
 from .update_record import RECORD, read_record
 from .versions import PACKAGES, wheels
 
+log = logging.getLogger(__name__)
 READY, UNREACHABLE = "ready", "unreachable"
 """Two states of the server; between them lie those of its own."""
 HEADER = "X-Animegamer"
@@ -97,6 +101,10 @@ class OperatorPage:
 
         class Server(ThreadingHTTPServer):
             address_family = socket.AF_INET6 if ":" in config.operator_address else socket.AF_INET
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):  # who asked has gone
+                    log.exception("a fault of the page for staff")
 
         try:
             self._server = Server((config.operator_address, config.operator_port), Handler)
@@ -220,8 +228,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_clips(self) -> None:
         midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        with tempfile.TemporaryFile() as packed:
-            write_zip(self.operator.clips, midnight.timestamp(), packed)
+        with contextlib.ExitStack() as stack:
+            try:
+                packed = stack.enter_context(tempfile.TemporaryFile())
+                write_zip(self.operator.clips, midnight.timestamp(), packed)
+            except OSError as error:
+                said = f"the clips cannot be packed: {error.strerror}; free some space on the disk\n"
+                self._send(507, said.encode(), "text/plain")
+                return
             size = packed.tell()
             packed.seek(0)
             self.send_response(200)
