@@ -1,10 +1,11 @@
-"""Text from outside, read strictly: whole numbers, keys, paths, origins of web pages, and foreign text on a terminal.
+"""Text from outside, read strictly: numbers, keys, paths, addresses, origins of web pages, foreign text on a terminal.
 
 Knows characters alone; nothing of what the values are for.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 import unicodedata
@@ -74,6 +75,43 @@ def is_key(text: str | bytes) -> bool:
         return False
     groups = (text[at : at + 5] for at in range(0, KEY_CHARACTERS, 5))
     return all(sum(Z85.index(one) * 85 ** (4 - k) for k, one in enumerate(group)) < 2**32 for group in groups)
+
+
+def bare_host(text: str) -> str:
+    """A host without the brackets that an IPv6 address has before a port; `localhost` is 127.0.0.1."""
+    host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    return "127.0.0.1" if host == "localhost" else host
+
+
+def is_address(host: str) -> bool:
+    """Whether this is an IP address, without brackets."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def listening_address(text: str) -> tuple[str, int]:
+    """Host and port of `[ADDRESS:]PORT`; the host is an IP address, 127.0.0.1 if there is none. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    host = bare_host(host) or "127.0.0.1"
+    if not is_address(host):
+        raise ValueError(f"{short(text)} is not [ADDRESS:]PORT")
+    return host, whole_number(port, 0, 65535)
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two addresses to listen on share their ports: the same, or one of them is all of the machine's."""
+    return one == other or bool({"0.0.0.0", "::"} & {one, other})
+
+
+def host_name(netloc: str) -> str:
+    """The host in `HOST[:PORT]`, as a browser's header has it; empty for what holds none."""
+    try:
+        return urlsplit(f"//{netloc}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def web_origin(text: str) -> str:

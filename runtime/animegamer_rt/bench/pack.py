@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +42,7 @@ def pack(record_path: Path, trace: Path | None, folder: Path | None) -> Path:
     """
     record = read_json(record_path)
     if wrong := list(problems(record)):
-        found, do = wrong[0], f"see: animegamer-rt bench verify {record_path}"
+        found, do = wrong[0], f"see: animegamer-rt bench verify {shlex.quote(str(record_path))}"
         raise ConfigError("the record is not sound, so it is not packed", where=record_path, found=found, do=do)
     content: dict[str, Any] = {RECORD_IN_PACK: record}
     if trace is not None:

@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -55,7 +56,7 @@ def _read(path: Path) -> Record:
         row(record)
         quote(record)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        do = f"see which: animegamer-rt bench verify {path}"
+        do = f"see which: animegamer-rt bench verify {shlex.quote(str(path))}"
         raise ConfigError("not a record of turns", where=path, found="a field of another form", do=do) from error
     return record
 

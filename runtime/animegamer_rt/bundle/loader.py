@@ -11,6 +11,7 @@ import hashlib
 import importlib.resources
 import json
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -127,7 +128,7 @@ class Bundle:
         if name in self.unmeasured_plans:
             raise PlanError(
                 f"the plan {name!r} of the bundle {self.manifest.name!r} was never measured against {EXACT!r}",
-                do=f"run: animegamer-rt search-plans {self.folder}, or use the plan {EXACT}",
+                do=f"run: animegamer-rt search-plans {shlex.quote(str(self.folder))}, or use the plan {EXACT}",
             )
         return self.manifest.plans[name].plan
 

@@ -6,6 +6,7 @@ It loads no network and needs no GPU. Whether the networks compute what they sho
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,7 +133,10 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
         return
     yield CheckResult("bundle", "ok", f"{bundle.manifest.name}: {describe_size(bundle)}")
     if bundle.unmeasured_plans:
-        names, do = ", ".join(bundle.unmeasured_plans), f"run: animegamer-rt search-plans {bundle.folder}"
+        names, do = (
+            ", ".join(bundle.unmeasured_plans),
+            f"run: animegamer-rt search-plans {shlex.quote(str(bundle.folder))}",
+        )
         yield CheckResult(
             "plans", "limited", f"{names}: not measured against {EXACT}, and not played until they are", do
         )

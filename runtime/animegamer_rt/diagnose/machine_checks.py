@@ -211,7 +211,7 @@ def _sockets() -> CheckResult:
 def _state_folder(folder: Path) -> CheckResult:
     """Whether `serve` could write its sessions to the default folder."""
     nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if os.access(nearest, os.W_OK):
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
         return CheckResult("state folder", "ok", f"{folder} in {Path.cwd()} can be written")
     return CheckResult("state folder", "limited", f"{nearest} cannot be written", "serve with --state-dir DIR")
 

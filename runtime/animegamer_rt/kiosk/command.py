@@ -6,17 +6,20 @@ Knows the command line and what is printed.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from animegamer_rt import untrusted
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.host import build
 
 from . import kit
-from .config import CONFIG_FILE, read_config
+from .config import CONFIG_FILE, KioskConfig, read_config
+from .operator_page import read_key
 from .update_record import RECORD, Phase, read_record
 from .versions import Versions, find_wheel, own_folder
 
@@ -66,7 +69,9 @@ def kiosk(options: argparse.Namespace) -> int:
 def _install(root: Path, dry_run: bool, yes: bool) -> int:
     config_path = root / CONFIG_FILE.relative_to("/")
     source = config_path if config_path.exists() else kit.templates() / CONFIG_FILE.name
-    files = kit.kit_files(read_config(source), CONFIG_FILE)
+    config = read_config(source)
+    _check_named(config, root, config_path)
+    files = kit.kit_files(config, CONFIG_FILE)
     settings = [file for file in kit.settings_files() if not (root / file.path.relative_to("/")).exists()]
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
     versions, own = Versions(root), own_folder()
@@ -92,6 +97,26 @@ def _install(root: Path, dry_run: bool, yes: bool) -> int:
     if own is not None:
         versions.use(own)
     return _run(commands)
+
+
+def _check_named(config: KioskConfig, root: Path, where: Path) -> None:
+    """Raises AnimeGamerError if the settings name what is not there: the units would fail one after the other."""
+    for name in ("block_list", "allow_list", "operator_key"):
+        path = getattr(config, name)
+        if path is None or path in kit.SETTINGS:
+            continue
+        if not (there := kit.under(root, path)).is_file():
+            do = "write that file, or leave the setting empty"
+            raise ConfigError(f"{name} is not there", where=where, found=path, do=do)
+        if not there.stat().st_mode & 0o044 and there.owner() != kit.USER:
+            raise ConfigError(f"the user {kit.USER} cannot read it", where=path, do=f"run: chown {kit.USER}: {path}")
+    if config.operator_key is not None:
+        read_key(kit.under(root, config.operator_key))
+    if config.osc_port and importlib.util.find_spec("pythonosc") is None:
+        do = "run: pip install 'animegamer-rt[osc]'; or osc_port = 0"
+        raise ConfigError("OSC needs another package", where=where, found="no python-osc", do=do)
+    if root == Path("/") and not config.bundle.startswith("hf:"):
+        open_bundle(config.bundle)
 
 
 def _remove(root: Path, dry_run: bool, yes: bool) -> int:

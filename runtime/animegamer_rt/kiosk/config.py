@@ -5,9 +5,9 @@ Knows names, types and ranges; nothing of units or of the screen.
 
 from __future__ import annotations
 
-import configparser
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
@@ -15,13 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.untrusted import decimal_number, whole_number
+from animegamer_rt.serving.server.options import PORT
+from animegamer_rt.untrusted import bare_host, decimal_number, short, whole_number
 
 CONFIG_FILE = Path("/etc/animegamer/kiosk.conf")
 MAX_BYTES = 64 * 1024
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 ALWAYS, CLOSED = "always", "closed"
+ADDRESSES = ("127.0.0.1", "0.0.0.0", "::")
+"""Where the page for staff may listen: at this machine, at all of its IPv4 addresses, at all."""
+_COMMENT = re.compile(r"(?:^|\s)#.*|^\s*;.*")
+_SETTING = re.compile(r"([^=:]*[^=:\s])\s*[=:]\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,13 @@ class Hours:
 
     @classmethod
     def from_text(cls, text: str) -> Hours:
-        """Read `09:00-18:00`, `always` or `closed`. Raises ValueError."""
-        if text in (ALWAYS, CLOSED):
-            return cls(time(0) if text == ALWAYS else None)
-        start, _, end = text.partition("-")
+        """Read `09:00-18:00`, `always` or `closed`; 24:00 is midnight, too. Raises ValueError."""
+        if text.lower() in (ALWAYS, CLOSED):
+            return cls(time(0) if text.lower() == ALWAYS else None)
+        start, _, end = (part.strip() for part in text.partition("-"))
         try:
-            return cls(*(datetime.strptime(part.strip(), "%H:%M").time() for part in (start, end)))
+            times = (start, "00:00" if end == "24:00" else end)
+            return cls(*(datetime.strptime(part, "%H:%M").time() for part in times))
         except ValueError as error:
             raise ValueError("hours such as 09:00-18:00, always, or closed") from error
 
@@ -101,34 +108,42 @@ def read_config(path: Path) -> KioskConfig:
     except (OSError, ValueError) as error:
         found = getattr(error, "strerror", None) or str(error)
         raise ConfigError("the settings cannot be read", where=path, found=found, do=do) from error
-    parser = configparser.ConfigParser(interpolation=None, default_section="", inline_comment_prefixes=("#",))
-    try:
-        parser.read_string("[kiosk]\n" + text, str(path))
-    except configparser.Error as error:
-        found = str(error).splitlines()[0]
-        raise ConfigError("not `name = value` on each line", where=path, found=found) from error
-    if extra := parser.sections()[1:]:
-        raise ConfigError("the file has no sections", where=path, found=f"[{extra[0]}]", do="delete that line")
     values: dict[str, Any] = {}
-    days: dict[str, Hours] = {}
-    for name, written in parser["kiosk"].items():
+    for number, line in enumerate(text.splitlines(), 1):
+        where, setting = f"{path}, line {number}", _COMMENT.sub("", line).strip()
+        if not setting:
+            continue
+        if (parts := _SETTING.fullmatch(setting)) is None:
+            raise ConfigError("not `name = value`", where=where, found=short(setting), do="correct or delete that line")
+        name, written = parts[1].lower(), parts[2]
         read = _READ.get(name)
         if read is None:
             near = difflib.get_close_matches(name, _READ, 1)
             expected = near[0] if near else ", ".join(_READ)
-            raise ConfigError("unknown setting", where=path, found=name, expected=expected)
+            raise ConfigError("unknown setting", where=where, found=short(name), expected=expected)
+        if name in values:
+            raise ConfigError("the setting is there twice", where=where, found=name, do="delete one of the two lines")
         try:
-            value = read(written.strip())
+            values[name] = read(written)
         except ValueError as error:
-            raise ConfigError(
-                "not a value of this setting", where=f"{path}: {name}", found=written, expected=error
-            ) from error
-        (days if name in DAYS else values)[name] = value
-    config = KioskConfig(**values, by_day=days)
-    if config.operator_address != "127.0.0.1" and config.operator_key is None:
+            what, found = f"not a value of {name}", short(written) if written else "nothing"
+            raise ConfigError(what, where=where, found=found, expected=error) from error
+    config = KioskConfig(by_day={day: values.pop(day) for day in DAYS if day in values}, **values)
+    _check_together(config, path)
+    return config
+
+
+def _check_together(config: KioskConfig, path: Path) -> None:
+    """Raises ConfigError for settings that do not go together."""
+    if config.operator_address != ADDRESSES[0] and config.operator_key is None:
         do = "write a long key into a file and name it with operator_key"
         raise ConfigError("an operator page beyond this machine needs a key", where=path, do=do)
-    return config
+    taken = dict.fromkeys((PORT, PORT + 1, PORT + 2), "the server")
+    for name in ("page_port", "operator_port", "devtools_port"):
+        port = getattr(config, name)
+        if (other := taken.setdefault(port, name)) != name:
+            do = "give each a port of its own"
+            raise ConfigError(f"{name} is also that of {other}", where=path, found=port, do=do)
 
 
 def _between(low: int, high: int) -> Callable[[str], int]:
@@ -154,7 +169,20 @@ def _days(text: str) -> float:
 def _path(text: str) -> Path | None:
     if text and not text.startswith("/"):
         raise ValueError("a whole path, which begins with /")
-    return Path(text) if text else None
+    return Path(_word(text)) if text else None
+
+
+def _address(text: str) -> str:
+    if (host := bare_host(text)) not in ADDRESSES:
+        raise ValueError(f"{' or '.join(ADDRESSES)}: the screen itself asks at {ADDRESSES[0]}")
+    return host
+
+
+def _device(text: str) -> str:
+    try:
+        return EngineConfig(_word(text)).device
+    except ConfigError as error:
+        raise ValueError(error.expected) from error
 
 
 def _yes_or_no(text: str) -> bool:
@@ -172,10 +200,10 @@ def _word(text: str) -> str:
 _PORT, _OPTIONAL_PORT = _between(1, 65535), _between(0, 65535)
 _READ: Mapping[str, Callable[[str], Any]] = {
     "bundle": _word,
-    "device": _word,
+    "device": _device,
     "page_port": _PORT,
     "operator_port": _PORT,
-    "operator_address": _word,
+    "operator_address": _address,
     "operator_key": _path,
     "devtools_port": _PORT,
     "osc_port": _OPTIONAL_PORT,

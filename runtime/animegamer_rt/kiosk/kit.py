@@ -144,6 +144,8 @@ def read_receipt(root: Path) -> dict[str, str]:
         receipt = json.loads(read_bounded(path, MAX_RECEIPT_BYTES))
         if not isinstance(receipt, dict) or not all(isinstance(one, str) for one in receipt.values()):
             raise ValueError("not an object of texts")
+        if not all(name.startswith("/") and ".." not in Path(name).parts for name in receipt):
+            raise ValueError("the name of a file that does not begin with /, or has ..")
     except FileNotFoundError:
         return {}
     except ValueError as error:

@@ -7,10 +7,14 @@ one. What changes something is a POST with a header that a page of another site 
 from __future__ import annotations
 
 import base64
+import contextlib
+import errno
 import hmac
-import ipaddress
 import json
+import logging
 import shutil
+import socket
+import sys
 import tempfile
 import threading
 import time
@@ -23,9 +27,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from animegamer_rt.bundle.files import read_bounded
-from animegamer_rt.errors import ConfigError, PortInUseError
+from animegamer_rt.errors import ConfigError, PortInUseError, ServerError
 from animegamer_rt.profiling.host import build
 from animegamer_rt.serving.gateway.app import page_folder
+from animegamer_rt.untrusted import host_name, is_address
 
 from .browser import Browser
 from .clips import write_zip
@@ -36,6 +41,7 @@ from .machine import Machine
 from .update_record import RECORD, read_record
 from .versions import PACKAGES, wheels
 
+log = logging.getLogger(__name__)
 READY, UNREACHABLE = "ready", "unreachable"
 """Two states of the server; between them lie those of its own."""
 HEADER = "X-Animegamer"
@@ -85,7 +91,7 @@ class OperatorPage:
     ) -> None:
         self.page_url, self.browser, self.machine, self.clips = config.page_url, browser, machine, clips
         self._report, self._ask_server = report, server_state
-        self._key = None if config.operator_key is None else _key(config.operator_key)
+        self._key = None if config.operator_key is None else read_key(config.operator_key)
         self._server_state, self._state_since, self._ask_at = UNREACHABLE, time.monotonic(), 0.0
         self._build = build()
         page = self
@@ -93,11 +99,19 @@ class OperatorPage:
         class Handler(_Handler):
             operator = page
 
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in config.operator_address else socket.AF_INET
+
+            def handle_error(self, request: object, client_address: object) -> None:
+                if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):  # who asked has gone
+                    log.exception("a fault of the page for staff")
+
         try:
-            self._server = ThreadingHTTPServer((config.operator_address, config.operator_port), Handler)
+            self._server = Server((config.operator_address, config.operator_port), Handler)
         except OSError as error:
-            where, do = f"operator_port {config.operator_port}", "choose another port in kiosk.conf"
-            raise PortInUseError("the port cannot be used", where=where, found=error.strerror, do=do) from error
+            where = f"operator_address {config.operator_address}, operator_port {config.operator_port}"
+            do, kind = "choose others in kiosk.conf", PortInUseError if error.errno == errno.EADDRINUSE else ServerError
+            raise kind("the page for staff cannot be served", where=where, found=error.strerror, do=do) from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -196,8 +210,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _staff(self) -> bool:
         """Whether staff asks. A foreign site can give its own name our address, so names are refused."""
-        name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-        if not (name == "localhost" or _is_address(name)):
+        name = host_name(self.headers.get("Host", ""))
+        if not (name == "localhost" or is_address(name)):
             self._send(421, b"open this page by its address\n", "text/plain")
             return False
         if self.operator.admits(self.headers.get("Authorization", "")):
@@ -214,8 +228,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_clips(self) -> None:
         midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        with tempfile.TemporaryFile() as packed:
-            write_zip(self.operator.clips, midnight.timestamp(), packed)
+        with contextlib.ExitStack() as stack:
+            try:
+                packed = stack.enter_context(tempfile.TemporaryFile())
+                write_zip(self.operator.clips, midnight.timestamp(), packed)
+            except OSError as error:
+                said = f"the clips cannot be packed: {error.strerror}; free some space on the disk\n"
+                self._send(507, said.encode(), "text/plain")
+                return
             size = packed.tell()
             packed.seek(0)
             self.send_response(200)
@@ -241,7 +261,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing: a page that asks every two seconds would fill the journal."""
 
 
-def _key(path: Path) -> str:
+def read_key(path: Path) -> str:
+    """The key of the page for staff: a file's first line. Raises ConfigError."""
     do = f"write at least {MIN_KEY} characters into its first line, readable by the user of the units"
     try:
         lines = read_bounded(path, MAX_KEY_BYTES).decode("utf-8-sig").splitlines()
@@ -258,11 +279,3 @@ def _free_gib(path: Path) -> float:
     """On the disk that has the path, or will have it."""
     there = next(one for one in path.parents if one.is_dir())
     return round(shutil.disk_usage(there).free / 2**30, 1)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -88,6 +88,14 @@ def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFix
     assert max(map(len, said.replace(str(Path.cwd()), "").splitlines())) <= 80
 
 
+def test_a_file_in_the_place_of_the_state_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "server-state").touch()
+    [said] = [check for check in machine_checks.check_machine([], "none") if check.what == "state folder"]
+    assert (said.state, said.do) == ("limited", "serve with --state-dir DIR")
+    assert str(tmp_path / "server-state") in said.found
+
+
 @pytest.mark.usefixtures("no_gpu")
 def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--bundle", str(bundle.folder), "--json"]) == 0

@@ -63,6 +63,19 @@ def test_remove_deletes_what_install_wrote_and_keeps_what_staff_changed(
     assert {Path(path).name for path in _files(tmp_path)} == left
 
 
+@pytest.mark.parametrize("written", ["{", "[]", '{"/etc/x": 1}', '{"etc/x": "0"}', '{"/etc/../x": "0"}'])
+def test_a_damaged_list_of_what_was_installed_is_said_and_deletes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    receipt = tmp_path / "var/lib/animegamer-kiosk/installed.json"
+    receipt.parent.mkdir(parents=True)
+    receipt.write_text(written)
+    for action in ("status", "remove", "install"):
+        assert main(["kiosk", action, "--yes", "--root", str(tmp_path)]) == 2
+        assert "not the list of an install" in capsys.readouterr().err
+    assert receipt.exists()
+
+
 def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) -> None:
     root = ["--root", str(tmp_path), "--yes"]
     assert main(["kiosk", "install", *root]) == 0
@@ -88,14 +101,22 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("idle_second = 3", "unknown setting; found idle_second; expected idle_seconds"),
-        ("daily = 9-18", r"daily: not a value of this setting; found 9-18; expected hours such as 09:00-18:00"),
+        ("idle_second = 3", "line 1: unknown setting; found 'idle_second'; expected idle_seconds"),
+        ("# hours\n\ndaily = 9-18", r"line 3: not a value of daily; found '9-18'; expected hours such as 09:00-18:00"),
+        ("daily =", "not a value of daily; found nothing; expected hours"),
         ("page_port = 0", "expected a whole number from 1 to 65535"),
         ("bundle = a; rm -rf", "expected a value without blanks"),
         ("block_list = words.txt", "expected a whole path"),
-        ("[server]\npage_port = 1", "the file has no sections"),
-        ("nonsense", "not `name = value` on each line"),
+        ("block_list = /etc/my words.txt", "expected a value without blanks"),
+        ("allow_list = /etc/100%.txt", "expected a value without blanks"),
+        ("device = gpu", "expected cpu, cpu-fp32, cuda"),
+        ("[server]\npage_port = 1", "line 1: not `name = value`; found '.server.'; correct or delete that line"),
+        ("daily = always\nnonsense", "line 2: not `name = value`"),
+        ("daily = always\ndaily = closed", "line 2: the setting is there twice; found daily"),
         ("operator_address = 0.0.0.0", "needs a key"),
+        ("operator_address = 192.168.1.5", "expected 127.0.0.1 or 0.0.0.0 or ::: the screen itself asks at 127.0.0.1"),
+        ("page_port = 8090", "operator_port is also that of page_port; found 8090; give each a port of its own"),
+        ("devtools_port = 5571", "devtools_port is also that of the server"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_expected(tmp_path: Path, text: str, said: str) -> None:
@@ -114,12 +135,15 @@ def test_a_wrong_setting_is_named_with_what_is_expected(tmp_path: Path, text: st
         ("2026-11-24 12:00", False),
         ("2026-11-28 01:59", True),  # Friday's hours go on
         ("2026-11-28 02:00", False),
+        ("2026-11-28 23:59", True),
+        ("2026-11-29 00:00", False),
     ],
 )
 def test_the_screen_is_on_in_its_hours(tmp_path: Path, now: str, on: bool) -> None:
     path = tmp_path / "kiosk.conf"
     # An editor of Windows may write a byte order mark first.
-    path.write_text("daily = 09:00-18:00\ntuesday = closed\nfriday = 20:00-02:00\n", encoding="utf-8-sig")
+    lines = "daily = 09:00-18:00\n  Tuesday = closed  # rest\nfriday = 20:00-02:00\nsaturday = 23:00-24:00\n"
+    path.write_text(lines, encoding="utf-8-sig")
     assert read_config(path).screen_on(datetime.fromisoformat(now)) is on
 
 
@@ -179,3 +203,28 @@ def test_a_stopped_browser_tells_the_console_to_turn_the_monitor_off(tmp_path: P
     script = script.replace("\\\\", "\\").replace("/dev/tty1", str(console))  # as systemd reads it
     subprocess.run(["sh", "-c", script], check=True)
     assert console.read_bytes().startswith(b"\x1b[9;1]\x1b[14;1]"), "blank, then power down (DPMS), after a minute each"
+
+
+def test_settings_that_name_what_is_not_there_are_said_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = ["--yes", "--root", str(tmp_path)]
+    settings, words = tmp_path / "etc/animegamer/kiosk.conf", tmp_path / "etc/words.txt"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("allow_list = /etc/words.txt\n")
+    before = _files(tmp_path)
+    assert main(["kiosk", "install", *root]) == 2
+    assert "allow_list is not there; found /etc/words.txt; write that file" in capsys.readouterr().err
+    assert _files(tmp_path) == before
+    words.write_text("Mia\nwaves\n")
+    words.chmod(0o600)
+    assert main(["kiosk", "install", *root]) == 2
+    assert "cannot read it; run: chown animegamer: /etc/words.txt" in capsys.readouterr().err
+    words.chmod(0o644)
+    assert main(["kiosk", "install", *root]) == 0
+    words.write_text("short\n")
+    settings.write_text("operator_address = 0.0.0.0\noperator_key = /etc/words.txt\n")
+    assert main(["kiosk", "install", *root]) == 2
+    assert "the key is too short" in capsys.readouterr().err
+    settings.write_text("bundle = pokcet\n")
+    assert main(["kiosk", "install", "--dry-run", "--root", str(tmp_path)]) == 0, "another system has its own bundles"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gc
 import io
 import json
 import os
 import random
 import socket
+import struct
 import sys
 import time
 import zipfile
@@ -178,6 +180,7 @@ def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path:
     with _page(tmp_path) as (url, _browser, commands):
         assert _refused(url + "/do/reboot", "POST") == 403
         assert _refused(url + "/state.json", Host="evil.example") == 421
+        assert _refused(url + "/state.json", Host="[::1") == 421
         assert _refused(url + "/../../etc/passwd") == 404
         assert commands.done == []
     with _page(tmp_path, key=True) as (url, _browser, commands):
@@ -221,6 +224,27 @@ def test_the_days_clips_come_as_one_file(tmp_path: Path) -> None:
     assert zipfile.ZipFile(packed).namelist() == ["new-1/turn-1.mp4"]
     with _page(tmp_path) as (url, _browser, _commands):
         assert zipfile.ZipFile(io.BytesIO(_get(url + "/clips.zip"))).testzip() is None
+
+
+def test_clips_that_find_no_room_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    with _page(tmp_path) as (url, _browser, _commands):
+        assert _refused(url + "/clips.zip") == 507
+
+
+def test_who_leaves_in_the_middle_of_an_answer_fills_no_journal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with _page(tmp_path) as (url, _browser, _commands):
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as visitor:
+                visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset at its end
+                visitor.sendall(b"GET /waiting.jpg HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert json.loads(_get(url + "/waiting.json"))["ready"] is True
+    assert "Traceback" not in capfd.readouterr().err and not caplog.records
 
 
 def _until(check: Any) -> None:

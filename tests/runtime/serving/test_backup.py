@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,15 @@ def test_a_copy_needs_sessions_and_a_new_folder_and_is_said(tmp_path: Path, caps
         assert store.resume(token).turns == 2, "the turn that nobody had heard is played again"
     with pytest.raises(OutputError, match="give the name of a new folder"):
         back_up(state, copy)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / FILE).touch()
+    with pytest.raises(StoreError, match=f"{re.escape(str(tmp_path / 'empty'))}.*no sessions are in this file"):
+        back_up(tmp_path / "empty", tmp_path / "nothing")
+    blanks = tmp_path / "a copy \u526f\u672c"
+    assert main(["sessions", "backup", str(blanks), "--state-dir", str(state)]) == 0
+    assert f"serve --state-dir '{blanks}'" in capsys.readouterr().out, "a command that can be copied"
+    assert main(["sessions", "backup", "two", "folders", "--state-dir", str(state)]) == 2
+    assert "takes one new folder; found two folders; in quotes" in capsys.readouterr().err
 
 
 def test_a_damaged_store_makes_no_backup(tmp_path: Path) -> None:

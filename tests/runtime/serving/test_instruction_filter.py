@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,10 @@ def test_with_an_allow_list_only_its_words_are_played(tmp_path: Path) -> None:
     for text in ("Tofi jumps.", "Tofi waves naked.", "t o f i waves", "Tofi waves \u738b."):
         with pytest.raises(ProtocolError, match="does not play"):
             allowed.read(text)
+
+
+def test_a_list_that_never_ends_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for endless in (Path("/dev/zero"), tmp_path / "pipe"):
+        with pytest.raises(ConfigError, match="the block-list cannot be read; found not a regular file"):
+            InstructionFilter(endless)

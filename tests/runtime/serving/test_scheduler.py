@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scheduled import Connection, Scheduled
 
+from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server.ahead import AheadTurn, AheadTurns
 from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.job_queue import JobQueue
@@ -323,3 +325,26 @@ def test_the_pictures_of_a_ready_turn_wait_for_no_disk(server: Server, monkeypat
     server.scheduler.admit(job, 1.0)
     assert heard == [["accepted", "state", "frame"]]
     assert player.heard == ["accepted", "state", "frame", "done"] and server.stored(job) == 1
+
+
+def test_a_session_that_cannot_be_read_is_not_played_ahead_and_ends_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = StoreError("disk I/O error")
+    for error in (broken, TypeError("a number that is none")):
+        with Store(tmp_path / type(error).__name__) as store:
+            server, player = Scheduled(store, ahead=1), Connection()
+            session, _ = store.open("tiny", "f", 7, 2)
+            server.queue.use_session(session.id, 0.0, player)  # type: ignore[arg-type]
+
+            def fail(*_: object, error: Exception = error) -> None:
+                raise error
+
+            with monkeypatch.context() as patched:
+                patched.setattr("animegamer_rt.serving.server.ahead.guesses", lambda *_: ["Mia waves."])
+                patched.setattr("animegamer_rt.serving.server.scheduler.turn_message", fail)
+                for now in (1.0, 2.0, 3.0):
+                    server.scheduler.dispatch(now)
+            assert server.worker.given == []
+            server.scheduler.admit(server.job("turn", session.id, player, 1), 4.0)
+            assert len(server.worker.given) == 1, "real turns are played"

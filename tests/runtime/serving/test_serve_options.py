@@ -6,6 +6,7 @@ import argparse
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,3 +92,31 @@ def test_the_command_refuses_before_it_opens_anything(tmp_path: Path, capsys: py
     assert main(["serve", "--state-dir", str(tmp_path / "state"), "--send-queue-mib", "0"]) == 2
     assert capsys.readouterr().err.startswith("error: --send-queue-mib: out of range; found 0")
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"web": "5570"},
+        {"web": "5571"},
+        {"web": "0.0.0.0:5572"},
+        {"metrics_port": 5571},
+        {"web": "9000", "metrics_port": 9000},
+        {"host": "0.0.0.0", "web": "127.0.0.1:5570"},
+        {"host": "localhost", "web": "5570"},
+    ],
+)
+def test_a_port_that_this_server_takes_twice_is_no_reason_to_wait(asked: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="another socket of this server has the port.*choose another"):
+        check(replace(ServeOptions(), **asked))
+
+
+def test_ports_that_do_not_meet_are_taken() -> None:
+    for asked in ({"web": "8080"}, {"port": 0, "web": "0"}, {"host": "127.0.0.2", "web": "127.0.0.1:5570"}):
+        check(replace(ServeOptions(), **asked))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("web", ["::1", "[::1]", "x:80", "http://127.0.0.1:80", "99999", "-1", "127.0.0.1", "²"])
+def test_what_is_no_address_for_the_page_is_said(web: str) -> None:
+    with pytest.raises(ConfigError, match=r"--web: not an address.*8080, 0\.0\.0\.0:8080 or \[::1\]:8080"):
+        check(replace(ServeOptions(), web=web))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 import zmq
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.server.descriptors import RESERVED
+from animegamer_rt.serving.server.descriptors import RESERVED, raise_limit
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.sockets import ServerSockets
 
@@ -93,3 +94,14 @@ def ended(line: socket.socket) -> bool:
     except ConnectionResetError:
         pass
     return True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_too_few_descriptors_for_players_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (79, 79))
+    with pytest.raises(ServerError, match=r"too few files.*found 79; expected 80 or more; raise the limit: ulimit -Hn"):
+        raise_limit()
+    monkeypatch.setattr("resource.getrlimit", lambda _: (80, 80))
+    assert raise_limit() == 80
+    with pytest.raises(ServerError, match="expected 96 or more"):
+        raise_limit(workers=3)

@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import pytest
 from test_store import game, play
 
@@ -71,15 +73,23 @@ def test_what_cannot_be_moved_stays_and_is_said(tmp_path: Path, capsys: pytest.C
         play(store, session.id, TEXTS)
     assert main(["sessions", "move", session.id, "--state-dir", str(here)]) == 2
     assert "--to" in capsys.readouterr().err
-    reasons = {str(tmp_path / "no-folder"): "not a server's state folder", str(here): "in this folder already"}
+    for written in (None, "{", '{"store_version": [1]}'):
+        if written is not None:
+            (tmp_path / "server.json").write_text(written)
+        assert main(["sessions", "move", session.id, "--state-dir", str(here), "--to", str(tmp_path)]) == 2
+        assert "not a server's state folder" in capsys.readouterr().err
+    reasons = {str(here): "in this folder already"}
     write_server_file(tmp_path, "tcp://127.0.0.1:5590", "other", "beef")
     reasons[str(tmp_path)] = "another bundle.*found beef; expected f00d"
     for to, reason in reasons.items():
-        assert main(["sessions", "move", session.id, "--state-dir", str(here), "--to", to]) == 75
+        assert main(["sessions", "move", session.id, "--state-dir", str(here), "--to", to]) == 2, "no later try helps"
         assert re.search(f"{session.id}: NOT MOVED: .*{reason}", capsys.readouterr().out)
-    assert main(["sessions", "move", "0badcafe", session.id, "--state-dir", str(here), "--to", str(there)]) == 75
+    assert main(["sessions", "move", "0badcafe", session.id, "--state-dir", str(here), "--to", str(there)]) == 2
     out = capsys.readouterr().out
-    assert "0badcafe: NOT MOVED: no such session" in out and "5 turns, now at tcp://127.0.0.1:5580" in out
+    assert (
+        "0badcafe: NOT MOVED: no such session; found '0badcafe'; its id is in the server's log" in out
+        and "5 turns, now at tcp://127.0.0.1:5580" in out
+    )
     assert main(["sessions", "move", "all", "--state-dir", str(there), "--to", str(here)]) == 0
     assert "1 moved, 0 not" in capsys.readouterr().out
     with Store(here) as store:
@@ -187,3 +197,40 @@ def test_a_shards_tokens_name_it(tmp_path: Path) -> None:
             read_shard(text)
     with Store(tmp_path / "1") as store, pytest.raises(UnknownSessionError):
         store.resume("a token of no session")
+
+
+def test_a_damaged_session_that_arrives_keeps_no_server_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = folders(tmp_path)
+    with Store(here) as store, Store(there):
+        session, token = game(store)
+        play(store, session.id, TEXTS)
+        store.move(session.id, there)
+        [arrived] = (there / "arrivals").glob("*.session")
+    whole = msgpack.unpackb(arrived.read_bytes())
+    damages: list[tuple[str, Any]] = [("seed", 2**64 - 1), ("seed", []), ("seed", None), ("id", None), ("key", {})]
+    for column, value in damages:
+        [row] = whole["sessions"]
+        packed = msgpack.packb({**whole, "sessions": [{**row, column: value}]})
+        for content in (packed, packed[: len(packed) // 2]):
+            arrived.write_bytes(content)
+            with Store(there) as other:
+                if arrived.exists():
+                    assert "cannot be read" in caplog.text
+                    with pytest.raises(UnknownSessionError):
+                        other.resume("another token")
+                other.database.rows("DELETE FROM sessions")
+    arrived.write_bytes(msgpack.packb(whole))
+    with Store(there) as other:
+        assert other.resume(token).turns == 5, "a copy that was put back is played"
+
+
+def test_a_damaged_note_of_a_move_is_said(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, token = game(store)
+        for note in ("{", "[]", '{"move": 1}', b"\xff"):
+            store.database.rows("UPDATE sessions SET moved = ?", note)
+            with pytest.raises(StoreError, match="the sessions are damaged.*put back a copy"):
+                store.resume(token)
+    Store(tmp_path).close()

@@ -5,6 +5,7 @@ It reads the manifest's records and opens no engine. `animegamer-rt export tenso
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from animegamer_rt.bundle.loader import Bundle
@@ -33,7 +34,7 @@ def engine_name(part: str, arch: str, library: str) -> str:
 
 def rebuild_command(bundle: Bundle, arch: str) -> str:
     """The command that builds the engines for this GPU, as an error's `do`."""
-    return f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu {arch}"
+    return f"run: animegamer-rt export tensorrt --bundle {shlex.quote(str(bundle.folder))} --gpu {arch}"
 
 
 def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, Engine]:

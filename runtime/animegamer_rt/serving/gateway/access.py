@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
+
+from animegamer_rt.untrusted import host_name, is_address
 
 COOKIE = "animegamer"
 
@@ -32,13 +33,18 @@ class Access:
         if self._password is None:
             return True
         bearer = connection.headers.get("authorization", "").removeprefix("Bearer ")
-        return self.is_password(bearer) or secrets.compare_digest(
-            connection.cookies.get(COOKIE, "").encode(), self.cookie.encode()
-        )
+        # Programs send a header in UTF-8 or in Latin-1; it was read as Latin-1.
+        if self.is_password(bearer.encode("latin-1")) or self.is_password(bearer.encode()):
+            return True
+        return secrets.compare_digest(connection.cookies.get(COOKIE, "").encode(), self.cookie.encode())
 
-    def is_password(self, text: str) -> bool:
-        """Compares in constant time."""
-        return self._password is not None and hmac.compare_digest(text.encode(), self._password.encode())
+    def guesses(self, connection: HTTPConnection) -> bool:
+        """Whether the connection shows a password, and a wrong one."""
+        return connection.headers.get("authorization", "").startswith("Bearer ") and not self.knows_password(connection)
+
+    def is_password(self, given: bytes) -> bool:
+        """Whether these bytes are the password in UTF-8. Compares in constant time."""
+        return self._password is not None and hmac.compare_digest(given, self._password.encode())
 
     def host_allowed(self, connection: HTTPConnection) -> bool:
         """Whether the browser was asked for an address that is ours.
@@ -47,20 +53,12 @@ class Access:
         without a password a name must be localhost or that of an allowed origin.
         """
         host = connection.headers.get("host", "")
-        name = urlsplit(f"//{host}").hostname or ""
-        return self._password is not None or host in self._hosts or name == "localhost" or _is_address(name)
+        name = host_name(host)
+        return self._password is not None or host in self._hosts or name == "localhost" or is_address(name)
 
     def origin_allowed(self, connection: HTTPConnection) -> bool:
         """Whether the page that connects is of the same origin or an allowed one. Programs send no origin."""
         origin = connection.headers.get("origin")
         if origin is None or origin in self._origins:
             return True
-        return urlsplit(origin).netloc == connection.headers.get("host", "")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
+        return origin.partition("://")[2] == connection.headers.get("host", "")

@@ -53,7 +53,13 @@ def make_app(settings: GatewaySettings) -> Starlette:
     async def page(request: Request) -> Response:
         if not access.host_allowed(request):
             return PlainTextResponse("This address is not the gateway's; start it with --origin.\n", 421)
+        if access.guesses(request):
+            return await refuse()
         return FileResponse(files["index.html" if access.knows_password(request) else "login.html"], headers=HEADERS)
+
+    async def refuse() -> Response:
+        await asyncio.sleep(WRONG_PASSWORD_S)
+        return PlainTextResponse("say Authorization: Bearer PASSWORD\n", 403)
 
     async def file(request: Request) -> Response:
         path = files.get(request.path_params["name"])
@@ -68,7 +74,7 @@ def make_app(settings: GatewaySettings) -> Starlette:
             if len(body) > MAX_FORM_BYTES:
                 return PlainTextResponse("too large\n", 413)
         [password] = parse_qs(body.decode(errors="replace")).get("password", [""])[:1]
-        if not access.is_password(password):
+        if not access.is_password(password.encode()):
             await asyncio.sleep(WRONG_PASSWORD_S)
             return RedirectResponse("./?wrong", 303)
         response = RedirectResponse("./", 303)
@@ -79,6 +85,8 @@ def make_app(settings: GatewaySettings) -> Starlette:
     async def web_socket(browser: WebSocket) -> None:
         if not (access.host_allowed(browser) and access.origin_allowed(browser) and access.knows_password(browser)):
             metrics.refused.inc()
+            if access.guesses(browser):
+                await asyncio.sleep(WRONG_PASSWORD_S)
             await browser.close()  # before it is accepted: status 403
             return
         form = next((name for name in SUBPROTOCOLS if name in browser.scope["subprotocols"]), None)
@@ -102,7 +110,7 @@ def make_app(settings: GatewaySettings) -> Starlette:
 
     async def figures(request: Request) -> Response:
         if not (access.host_allowed(request) and access.knows_password(request)):
-            return PlainTextResponse("say Authorization: Bearer PASSWORD\n", 403)
+            return await refuse()
         return Response(metrics.page(), media_type=CONTENT_TYPE)
 
     return Starlette(

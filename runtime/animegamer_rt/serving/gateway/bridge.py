@@ -40,7 +40,7 @@ class ServerLink:
     def open(self, address: str) -> zmq.asyncio.Socket:
         """A DEALER to one address, which is closed by the caller."""
         socket = self._context.socket(zmq.DEALER)
-        socket.linger = 0
+        socket.linger, socket.ipv6 = 0, "[" in address
         socket.rcvhwm = socket.sndhwm = UNREAD_MESSAGES
         socket.rcvbuf = SOCKET_BYTES
         socket.maxmsgsize = SERVER_LIMITS.buffer_bytes

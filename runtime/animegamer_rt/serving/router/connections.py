@@ -94,7 +94,7 @@ class Servers:
     def open_line(self, player: object, number: int, *, control: bool) -> Line:
         """A new connection to a server, of one player alone."""
         server = self.all[number]
-        socket = self._dealer()
+        socket = self._dealer(server.address)
         socket.rcvhwm = HIGH_WATER_MESSAGES
         socket.connect(server.control if control else server.address)
         line = Line(player, number, socket)
@@ -128,15 +128,15 @@ class Servers:
     def _watched(self, address: str) -> Server:
         host, _, port = address.rpartition(":")
         control = f"{host}:{int(port) + 1}"
-        watch = self._dealer()
+        watch = self._dealer(address)
         watch.heartbeat_ivl, watch.heartbeat_timeout = HEARTBEAT_MS, HUNG_MS
         monitor = watch.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         watch.connect(control)
         return Server(address, control, watch, monitor)
 
-    def _dealer(self) -> zmq.Socket[bytes]:
+    def _dealer(self, address: str) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.DEALER)
-        socket.linger = 0
+        socket.linger, socket.ipv6 = 0, "[" in address
         socket.reconnect_ivl = RECONNECT_MS
         socket.maxmsgsize = max(SERVER_LIMITS.buffer_bytes, SERVER_LIMITS.header_bytes)
         socket.tcp_keepalive, socket.tcp_maxrt = 1, VANISHED_MS

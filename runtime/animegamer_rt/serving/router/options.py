@@ -10,10 +10,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from animegamer_rt import untrusted
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.serving.server.options import PORT, ServeOptions
+from animegamer_rt.serving.server.options import PORT, ServeOptions, check
 
-_ADDRESS = re.compile(r"tcp://(.+):([0-9]{1,5})")
+LOOPBACK = ("127.0.0.1", "::1")
+_ADDRESS = re.compile(r"tcp://([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[.+\]):([0-9]{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +46,33 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def from_arguments(arguments: argparse.Namespace) -> RouteOptions:
     """The options of a command line. Raises ConfigError."""
-    servers = tuple(arguments.servers)
-    for server in servers:
-        found = _ADDRESS.fullmatch(server)
-        if found is None or not 0 < int(found[2]) < 65535:
-            do = "give what each server printed after `ready`"
-            raise ConfigError("not a server's address", found=server, expected="tcp://HOST:PORT", do=do)
-        if servers.count(server) > 1:
-            raise ConfigError("a server is given twice", found=server, do="give each one once, in the order of --shard")
-    if (arguments.client_keys is None) != (arguments.server_key is None):
-        raise ConfigError("--client-keys and --server-key belong together", do="give both, or neither")
     door = ServeOptions(
         host=arguments.host,
         port=arguments.port,
         keys=arguments.keys,
         authorized_keys=arguments.authorized_keys,
         connections=arguments.connections,
+        metrics_port=0,
     )
+    check(door)
+    servers = tuple(arguments.servers)
+    for server in servers:
+        host, port = _host_and_port(server)
+        if servers.count(server) > 1:
+            raise ConfigError("a server is given twice", found=server, do="give each one once, in the order of --shard")
+        own = untrusted.bare_host(door.host)
+        if abs(port - door.port) <= 1 and (host == own or (host in LOOPBACK and untrusted.same_host(host, own))):
+            do = "give the router and each server ports of their own, with --port"
+            raise ConfigError("this is the router's own address", found=server, do=do)
+    if (arguments.client_keys is None) != (arguments.server_key is None):
+        raise ConfigError("--client-keys and --server-key belong together", do="give both, or neither")
     return RouteOptions(servers, door, arguments.client_keys, arguments.server_key)
+
+
+def _host_and_port(server: str) -> tuple[str, int]:
+    found = _ADDRESS.fullmatch(server)
+    host = "" if found is None else untrusted.bare_host(found[1])
+    if found is None or not 0 < int(found[2]) < 65535 or ("[" in server and not untrusted.is_address(host)):
+        do = "give what each server printed after `ready`; an IPv6 address is in brackets"
+        raise ConfigError("not a server's address", found=server, expected="tcp://HOST:PORT", do=do)
+    return host, int(found[2])

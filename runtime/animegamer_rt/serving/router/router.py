@@ -66,10 +66,10 @@ def route(options: RouteOptions) -> int:
     """Route until a signal comes; returns the exit code. Raises AnimeGamerError for what keeps it from starting."""
     log_to_stderr("text")
     with contextlib.ExitStack() as stack:
-        servers = Servers(options)
-        stack.callback(servers.close)
         door = Door(options)
         stack.callback(door.close)
+        servers = Servers(options)
+        stack.callback(servers.close)
         router = Router(door, servers)
         with router.signals():
             print(f"ready {door.address} (control {door.port + 1})", flush=True)

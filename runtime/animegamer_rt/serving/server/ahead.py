@@ -98,7 +98,7 @@ class AheadTurns:
         self._sessions: dict[str, _Waiting] = {}
         self._not_before = 0.0
         self._paused = False
-        """After a worker died while it played ahead, until a real turn was done: a guess never costs a turn."""
+        """After playing ahead ended a worker or failed, until a real turn was done: a guess never costs a turn."""
         self.running: AheadTurn | None = None
 
     def postpone(self, now: float) -> None:
@@ -196,11 +196,15 @@ class AheadTurns:
         self._paused = False
         self.forget(session)
 
+    def pause(self) -> None:
+        """Play nothing ahead until a real turn was done."""
+        self._paused = True
+
     def worker_died(self) -> bool:
         """Returns whether it died while it played a turn ahead."""
         died, self.running = self.running, None
         if died is not None:
-            self._paused = True
+            self.pause()
         return died is not None
 
     def _waiting(self, session: str, client: Client, engines: str | None) -> _Waiting:

@@ -6,6 +6,7 @@ Knows files in ZeroMQ's certificate format, which every ZeroMQ library reads; no
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -95,10 +96,11 @@ def _move_pair(made: Path, paths: tuple[Path, Path]) -> None:
 def load(folder: Path | None, players: Path | None, host: str) -> Keys:
     """The server's pair and its players' keys. Raises ServerError with the commands that make what is missing."""
     folder_asked, players_asked = folder or KEYS, players or Path("players")
+    ours, theirs = shlex.quote(str(folder_asked)), shlex.quote(str(players_asked))
     commands = (
-        f"run: animegamer-rt keys new {SERVER} --keys {folder_asked}; for each player: animegamer-rt keys new NAME "
-        f"--keys {players_asked}, and give NAME{SECRET} and {SERVER}{PUBLIC} to the player; then: animegamer-rt serve "
-        f"--host {host} --keys {folder_asked} --authorized-keys {players_asked}"
+        f"run: animegamer-rt keys new {SERVER} --keys {ours}; for each player: animegamer-rt keys new NAME "
+        f"--keys {theirs}, and give NAME{SECRET} and {SERVER}{PUBLIC} to the player; then: animegamer-rt serve "
+        f"--host {host} --keys {ours} --authorized-keys {theirs}"
     )
     secret_path = folder_asked / (SERVER + SECRET)
     if folder is None or not secret_path.is_file():
@@ -108,9 +110,8 @@ def load(folder: Path | None, players: Path | None, host: str) -> Keys:
     if secret is None:
         raise ServerError("not a secret key", where=secret_path, do=commands)
     if _readable_by_others(secret_path):
-        raise ServerError(
-            "others can read the server's secret key", where=secret_path, do=f"run: chmod 600 {secret_path}"
-        )
+        do = f"run: chmod 600 {shlex.quote(str(secret_path))}"
+        raise ServerError("others can read the server's secret key", where=secret_path, do=do)
     files = sorted(players.glob("*" + PUBLIC)) if players is not None and players.is_dir() else []
     authorized = frozenset(_read(path)[0] for path in files)
     if not authorized:

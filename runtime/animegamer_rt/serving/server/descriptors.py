@@ -10,18 +10,25 @@ import os
 import sys
 from collections.abc import Iterator
 
+from animegamer_rt.errors import ServerError
+
 RESERVED = 64
 """Descriptors that connections may not use: for the worker's start (about 10), files, and other sockets."""
 PER_WORKER = 8
 """As many more for each worker after the first: its socket, its connection and its standard input."""
+LEAST_CONNECTIONS = 16
+"""With fewer for connections, players would cut one another off: nothing is served then."""
 KEPT = 16
 """Of these, as many are held open, so that they are there when the worker has to be started again."""
 MOST = 65_536
 """A higher limit is not asked for: what starts a process may close every possible descriptor, one after the other."""
 
 
-def raise_limit() -> int:
-    """Raise the soft limit to the hard one. Returns how many descriptors the process may have."""
+def raise_limit(workers: int = 1) -> int:
+    """Raise the soft limit to the hard one. Returns how many descriptors the process may have.
+
+    Raises ServerError if that is too few for so many workers and some players.
+    """
     if sys.platform == "win32":
         return MOST
     import resource
@@ -32,7 +39,12 @@ def raise_limit() -> int:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
-    return MOST if soft == resource.RLIM_INFINITY else soft
+    had = MOST if soft == resource.RLIM_INFINITY else soft
+    least = RESERVED + PER_WORKER * (workers - 1) + LEAST_CONNECTIONS
+    if had < least:
+        do = "raise the limit: ulimit -Hn, or LimitNOFILE= of the unit"
+        raise ServerError("too few files may be open", found=had, expected=f"{least} or more", do=do)
+    return had
 
 
 class KeptDescriptors:

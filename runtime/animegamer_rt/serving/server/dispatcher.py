@@ -166,13 +166,17 @@ class Dispatcher:
 
     def _play_ahead(self, now: float) -> None:
         engines = self._workers.engines
-        job = self._ahead.next_job(now, engines)
-        if job is None:
-            return
-        job.worker = self._best(self._workers.serving, job.session)
         try:
+            job = self._ahead.next_job(now, engines)
+            if job is None:
+                return
+            job.worker = self._best(self._workers.serving, job.session)
             message = self._message_of(job)
             job.worker.dispatch(message, now)
         except AnimeGamerError:  # nobody waits for it; a real turn that cannot be played is answered with the error
+            return
+        except Exception:  # a session that cannot be read ends nobody's game
+            log.exception("a turn could not be played ahead")
+            self._ahead.pause()
             return
         self._ahead.begun(job, message, engines, now)

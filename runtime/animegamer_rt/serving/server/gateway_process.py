@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import importlib.util
-import ipaddress
 import logging
 import socket as tcp
 import subprocess
@@ -21,6 +20,7 @@ from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, PortInUseError, ServerError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.gateway.settings import GatewaySettings
+from animegamer_rt.untrusted import listening_address
 
 from .descriptors import KeptDescriptors
 from .options import ServeOptions
@@ -33,7 +33,7 @@ STOP_S = 3.0
 BIND_TRIES, BIND_WAIT_S = 20, 0.1
 """The gateway of a server that was killed holds its socket until it has noticed."""
 BACKLOG = 256
-MAX_PASSWORD_BYTES = 1024
+MAX_PASSWORD_BYTES, MIN_PASSWORD = 1024, 8
 ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class GatewayProcess:
     def __init__(self, options: ServeOptions, sockets: ServerSockets) -> None:
         assert options.web is not None
         _check_installed()
-        host, port = _address(options.web)
+        host, port = listening_address(options.web)
         password = _password(options)
         if password is None and not is_loopback(host):
             do = "write one into a file and give it with --web-password FILE"
@@ -129,22 +129,6 @@ def _check_installed() -> None:
         raise ConfigError("the page needs more packages", where="--web", found=f"no {', '.join(missing)}", do=do)
 
 
-def _address(text: str) -> tuple[str, int]:
-    """Host and port of `[ADDRESS:]PORT`; an IPv6 address is in brackets."""
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
-    host = "127.0.0.1" if host == "localhost" else host
-    try:
-        ipaddress.ip_address(host)
-        number = int(port)
-    except ValueError:
-        number = -1
-    if not (0 <= number <= 65535 and port.isascii() and port.isdecimal()):
-        expected = "[ADDRESS:]PORT, for example 8080 or 0.0.0.0:8080"
-        raise ConfigError("not an address to serve a page on", where="--web", found=text, expected=expected)
-    return host, number
-
-
 def _password(options: ServeOptions) -> str | None:
     if options.web_password is None:
         return None
@@ -155,8 +139,11 @@ def _password(options: ServeOptions) -> str | None:
         found = getattr(error, "strerror", None) or str(error)
         raise ConfigError("the password cannot be read", where=options.web_password, found=found, do=do) from error
     password = (text.splitlines() or [""])[0].strip()
-    if not password:
-        raise ConfigError("the password is empty", where=options.web_password, do=do)
+    if len(password) < MIN_PASSWORD:
+        found, expected = f"{len(password)} characters", f"{MIN_PASSWORD} or more"
+        raise ConfigError(
+            "the password is too short", where=options.web_password, found=found, expected=expected, do=do
+        )
     return password
 
 
@@ -177,7 +164,7 @@ def _listen(host: str, port: int) -> tcp.socket:
             found = error.strerror or str(error)
             kind = PortInUseError if error.errno == errno.EADDRINUSE else ServerError
             raise kind(
-                "the page's address cannot be bound", where=f"--web {host}:{port}", found=found, do=do
+                "the page's address cannot be bound", where=f"--web {_bracketed(host)}:{port}", found=found, do=do
             ) from error
     raise AssertionError("the last try returns or raises")
 

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from pathlib import Path
 
+from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, ProtocolError
 from animegamer_rt.state.instruction import Instruction, is_control
 
@@ -35,6 +36,9 @@ _SET_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\s.,_*~'+-]+[^\W_](?![^\W_])){2,}
 """Three or more single letters with blanks, dots or dashes between them."""
 _BETWEEN = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W_]+")
+
+
+MAX_LIST_BYTES = 8 * 2**20
 
 
 class InstructionFilter:
@@ -70,7 +74,7 @@ def _readings(plain: str) -> list[str]:
 
 def _read(path: Path, option: str) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_bounded(path, MAX_LIST_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
         do = f"give {option} a file of UTF-8 text, a word or phrase a line"

@@ -11,14 +11,23 @@ import contextlib
 import json
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from animegamer_rt.bundle.json_file import read_json
-from animegamer_rt.errors import TRY_AGAIN, AnimeGamerError, ConfigError, StoreError
-from animegamer_rt.serving.store import FILE, Store, StoreLockedError, back_up
+from animegamer_rt.errors import TRY_AGAIN, USER_ERROR, AnimeGamerError, ConfigError, StoreError
+from animegamer_rt.serving.store import (
+    FILE,
+    SessionPlayingError,
+    Store,
+    StoreLockedError,
+    UnknownSessionError,
+    back_up,
+    read_server_file,
+)
 from animegamer_rt.untrusted import path as readable_path
 
 from .job_queue import JobQueue
@@ -77,7 +86,9 @@ class MoveRequests:
         job = self._queue.of_session(session)
         if job is not None:
             do = "try again when its turn is over, or stop it with cancel"
-            raise StoreError("the session is playing", where=f"session {session}", found=f"a {job.kind}", do=do)
+            raise SessionPlayingError(
+                "the session is playing", where=f"session {session}", found=f"a {job.kind}", do=do
+            )
         self._scheduler.removals.finish(session)
         departure = self._store.move(session, folder)
         self._scheduler.forget_ahead(session)
@@ -92,25 +103,28 @@ def sessions_command(options: argparse.Namespace) -> int:
             raise ConfigError("sessions move needs a place", do="give the other server's state folder with --to")
         return move(options.names, options.state_dir, options.to)
     if options.to is not None or len(options.names) != 1:
-        raise ConfigError("sessions backup takes one new folder", found=" ".join(options.names), do="leave --to out")
+        do = "leave --to out" if options.to is not None else "in quotes, if there are blanks in its name"
+        raise ConfigError("sessions backup takes one new folder", found=" ".join(options.names), do=do)
     try:
         folder = readable_path(options.names[0])
     except ValueError as error:
         raise ConfigError(str(error)) from error
     copy = back_up(options.state_dir, folder)
     print(f"{copy.path}: {copy.sessions} sessions, {copy.turns} turns, {copy.bytes / 2**20:.1f} MiB, checked")
-    print(f"play them: animegamer-rt serve --state-dir {folder}")
+    print(f"play them: animegamer-rt serve --state-dir {shlex.quote(str(folder))}")
     return 0
 
 
 def move(sessions: Sequence[str], state: Path, to: Path) -> int:
-    """Move sessions, or `all`, from the state folder `state` to another; returns the exit code, TRY_AGAIN if some stay.
+    """Move sessions, or `all`, from the state folder `state` to another; returns the exit code.
 
-    Prints a line for each. Raises StoreError if there are no sessions, or if their server does not answer.
+    TRY_AGAIN if some stay that can be moved later. Prints a line for each. Raises StoreError if there are no sessions,
+    if `to` is no server's folder, or if their server does not answer.
     """
     if not (state / FILE).is_file():
         raise StoreError("no sessions to move", where=state, expected=FILE, do="give serve's --state-dir")
     to = to.absolute()
+    read_server_file(to)
     try:
         with Store(state) as store:
             names = store.open_sessions() if list(sessions) == [ALL] else sessions
@@ -119,9 +133,9 @@ def move(sessions: Sequence[str], state: Path, to: Path) -> int:
         answers = _ask_server(sessions, state, to)
     for answer in answers:
         print(f"{answer['session']}: {answer.get('moved') or 'NOT MOVED: ' + answer['refused']}")
-    stay = sum("refused" in answer for answer in answers)
-    print(f"{len(answers) - stay} moved, {stay} not")
-    return TRY_AGAIN if stay else 0
+    stay = [answer.get("code", TRY_AGAIN) for answer in answers if "refused" in answer]
+    print(f"{len(answers) - len(stay)} moved, {len(stay)} not")
+    return 0 if not stay else TRY_AGAIN if set(stay) == {TRY_AGAIN} else USER_ERROR
 
 
 def _moved(store: Store, session: str, to: Path) -> str:
@@ -159,7 +173,8 @@ def _try(action: Callable[[], str], session: str) -> dict[str, Any]:
     try:
         return {"session": session, "moved": action()}
     except StoreError as error:
-        return {"session": session, "refused": str(error)}
+        said = f"{error.text}; its id is in the server's log" if type(error) is UnknownSessionError else str(error)
+        return {"session": session, "refused": said, "code": error.exit_code}
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:

@@ -210,7 +210,7 @@ def _own_fields() -> list[dataclasses.Field[object]]:
 
 
 def check(options: ServeOptions) -> None:
-    """Raises ConfigError naming the first option that is out of range."""
+    """Raises ConfigError naming the first option that is out of range, or that takes the port of another."""
     ranges: dict[str, tuple[float, float]] = {
         "port": (0, 65533),
         "metrics_port": (0, 65535),
@@ -237,7 +237,7 @@ def check(options: ServeOptions) -> None:
     try:
         str(options.state_dir.resolve()).encode()
     except (OSError, UnicodeEncodeError) as error:  # clients are told of exported folders, in UTF-8
-        what, do = "the path is not UTF-8 text", "give a folder of another name with --state-dir"
+        what, do = "the path is not UTF-8 text", "give a folder of another name, or set LC_ALL=C.UTF-8"
         raise ConfigError(what, where="--state-dir", found=ascii(str(options.state_dir)), do=do) from error
     for origin in options.origin:
         meant = untrusted.web_origin(origin)
@@ -254,3 +254,23 @@ def check(options: ServeOptions) -> None:
         if value is not None and not low <= value <= high:
             option = "--turn-deadline" if name == "turn_deadline_s" else "--" + name.replace("_", "-")
             raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
+    _check_ports(options)
+
+
+def _check_ports(options: ServeOptions) -> None:
+    """Two of the server's own sockets on one port would never be free: that is no other program's."""
+    host = untrusted.bare_host(options.host)
+    metrics_port = (options.port and options.port + 2) if options.metrics_port is None else options.metrics_port
+    asked = [("--port", host, options.port), ("--port", host, options.port and options.port + 1)]
+    asked.append(("--metrics-port", "127.0.0.1", metrics_port))
+    if options.web is not None:
+        try:
+            asked.append(("--web", *untrusted.listening_address(options.web)))
+        except ValueError as error:
+            expected = "[ADDRESS:]PORT, for example 8080, 0.0.0.0:8080 or [::1]:8080"
+            what = "not an address to serve a page on"
+            raise ConfigError(what, where="--web", found=options.web, expected=expected) from error
+    for number, (option, address, port) in enumerate(asked):
+        if any(port and port == other[2] and untrusted.same_host(address, other[1]) for other in asked[:number]):
+            do = "choose another; --port takes two, and metrics the one after them unless --metrics-port is given"
+            raise ConfigError("another socket of this server has the port", where=option, found=port, do=do)

@@ -1,7 +1,7 @@
 """Runs the server's event loop: one thread, which polls the clients' sockets and the workers'.
 
-Sockets, scheduling, requests and status are in their own modules. SIGINT and SIGTERM drain: running and waiting turns
-finish, new ones are refused. A second signal ends the server at once.
+Sockets, scheduling, requests and status are in their own modules. SIGINT, SIGTERM and a terminal that is closed drain:
+running and waiting turns finish, new ones are refused. A second SIGINT or SIGTERM ends the server at once.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def serve(options: ServeOptions) -> int:
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     parent = None if options.parent is None else ParentProcess(options.parent)
     with contextlib.ExitStack() as stack:
-        sockets = ServerSockets(options, raise_limit(), None if options.ray is None else own_address(options.ray))
+        descriptors = raise_limit(options.workers)
+        sockets = ServerSockets(options, descriptors, None if options.ray is None else own_address(options.ray))
         stack.callback(sockets.close)
         store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota, shard=shard))
         write_server_file(options.state_dir, sockets.address, bundle.manifest.name, bundle.fingerprint)
@@ -140,8 +141,9 @@ class Server:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """Within, SIGINT and SIGTERM (on Windows also CTRL_BREAK) are counted instead of raised."""
-        names = [name for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
+        """Within, SIGINT, SIGTERM and SIGHUP (on Windows also CTRL_BREAK) are counted instead of raised."""
+        names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
+        names = [name for name in names if name != "SIGHUP" or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN]
         before = {name: signal.signal(getattr(signal, name), self._count_signal) for name in names}
         try:
             yield
@@ -262,7 +264,8 @@ class Server:
             self._handlers.handle(find(socket, routing), name, frames)
 
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
+        # A terminal that is closed says SIGHUP, and its shell says it again: that is no second wish.
+        self._signals = self._signals + 1 if number != getattr(signal, "SIGHUP", None) else max(self._signals, 1)
 
 
 def say(line: str) -> None:

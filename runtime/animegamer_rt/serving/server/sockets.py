@@ -20,6 +20,7 @@ from zmq.utils import z85
 
 from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
+from animegamer_rt.untrusted import bare_host
 
 from .curve_keys import load
 from .descriptors import MOST, PER_WORKER, RESERVED
@@ -60,7 +61,7 @@ class ServerSockets:
     def __init__(self, options: ServeOptions, descriptors: int = MOST, worker_host: str | None = None) -> None:
         reserved = RESERVED + PER_WORKER * (options.workers - 1)
         self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - reserved))
-        host = "127.0.0.1" if options.host == "localhost" else options.host
+        host = bare_host(options.host)
         self.keys = (
             load(options.keys, options.authorized_keys, host)
             if options.keys or options.authorized_keys or not is_loopback(host)

@@ -12,12 +12,13 @@ from .errors import (
     NoSuchTurnError,
     SessionClosedError,
     SessionMovedError,
+    SessionPlayingError,
     StoreFullError,
     StoreLockedError,
     UnknownSessionError,
     WrongTokenError,
 )
-from .moves import Departure, write_server_file
+from .moves import Departure, read_server_file, write_server_file
 from .records import StoredHistoryRow, StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
 from .shard import Shard, read_shard, shard_of
@@ -38,6 +39,7 @@ __all__ = [
     "Quota",
     "SessionClosedError",
     "SessionMovedError",
+    "SessionPlayingError",
     "Shard",
     "Store",
     "StoreFullError",
@@ -50,6 +52,7 @@ __all__ = [
     "WrongTokenError",
     "back_up",
     "read_keep_shots",
+    "read_server_file",
     "read_shard",
     "shard_of",
     "write_server_file",

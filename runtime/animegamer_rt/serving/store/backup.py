@@ -57,7 +57,7 @@ def back_up(state: Path, folder: Path) -> Backup:
         part.mkdir(mode=0o700)
         try:
             _copy(source, part / FILE)
-            sessions, turns = _check(part / FILE)
+            sessions, turns = _check(part / FILE, source)
             os.replace(part, folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -99,8 +99,11 @@ def _generation(source: Path, log: Path) -> tuple[bytes, int]:
     return header, 0 if header else source.stat().st_mtime_ns
 
 
-def _check(path: Path) -> tuple[int, int]:
-    """Put the log's copy into the file's and check it; returns how many sessions and turns it has."""
+def _check(path: Path, source: Path) -> tuple[int, int]:
+    """Put the log's copy into the file's and check it; returns how many sessions and turns it has.
+
+    source: what was copied, which errors name.
+    """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as copy:
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -111,7 +114,7 @@ def _check(path: Path) -> tuple[int, int]:
             finished = " WHERE done" if "done" in columns else ""  # without the turn that was running
             ((turns,),) = copy.execute(f"SELECT count(*) FROM turns{finished}")
     except sqlite3.Error as error:
-        raise storage_error(error, path) from error
+        raise storage_error(error, source) from error
     if faults:
-        raise StoreError("the copy is damaged", where=path, found=faults[0], do="try again; check the disk")
+        raise StoreError("the copy is damaged", where=source, found=faults[0], do="try again; check the disk")
     return sessions, turns

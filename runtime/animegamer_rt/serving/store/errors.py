@@ -5,6 +5,7 @@ Knows SQLite's messages; nothing of tables.
     StoreError                      the file cannot be read or written
     |-- StoreLockedError            another server has it
     |-- StoreFullError              the disk or the quota is full
+    |-- SessionPlayingError         a session that cannot be moved while it plays
     |-- UnknownSessionError         no such session
     |   `-- SessionMovedError       it went to another server
     |-- WrongTokenError             a session, but another player's
@@ -29,7 +30,15 @@ class StoreLockedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk or the quota has no room for what is to be stored; nothing was changed."""
+    """The disk or the quota has no room for what is to be stored; nothing was changed. There may be room later."""
+
+    exit_code = TRY_AGAIN
+
+
+class SessionPlayingError(StoreError):
+    """The session plays; it can be moved when its turn is over."""
+
+    exit_code = TRY_AGAIN
 
 
 class UnknownSessionError(StoreError):
@@ -78,7 +87,9 @@ _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
     ("readonly", StoreError, "the sessions cannot be written", "make the folder and its files writable"),
     ("unable to open", StoreError, "the sessions cannot be opened", "make the folder and its files writable"),
     ("not a database", StoreError, "this is no file of sessions", "move it away, or start with another folder"),
+    ("no such table", StoreError, "no sessions are in this file", "give the state folder of a server that was started"),
     ("malformed", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),
+    ("decode", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),
 )
 """Part of SQLite's message, and the error for it (sqlite3 names result codes only from Python 3.11 on)."""
 

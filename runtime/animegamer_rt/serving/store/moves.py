@@ -21,6 +21,7 @@ import logging
 import os
 import secrets
 import socket
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +42,8 @@ ARRIVING, TAKEN, LEFT = ".session", ".taken", ".left"
 TABLES = ("turns", "shots", "starts")
 """What belongs to a session, in an order in which the rows can be inserted."""
 _EVERYWHERE = {"0.0.0.0", "[::]", "::"}
+_DAMAGED = (sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+"""SQLite's errors for rows that no table takes, whatever the disk is like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,18 @@ class Departure:
     folder: str
     address: str
     turns: int
+
+    @classmethod
+    def from_json(cls, text: object, path: Path) -> Departure:
+        """What a session's row says. path: of the database. Raises StoreError."""
+        try:
+            departure = cls(**json.loads(text))  # type: ignore[arg-type]
+            if not isinstance(departure.move, str) or not isinstance(departure.folder, str):
+                raise TypeError("no move's name or folder")
+        except (ValueError, TypeError) as error:
+            do = "put back a copy, or move the file away to start afresh"
+            raise StoreError("the sessions are damaged", where=path, found=f"{error}", do=do) from error
+        return departure
 
     @property
     def arrivals(self) -> Path:
@@ -82,6 +97,21 @@ def write_server_file(folder: Path, address: str, bundle: str, fingerprint: str)
         log.warning("%s cannot be written (%s); no session can be moved to this server", path, error.strerror)
 
 
+def read_server_file(folder: Path) -> tuple[int, str, str]:
+    """Of a state folder: its store's version, where its server listens, its bundle's fingerprint. Raises StoreError."""
+    try:
+        server = read_json(folder / SERVER_FILE)
+        return int(server["store_version"]), str(server["address"]), str(server["fingerprint"])
+    except PermissionError as error:
+        do = "run this as the user of both servers"
+        what = "the other server's folder cannot be read"
+        raise StoreError(what, where=folder, found=error.strerror, do=do) from error
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        do = "give the state folder of a server that has been started once; of another machine, as it is mounted here"
+        found = f"no {SERVER_FILE}" if isinstance(error, OSError) else f"{SERVER_FILE} that no server wrote"
+        raise StoreError("not a server's state folder", where=folder, found=found, do=do) from error
+
+
 def move_out(database: Database, key: int, session: str, turns: int, fingerprint: str, folder: Path) -> Departure:
     """Move a session to the state folder `folder`. Raises StoreError, and then it is still here and played here."""
     departure = _plan(database.path.parent, turns, fingerprint, folder)
@@ -111,9 +141,8 @@ def move_out(database: Database, key: int, session: str, turns: int, fingerprint
 def settle(database: Database) -> None:
     """Finish or undo each move that was interrupted; one whose folder cannot be read stays as it is."""
     for key, session, moved in database.rows("SELECT key, id, moved FROM sessions WHERE moved NOTNULL AND NOT closed"):
-        departure = Departure(**json.loads(moved))
         try:
-            _settle(database, key, session, departure)
+            _settle(database, key, session, Departure.from_json(moved, database.path))
         except StoreError as error:
             log.error("session %s: %s", session, error)
 
@@ -138,22 +167,16 @@ def take_arrivals(database: Database, now: float) -> int:
 
 
 def _plan(here: Path, turns: int, fingerprint: str, folder: Path) -> Departure:
-    do = "give the state folder of a server that has been started once; one on another machine as it is mounted here"
-    try:
-        server = read_json(folder / SERVER_FILE)
-        same = folder.samefile(here)
-        version, address, other = server["store_version"], server["address"], server["fingerprint"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise StoreError("not a server's state folder", where=folder, found=f"{error}", do=do) from error
-    if same:
+    version, address, other = read_server_file(folder)
+    if folder.samefile(here):
         raise StoreError("the session is in this folder already", where=folder, do="give another server's folder")
     if version < SCHEMA_VERSION:
         what, do = "an older version of animegamer-rt serves that folder", "update it there, and start it once"
         raise StoreError(what, where=folder, found=f"store {version}", expected=f"store {SCHEMA_VERSION}", do=do)
     if other != fingerprint:
         what, do = "the other server plays another bundle", "move it to a server that plays the session's bundle"
-        raise StoreError(what, where=folder, found=str(other), expected=fingerprint, do=do)
-    return Departure(secrets.token_hex(8), str(folder.resolve()), str(address), turns)
+        raise StoreError(what, where=folder, found=other, expected=fingerprint, do=do)
+    return Departure(secrets.token_hex(8), str(folder.resolve()), address, turns)
 
 
 def _settle(database: Database, key: int, session: str, departure: Departure) -> bool:
@@ -193,7 +216,9 @@ def _take(database: Database, path: Path, now: float) -> bool:
         os.rename(path, path.with_suffix(TAKEN))
         os.truncate(path.with_suffix(TAKEN), 0)
         return new
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, StoreError) as error:
+        if isinstance(error, StoreError) and not isinstance(error.__cause__, _DAMAGED):
+            raise
         log.error("a session that moved here cannot be read: %s: %s", path, error)
         return False
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import logging
 import secrets
 import time
@@ -297,8 +296,9 @@ class Store:
             return None
         key, token, session, name, fingerprint, seed, window, closed, engines, moved, turn, *character = rows[0]
         values = CharacterState() if turn is None else CharacterState(*character)
+        departure = None if moved is None else moves.Departure.from_json(moved, self.database.path)
         stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed), engines)
-        return _Found(key, token, stored, None if moved is None else moves.Departure(**json.loads(moved)))
+        return _Found(key, token, stored, departure)
 
     def _get(self, session_id: str) -> _Found:
         found = self._find("id", session_id)

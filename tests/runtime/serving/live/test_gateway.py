@@ -104,13 +104,14 @@ def test_what_is_no_message_is_answered_and_the_connection_lives(page: tuple[Liv
 
 def test_pages_of_other_sites_and_other_protocols_are_refused(page: tuple[LiveServer, str]) -> None:
     _, url = page
-    for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}):
+    for headers in ({"Origin": "https://example.org"}, {"Origin": "null"}, {"Origin": "http://["}):
         with pytest.raises(InvalidStatus) as refused:
             Browser(url, additional_headers=headers)
         assert refused.value.response.status_code == 403
     with Browser(url, additional_headers={"Origin": url.rstrip("/")}) as browser:
         assert browser.hello().type == "welcome"
     assert status_of(url, Host="rebound.example.org") == 421, "a foreign name for our address"
+    assert status_of(url, Host="[::1") == 421, "half an address"
     with Browser(url, "animegamer.v9.xml") as browser, pytest.raises(ConnectionClosed) as closed:
         browser.receive()
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 1002
@@ -120,7 +121,10 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
     code, text = refusal(bundle, tmp_path / "state", "--web", "0.0.0.0:0")
     assert code == 2 and "--web-password FILE" in text
     secret = tmp_path / "password"
-    secret.write_text("cel and peg\n", encoding="utf-8-sig")  # as an editor of Windows may write it
+    secret.write_text("1234567\nsecond line\n", encoding="utf-8")
+    code, text = refusal(bundle, tmp_path / "state", "--web", "0", "--web-password", str(secret))
+    assert code == 2 and "too short; found 7 characters; expected 8 or more" in text
+    secret.write_text("cel \u00fcnd peg\n", encoding="utf-8-sig")  # as an editor of Windows may write it
     options = ("--web", "0.0.0.0:0", "--web-password", str(secret), "--origin", "https://play.example.org")
     with LiveServer(bundle, tmp_path / "state", *options) as server:
         url = web(server.listening())
@@ -132,9 +136,12 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with opener.open(url + "login", b"password=wrong") as answer:
             assert b'type="password"' in answer.read()
-        with opener.open(url + "login", b"password=cel+and+peg") as answer:
+        with opener.open(url + "login", b"password=cel+%C3%BCnd+peg") as answer:
             assert b'id="sheet"' in answer.read()
-        headers = {"Authorization": "Bearer cel and peg", "Origin": "https://play.example.org"}
+        assert status_of(url, Authorization="Bearer wrong") == 403, "not the page that asks for it"
+        in_utf8 = "Bearer cel \u00fcnd peg".encode().decode("latin-1")  # as the header's bytes
+        assert status_of(url + "metrics", Authorization=in_utf8) == 200
+        headers = {"Authorization": "Bearer cel \u00fcnd peg", "Origin": "https://play.example.org"}
         with Browser(url, additional_headers=headers) as browser:
             assert browser.hello().type == "welcome"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,11 +14,23 @@ from pathlib import Path
 import pytest
 from benchmarks.soak import player as soak_player
 from benchmarks.soak.undisturbed import compare
+from browser_socket import Browser, web
 from live_server import Game, LiveServer, RawClient, error_code, frames, until_timeout
 
+from animegamer_client import Client
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
 
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+HAS_IPV6 = _has_ipv6()
 OPTIONS = ("--turns-per-minute", "0", "--plan", "exact")
 PLAYERS, TURNS, SEED = 3, 40, 5
 
@@ -25,8 +38,8 @@ PLAYERS, TURNS, SEED = 3, 40, 5
 class Router:
     """`animegamer-rt route` in a process of its own, before the servers of some ports."""
 
-    def __init__(self, *servers: int, port: int = 0) -> None:
-        addresses = [f"tcp://127.0.0.1:{server}" for server in servers]
+    def __init__(self, *servers: int | str, port: int = 0) -> None:
+        addresses = [server if isinstance(server, str) else f"tcp://127.0.0.1:{server}" for server in servers]
         program = "import sys; from animegamer_rt.cli import main; sys.exit(main(sys.argv[1:]))"
         command = [sys.executable, "-c", program, "route", *addresses, "--port", str(port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -163,6 +176,33 @@ def test_a_server_that_is_away_and_what_is_no_server_are_said(
         assert player.open().opened.fields["turns"] == 0
         refused = player.ask("open", {"token": game.token})
         assert error_code(refused) == "starting" and "try again in a moment" in refused.fields["do"]
-    for words, said in ((["5570"], "not a server's address"), (["tcp://a:1", "tcp://a:1"], "given twice")):
-        assert main(["route", *words]) == 2
-        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        *((one, "not a server's address") for one in ("5570", "tcp://%:5570", "tcp://a b:5570", "tcp://::1:5570")),
+        *((one, "not a server's address") for one in ("tcp://[::1:5570", "tcp://[::x]:5570", "tcp://a:0")),
+        ("tcp://a:1 tcp://a:1", "given twice"),
+        ("tcp://127.0.0.1:5570", "the router's own address"),
+        ("tcp://[::1]:5571 --host ::1", "the router's own address"),
+        ("tcp://localhost:5590 --host 0.0.0.0 --port 5589", "the router's own address"),
+        ("tcp://a:1 --port 70000", "--port: out of range"),
+    ],
+)
+def test_what_no_router_can_reach_is_refused(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [words] if " b" in words else words.split()
+    assert main(["route", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6 loopback")
+def test_programs_browsers_and_players_of_a_router_reach_a_server_by_ipv6(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path, "--host", "[::1]", "--web", "[::1]:0") as server:
+        url, address = web(server.listening()), f"tcp://[::1]:{server.port}"
+        with Client(address, timeout_s=60) as program:
+            program.open(seed=3)
+        with Browser(url) as browser:
+            assert browser.hello().type == "welcome"
+        with Router(address) as router, router.client() as player:
+            assert player.open().opened.fields["turns"] == 0

@@ -187,3 +187,30 @@ def test_keys_are_the_owners_alone_and_never_overwritten(tmp_path: Path) -> None
     with pytest.raises(ServerError, match="keys of that name"):
         new("server", tmp_path)
     assert secret.read_bytes() == before
+
+
+def test_a_terminal_that_is_closed_lets_the_running_turn_finish(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server, server.ready().client() as player:
+        turn = player.begin(player.open())
+        events = player.until(turn, "state")
+        for _ in range(2):  # the terminal's, and its shell's
+            server.process.send_signal(signal.SIGHUP)
+            server.await_status(lambda status: status["state"] == "draining")
+        assert frames([*events, *player.rest(turn)])
+        assert server.process.wait(60) == 0
+
+
+def test_nohup_keeps_a_server_when_its_terminal_is_closed(bundle: Path, tmp_path: Path) -> None:
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    with LiveServer(bundle, tmp_path / "state", code=nohup) as server:
+        server.ready().process.send_signal(signal.SIGHUP)
+        assert server.status()["state"] == "ready"
+
+
+def test_a_disk_that_is_full_at_the_start_may_have_room_later(bundle: Path, tmp_path: Path) -> None:
+    full = """
+from animegamer_rt.serving.store import database
+database.SCRIPTS = (("PRAGMA max_page_count = 1", *database.SCRIPTS[0]),)
+"""
+    code, said = refusal(bundle, tmp_path / "state", code=full)
+    assert code == TRY_AGAIN and "the disk is full" in said and "make room there" in said and "Traceback" not in said
