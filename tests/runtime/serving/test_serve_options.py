@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -91,3 +92,43 @@ def test_the_command_refuses_before_it_opens_anything(tmp_path: Path, capsys: py
     assert main(["serve", "--state-dir", str(tmp_path / "state"), "--send-queue-mib", "0"]) == 2
     assert capsys.readouterr().err.startswith("error: --send-queue-mib: out of range; found 0")
     assert not (tmp_path / "state").exists()
+
+
+CPU_TORCH = "__version__ = '2.9.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
+
+
+@pytest.mark.parametrize(
+    ("device", "installed", "said"),
+    [
+        ("torch", {}, r"PyTorch is not installed; run: pip install 'torch>=2\.9'"),
+        ("torch-cpu", {}, r"PyTorch is not installed; run: pip install"),
+        ("torch", {"torch/version.py": CPU_TORCH}, r"without CUDA; found torch 2\.9\.0\+cpu; install a CUDA build"),
+        ("cuda", {}, r"onnxruntime is not installed; run: pip install"),
+        ("cuda", {"onnxruntime/capi/library.so": ""}, r"without CUDA; run: .*pip install 'onnxruntime-gpu\["),
+        ("cpu", {}, r"onnxruntime is not installed; run: pip install"),
+        ("tensorrt", {}, r"cuda-python is not installed; run: pip install 'cuda-python"),
+        ("tensorrt", {"cuda/bindings.py": ""}, r"TensorRT is not installed; run: pip install tensorrt-rtx"),
+    ],
+)
+def test_a_device_whose_library_is_missing_is_refused_before_anything_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    device: str,
+    installed: dict[str, str],
+    said: str,
+) -> None:
+    for name in ("torch", "onnxruntime", "cuda", "tensorrt", "tensorrt_rtx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for file, text in installed.items():
+        package, path = Path(file).parts[0], tmp_path / file
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        (tmp_path / package / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, package)
+    monkeypatch.syspath_prepend(tmp_path)
+    state = tmp_path / "state"
+    assert main(["serve", "--device", device, "--state-dir", str(state)]) == 2
+    error = capsys.readouterr().err
+    assert re.match(f"error: .*{said}", error) and error.count("\n") == 1
+    assert not state.exists()
