@@ -18,13 +18,13 @@ _ADDRESS = re.compile(r"tcp://(.+):([0-9]{1,5})")
 
 @dataclass(frozen=True, slots=True)
 class RouteOptions:
-    """servers: their addresses, in the order of their shards. door: where players connect.
+    """servers: their addresses, in the order of their shards. listen: where players connect.
 
     client_keys, server_key: the router's own key pair, and the public key of the servers, where these have keys.
     """
 
     servers: tuple[str, ...]
-    door: ServeOptions
+    listen: ServeOptions
     client_keys: Path | None = None
     server_key: Path | None = None
 
@@ -54,11 +54,11 @@ def from_arguments(arguments: argparse.Namespace) -> RouteOptions:
             raise ConfigError("a server is given twice", found=server, do="give each one once, in the order of --shard")
     if (arguments.client_keys is None) != (arguments.server_key is None):
         raise ConfigError("--client-keys and --server-key belong together", do="give both, or neither")
-    door = ServeOptions(
+    listen = ServeOptions(
         host=arguments.host,
         port=arguments.port,
         keys=arguments.keys,
         authorized_keys=arguments.authorized_keys,
         connections=arguments.connections,
     )
-    return RouteOptions(servers, door, arguments.client_keys, arguments.server_key)
+    return RouteOptions(servers, listen, arguments.client_keys, arguments.server_key)

@@ -16,23 +16,23 @@ PER_WORKER = 8
 """As many more for each worker after the first: its socket, its connection and its standard input."""
 KEPT = 16
 """Of these, as many are held open, so that they are there when the worker has to be started again."""
-MOST = 65_536
+MAX_DESCRIPTORS = 65_536
 """A higher limit is not asked for: what starts a process may close every possible descriptor, one after the other."""
 
 
 def raise_limit() -> int:
     """Raise the soft limit to the hard one. Returns how many descriptors the process may have."""
     if sys.platform == "win32":
-        return MOST
+        return MAX_DESCRIPTORS
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
-    return MOST if soft == resource.RLIM_INFINITY else soft
+    return MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 class KeptDescriptors:
