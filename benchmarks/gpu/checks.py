@@ -34,7 +34,7 @@ from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from benchmarks.gpu import kernels as gpu_kernels
 from benchmarks.gpu import rates as gpu_rates
-from benchmarks.gpu import turns as gpu_turns
+from benchmarks.gpu.parts import skipping_plan
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
@@ -203,7 +203,7 @@ def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tup
     latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("balanced")), shot, start, dry)
     yield "denoiser.latent", latent
     if engines.denoiser.skippable_blocks:
-        yield SKIPPED, denoised(engines, gpu_turns.skipping_plan(bundle), shot, start, dry)
+        yield SKIPPED, denoised(engines, skipping_plan(bundle), shot, start, dry)
     first, caches = engines.vae.first(np.ascontiguousarray(latent[:, :3]), (2, 1, 0, 3), True)
     yield "vae.first", first
     if not dry:
@@ -237,9 +237,7 @@ def reference_answers(folder: Path, dry: bool) -> tuple[Mapping[str, Array], str
     except ModuleNotFoundError:
         return dict(answers(bundle, ours, dry)), "torch on the CPU"
     theirs = dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")), dry))
-    return theirs | {
-        SKIPPED: denoised(ours, gpu_turns.skipping_plan(bundle), *inputs(bundle), dry)
-    }, "onnxruntime on the CPU"
+    return theirs | {SKIPPED: denoised(ours, skipping_plan(bundle), *inputs(bundle), dry)}, "onnxruntime on the CPU"
 
 
 def same_under_graphs(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:

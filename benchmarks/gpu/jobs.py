@@ -27,7 +27,7 @@ LIMITS_S: Mapping[str, float] = {
 FAMILY_LIMIT_S = 60.0
 """Of the check of one family of kernels, a few seconds of work: the first to show that a kernel never ends."""
 SKIPPING = "balanced-skipping"
-"""Not in the bundle; made from its plan `balanced` by turns.skipping_plan."""
+"""Not in the bundle; made from its plan `balanced` by parts.skipping_plan."""
 PLANS = ("balanced", "fast", "exact", SKIPPING)
 """In the order of their turns: the short ones first, so that a run that is cut has most of its answers."""
 KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")

@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile
 from animegamer_rt.stages.predictor import prefill_prompt
 from benchmarks.gpu import turns as gpu_turns
 from benchmarks.gpu.jobs import Variant
+from benchmarks.gpu.parts import Parts, open_parts
 
 TOP = 30
 ORDER = (0, 1, 2)
@@ -28,7 +29,7 @@ Entry = dict[str, Any]
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     """An entry a stage: its seconds, the device's busy ones of them, the kernels that take most, its memory."""
     on_gpu = job_args["device"] == "cuda"
-    parts = gpu_turns.open_parts(job_args, Variant(**job_args["variant"]))
+    parts = open_parts(job_args, Variant(**job_args["variant"]))
     for name, work in stages(parts).items():
         work()
         if on_gpu:
@@ -54,7 +55,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
         }
 
 
-def stages(parts: gpu_turns.Parts) -> dict[str, Callable[[], object]]:
+def stages(parts: Parts) -> dict[str, Callable[[], object]]:
     """Work that waits for its own end: the results of each come to the host."""
     geometry, engines = parts.geometry, parts.engines
     latent = np.random.default_rng(0).standard_normal(geometry.latent_shape, dtype=np.float32)

@@ -65,7 +65,7 @@ CHECKED_ROWS = 64
 TOLD_CHARACTERS = 6000
 ALLOWED = 3e-2
 """Relative error of the rows that are checked: the roundings of bfloat16 are under 1e-2."""
-WARM_UP, REPEATS, GRAPH_MS, MOST_RUNS = 3, 7, 10.0, 200
+WARM_UP, REPEATS, GRAPH_MS, MAX_RUNS = 3, 7, 10.0, 200
 """A graph holds so many runs that a replay takes about so many milliseconds, and is replayed at least so often."""
 SUSTAINED_MS = 1500.0
 """Of a rate: turns run at the card's power limit, which a burst of a few milliseconds does not reach."""
@@ -185,7 +185,7 @@ def milliseconds(runs: Sequence[Run], device: str, sustained_ms: float = 0.0) ->
         for run in islice(cycle(runs), max(WARM_UP, len(runs))):
             run()
         alone = _between_events(runs[0])
-        count = len(runs) * max(1, round(min(MOST_RUNS, GRAPH_MS / max(alone, 1e-3)) / len(runs)))
+        count = len(runs) * max(1, round(min(MAX_RUNS, GRAPH_MS / max(alone, 1e-3)) / len(runs)))
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             for run in islice(cycle(runs), count):

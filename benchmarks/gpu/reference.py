@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu import turns as gpu_turns
 from benchmarks.gpu import whole_network
 from benchmarks.gpu.jobs import Variant
+from benchmarks.gpu.parts import open_parts
 
 PLAIN = Variant("bf16", "off")
 
@@ -19,7 +19,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: the file with the outputs, and the root mean square of each."""
     file = Path(job_args["reference"])
     file.unlink(missing_ok=True)  # an earlier run's must not serve if this one fails
-    parts = gpu_turns.open_parts(job_args, PLAIN)
+    parts = open_parts(job_args, PLAIN)
     found = {
         f"{plan} {name}": array
         for plan in whole_network.PLANS

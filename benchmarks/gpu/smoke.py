@@ -24,6 +24,7 @@ from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv
 from benchmarks.gpu import rates as gpu_rates
 from benchmarks.gpu import turns as gpu_turns
 from benchmarks.gpu.jobs import Variant
+from benchmarks.gpu.parts import open_parts
 
 Entry = dict[str, Any]
 BURST_MS = 0.0
@@ -122,7 +123,7 @@ def predictor_calls(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     Each call ends with its results on the host, so the clock of the host times it.
     """
     size = "full" if job_args["device"] == "cuda" else "tiny"
-    parts = gpu_turns.open_parts({**job_args, "size": size}, Variant("bf16", "step" if size == "full" else "off"))
+    parts = open_parts({**job_args, "size": size}, Variant("bf16", "step" if size == "full" else "off"))
     predictor, given = parts.engines.predictor, gpu_turns.prompt(parts.geometry)
     past = given.history
     assert past is not None

@@ -1,6 +1,6 @@
 """Times two queued turns, the second predicted while the first is denoised, and writes their trace.
 
-The queue is that of a server's worker, over the engines of turns.py and without a server.
+The queue is that of a server's worker, over the engines of parts.py and without a server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from animegamer_rt.stages.vae import Vae
 from benchmarks.gpu import machine as gpu_machine
 from benchmarks.gpu import turns as gpu_turns
 from benchmarks.gpu.jobs import Variant
+from benchmarks.gpu.parts import Parts, open_parts
 
 TURNS = 2
 
@@ -29,7 +30,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: seconds of the queue with its turns one after the other and overlapping, and the trace's file."""
     variant, name = Variant(**job_args["variant"]), job_args["plan"]
     tracer = EngineTracer(Path(job_args["results"]) / f"trace-queue-{job_args['name']}.json")
-    parts = gpu_turns.open_parts(job_args, variant)
+    parts = open_parts(job_args, variant)
     engines = tracer.wrap(parts.engines)
     parts, plan = replace(parts, engines=engines, vae=Vae(engines.vae)), parts.plans[name]
     for overlaps in (False, True) if job_args["device"] == "cuda" else ():  # the first eagerly, the second captures
@@ -53,7 +54,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     }
 
 
-def queue(parts: gpu_turns.Parts, plan: DenoisePlan, overlaps: bool) -> float:
+def queue(parts: Parts, plan: DenoisePlan, overlaps: bool) -> float:
     """Seconds of all turns; overlapping, each is predicted while the one before is denoised and decoded."""
     given, geometry = [gpu_turns.prompt(parts.geometry) for _ in range(TURNS)], parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)

@@ -10,7 +10,7 @@ import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,7 @@ import numpy.typing as npt
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.stages.denoiser import Denoiser
-
-if TYPE_CHECKING:
-    from benchmarks.gpu.turns import Parts
+from benchmarks.gpu.parts import Parts
 
 PLANS = ("fast", "balanced")
 """The shorter ones: `exact` has no kind of step that they have not."""

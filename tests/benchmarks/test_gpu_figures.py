@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.gpu import checks, goals, jobs, kernels, rates, smoke, turns
+from benchmarks.gpu import checks, goals, jobs, kernels, parts, rates, smoke
 from benchmarks.gpu import record as records
 
 from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS
@@ -143,7 +143,7 @@ def test_a_limit_of_12_gb_leaves_room_for_the_context_and_for_libraries_that_loa
     limits: list[float] = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (79_400_000_000, 80_000_000_000))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", limits.append)
-    turns.limit_memory(12.0)
+    parts.limit_memory(12.0)
     assert limits == [pytest.approx(11.0 / 80.0)]
 
 

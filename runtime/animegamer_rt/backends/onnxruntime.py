@@ -25,10 +25,10 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.profiling.host import available_cores
+from animegamer_rt.profiling.libraries import INSTALL_CUDA
 
 from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch, TowerEngines
 
-INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_LIBRARIES: Mapping[str, str] = {
     "linux": "libonnxruntime_providers_cuda.so",
     "win32": "onnxruntime_providers_cuda.dll",

@@ -5,13 +5,12 @@ A backend's library is imported when it is chosen, and only then.
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from animegamer_rt.engine_config import DEFAULT_CONFIG, TORCH_DEVICES, EngineConfig
-from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling import host_memory
+from animegamer_rt.profiling.libraries import check_libraries
 
 if TYPE_CHECKING:
     from animegamer_rt.bundle.loader import Bundle
@@ -28,11 +27,11 @@ def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: P
 
     Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
     """
+    check_libraries(config, reader=bundle.manifest.reader is not None)
     host_memory.check(bundle, config.device, config.precision)
     engines = replace(_provider(config).load(bundle, config, cache), kind=config.kind)
     if bundle.manifest.reader is None:
         return engines
-    _need_onnxruntime()
     from .reader import load_picture_reader, load_reader
 
     pictures = load_picture_reader(bundle) if "picture_reader" in bundle.manifest.parts else None
@@ -44,7 +43,7 @@ def open_towers(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG) -> TowerE
 
     They run once a game, and in onnxruntime only. Raises BundleError when the bundle has none, BackendError.
     """
-    _need_onnxruntime()
+    check_libraries(DEFAULT_CONFIG, reader=False)
     from . import onnxruntime
 
     return onnxruntime.load_towers(bundle, config)
@@ -56,24 +55,13 @@ def _provider(config: EngineConfig) -> EngineProvider:
 
         return simulated
     if config.device in TORCH_DEVICES:
-        try:
-            from .torch import loader as torch
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise BackendError("PyTorch is not installed", do="run: pip install 'torch>=2.9'") from error
+        from .torch import loader as torch
+
         return torch
     if config.device == "tensorrt":
         from .tensorrt import loader as tensorrt
 
         return tensorrt
-    _need_onnxruntime()
     from . import onnxruntime
 
     return onnxruntime
-
-
-def _need_onnxruntime() -> None:
-    if importlib.util.find_spec("onnxruntime") is None:
-        do = "run: pip install onnxruntime (or for CUDA, in an environment of its own: 'onnxruntime-gpu[cuda,cudnn]')"
-        raise BackendError("onnxruntime is not installed", do=do)

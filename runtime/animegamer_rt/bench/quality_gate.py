@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS
@@ -21,15 +20,13 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
+from .similarity import ssim
+
 SEED = 100
 SAME_SSIM = 0.99
 """Least SSIM of two plays of one turn on a device that does not compute deterministically."""
 SSIM_MARGIN = 0.05
 """How far below the bundle's mean for a plan a few turns may lie: single turns of pocket vary by this much."""
-_KERNEL = np.exp(-0.5 * (np.arange(-5, 6) / 1.5) ** 2)
-_KERNEL /= _KERNEL.sum()
-_C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
-Image = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,28 +75,6 @@ def judge(pipeline: Pipeline, engines: Engines, texts: Sequence[str], before: Ga
     return result
 
 
-def ssim(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
-    """Structural similarity of two frames u8 [H, W, C], mean over pixels and channels; 1 when equal.
-
-    Source: Wang et al. 2004 (11-pixel Gaussian window, sigma 1.5).
-    """
-    a, b = first.astype(np.float64), second.astype(np.float64)
-    mean_a, mean_b = _blur(a), _blur(b)
-    var_a, var_b = _blur(a * a) - mean_a**2, _blur(b * b) - mean_b**2
-    covariance = _blur(a * b) - mean_a * mean_b
-    top = (2 * mean_a * mean_b + _C1) * (2 * covariance + _C2)
-    return float(np.mean(top / ((mean_a**2 + mean_b**2 + _C1) * (var_a + var_b + _C2))))
-
-
 def _similarity(first: GateClips, second: GateClips) -> float:
     pairs = zip(first.clips, second.clips, strict=True)
     return float(np.mean([ssim(a, b) for one, other in pairs for a, b in zip(one, other, strict=True)]))
-
-
-def _blur(image: Image) -> Image:
-    for axis in (0, 1):
-        padding = [(5, 5) if axis == one else (0, 0) for one in range(3)]
-        padded, size = np.pad(image, padding, mode="reflect"), image.shape[axis]
-        rows = (weight * np.take(padded, range(k, k + size), axis) for k, weight in enumerate(_KERNEL))
-        image = np.asarray(sum(rows), np.float64)
-    return image

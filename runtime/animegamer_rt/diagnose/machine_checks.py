@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import os
 import platform
-import re
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,10 @@ from pathlib import Path
 
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
-from animegamer_rt.backends.tensorrt.engine_id import RTX, RTX_ARCHES, library_for
+from animegamer_rt.backends.tensorrt.engine_id import RTX_ARCHES, library_for
 from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.host import module_version
+from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT, INSTALL_TORCH, torch_versions
 from animegamer_rt.serving.server.options import PORT, ServeOptions
 
 from .check_result import CheckResult
@@ -113,12 +113,11 @@ def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
     versions = {name: module_version(name) for name in (library, "cuda")}
     absent = [name for name, version in versions.items() if version is None]
     if library in absent:
-        install = "tensorrt-rtx-cu13" if library == RTX else "tensorrt"
-        do = f"run: pip install {install} 'cuda-python>=13'" if cards else ""
+        do = f"run: {INSTALL_TENSORRT[library]}" if cards else ""
         return CheckResult("tensorrt", "limited", f"not installed: {', '.join(absent)}", do)
     builds = f"{library} {versions[library]}"
     if absent:
-        do = "to run them: pip install 'cuda-python>=13'" + ("" if cards else ", on a machine with a GPU")
+        do = f"to run them: pip install {CUDA_PYTHON}" + ("" if cards else ", on a machine with a GPU")
         return CheckResult("tensorrt", "limited" if cards else "ok", f"{builds}: builds engines", do)
     if unfit := _unfit(cards, "13"):
         return CheckResult("tensorrt", "limited", f"{builds} uses CUDA 13: {unfit[0]}", unfit[1])
@@ -127,30 +126,20 @@ def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
 
 def _torch(cards: Sequence[Gpu]) -> CheckResult:
     """For `--device torch` and exporting; found by its files, as importing it takes seconds."""
-    install = "run: pip install 'torch>=2.9'"
+    install = f"run: {INSTALL_TORCH}"
     try:
         version = metadata.version("torch")
     except metadata.PackageNotFoundError:
         return CheckResult(
             "torch", "limited", "torch is not installed: no --device torch, no export", install if cards else ""
         )
-    cuda = _cuda_of_torch()
+    cuda = torch_versions().get("cuda")
     if cards and cuda is None:
         found = f"torch {version} was built without CUDA: --device torch-cpu only"
         return CheckResult("torch", "limited", found, f"{install}, for CUDA: pytorch.org/get-started")
     if cuda and (unfit := _unfit(cards, cuda)):
         return CheckResult("torch", "limited", f"torch {version} was built for CUDA {cuda}: {unfit[0]}", unfit[1])
     return CheckResult("torch", "ok", f"torch {version}" + (f" for CUDA {cuda}" if cuda else ""))
-
-
-def _cuda_of_torch() -> str | None:
-    """The CUDA that the installed torch was built for, such as 13.0; None for a build without, or one that hides it."""
-    spec = importlib.util.find_spec("torch")
-    said = Path(getattr(spec, "origin", None) or ".").parent / "version.py"
-    if not said.is_file():
-        return None
-    found = re.search(r"^cuda\b[^=]*= *['\"]([\d.]+)", said.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else None
 
 
 def _unfit(cards: Sequence[Gpu], cuda: str) -> tuple[str, str] | None:

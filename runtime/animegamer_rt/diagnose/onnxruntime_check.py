@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from importlib import metadata
 from types import ModuleType
 
+from animegamer_rt.profiling import libraries
+
 from .check_result import CheckResult
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
 CUDA_PROVIDER = "CUDAExecutionProvider"
 INSTALL_CPU = "run: pip install onnxruntime"
-INSTALL_CUDA = (
-    "run, in an environment of its own: pip uninstall --yes onnxruntime && pip install 'onnxruntime-gpu[cuda,cudnn]'"
-)
+INSTALL_CUDA = f"run, in an environment of its own: pip uninstall --yes onnxruntime && {libraries.INSTALL_CUDA}"
 
 
 def check_onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult:

@@ -60,11 +60,6 @@ class Ladder:
         self._moves_since: float | None = None
         self._step, self._wait_s = 0, frozen_s
 
-    @property
-    def troubled(self) -> bool:
-        """Whether a restart was needed and the picture has not moved steadily since."""
-        return self._step > 0
-
     def next(self, seen: Seen, now: float) -> Action:
         """What to do after this observation; now: seconds, monotonic."""
         if seen.wanted != self._on:

@@ -49,7 +49,7 @@ PRECISIONS_BY_SIZE = (
 
 @dataclass(frozen=True, slots=True)
 class GpuSpecs:
-    """Published figures of a GPU: multiprocessors, boost clock in GHz, memory bandwidth in GB/s.
+    """Published figures of a GPU: multiprocessors, boost clock in GHz.
 
     The others are dense tensor-core operations per clock and multiprocessor: fp16 (and bf16) and fp8 accumulate in
     fp32, which GeForce does at half the rate of fp16_sums (accumulating in fp16); int8 accumulates in int32. None: the
@@ -59,7 +59,6 @@ class GpuSpecs:
     name: str
     multiprocessors: int
     boost_ghz: float
-    bandwidth_gb: float
     fp16: int
     fp16_sums: int
     fp8: int | None
@@ -91,12 +90,12 @@ class GpuSpecs:
 
 GPU_SPECS: Mapping[str, GpuSpecs] = MappingProxyType(
     {
-        "NVIDIA GeForce RTX 3060": GpuSpecs("RTX 3060 12 GB", 28, 1.777, 360, 512, 1024, None, 2048),
-        "NVIDIA GeForce RTX 4070": GpuSpecs("RTX 4070", 46, 2.475, 504, 512, 1024, 1024, 2048),
-        "NVIDIA GeForce RTX 4090": GpuSpecs("RTX 4090", 128, 2.52, 1008, 512, 1024, 1024, 2048),
-        "NVIDIA GeForce RTX 5090": GpuSpecs("RTX 5090", 170, 2.407, 1792, 512, 1024, 1024, 2048),
-        "NVIDIA H100 80GB HBM3": GpuSpecs("H100 SXM", 132, 1.83, 3350, 4096, 4096, 8192, 8192),
-        "NVIDIA H200": GpuSpecs("H200 SXM", 132, 1.83, 4800, 4096, 4096, 8192, 8192),
+        "NVIDIA GeForce RTX 3060": GpuSpecs("RTX 3060 12 GB", 28, 1.777, 512, 1024, None, 2048),
+        "NVIDIA GeForce RTX 4070": GpuSpecs("RTX 4070", 46, 2.475, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 4090": GpuSpecs("RTX 4090", 128, 2.52, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 5090": GpuSpecs("RTX 5090", 170, 2.407, 512, 1024, 1024, 2048),
+        "NVIDIA H100 80GB HBM3": GpuSpecs("H100 SXM", 132, 1.83, 4096, 4096, 8192, 8192),
+        "NVIDIA H200": GpuSpecs("H200 SXM", 132, 1.83, 4096, 4096, 8192, 8192),
     }
 )
 """By the driver's name of the GPU. Source: published specifications (NVIDIA's architecture papers: Ampere GA102, Ada,

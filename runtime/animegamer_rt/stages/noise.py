@@ -22,7 +22,7 @@ BLOCK_WORDS = 8
 """Philox gives four numbers of 64 bits a block, and float32 values take halves of them."""
 PIECE_WORDS = 2**17
 """Words a piece: 1.4 ms of a core; reading and setting positions takes some 0.05 ms of it."""
-MOST_THREADS = 8
+MAX_THREADS = 8
 Piece = tuple[FloatArray, int, int]
 """Values, the word that the first begins at, and the word that the one behind the last begins at."""
 
@@ -48,7 +48,7 @@ def normal_arrays(
 
 def _pieces(seeds: Sequence[int], count: int, piece_words: int) -> Iterator[FloatArray]:
     """At least `count` values of the stream, in pieces; threads are some pieces ahead."""
-    threads = min(MOST_THREADS, available_cores())
+    threads = min(MAX_THREADS, available_cores())
     piece_words = min(piece_words, math.ceil(count / BLOCK_WORDS) * BLOCK_WORDS)
     ahead: deque[Future[Piece]] = deque()
     first, word = 0, 0

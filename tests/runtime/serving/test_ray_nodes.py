@@ -28,10 +28,10 @@ from animegamer_rt.serving.server.sockets import ServerSockets
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[NodeJob]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
-    with socket.create_server(("127.0.0.1", 0)) as door:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         yield NodeJob(
             host="127.0.0.1",
-            port=door.getsockname()[1],
+            port=listener.getsockname()[1],
             server_key="",
             secret="",
             bundles=[str(bundle.folder)],
@@ -50,8 +50,8 @@ def test_a_node_that_cannot_run_a_worker_says_what_to_do(job: NodeJob, tmp_path:
     assert "animegamer-rt" in run_worker(older, "10.0.0.7") and "0.0.1 at the server; install the same" in run_worker(
         older, "n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        closed: NodeJob = {**job, "port": door.getsockname()[1]}
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed: NodeJob = {**job, "port": listener.getsockname()[1]}
     said = run_worker(closed, "10.0.0.7")
     assert said.startswith("could not start on node 10.0.0.7: the server is not reached at 127.0.0.1:")
     assert "Connection refused" in said
@@ -72,8 +72,8 @@ def test_an_address_where_no_cluster_answers_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     with pytest.raises(ConfigError, match="expected HOST:PORT; give what `ray start --head` printed"):
         own_address("ray://head:10001")
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        port = door.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         assert own_address(f"127.0.0.1:{port}") == "127.0.0.1", "where nodes find the server"
     with pytest.raises(
         ClusterError, match="no Ray cluster answers; found Connection refused; start one with: ray start"
@@ -117,13 +117,13 @@ def test_a_worker_without_a_node_is_said_to_wait_once(job: NodeJob, monkeypatch:
 def test_only_who_was_told_the_key_of_a_workers_socket_is_heard(told: bool) -> None:
     sockets = ServerSockets(ServeOptions(port=0), worker_host="127.0.0.1")
     try:
-        (door, address), *_ = sockets.workers
+        (worker_socket, address), *_ = sockets.workers
         with zmq.Context() as context, context.socket(zmq.DEALER) as worker:
             worker.linger = 0
             worker.curve_publickey, worker.curve_secretkey = zmq.curve_keypair()
             worker.curve_serverkey = sockets.worker_key if told else zmq.curve_keypair()[0]
             worker.connect(address)
             worker.send(b"loading")
-            assert bool(door.poll(10_000 if told else 300)) == told
+            assert bool(worker_socket.poll(10_000 if told else 300)) == told
     finally:
         sockets.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,43 @@ def test_ports_that_do_not_meet_are_taken() -> None:
 def test_what_is_no_address_for_the_page_is_said(web: str) -> None:
     with pytest.raises(ConfigError, match=r"--web: not an address.*8080, 0\.0\.0\.0:8080 or \[::1\]:8080"):
         check(replace(ServeOptions(), web=web))
+
+
+CPU_TORCH = "__version__ = '2.9.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
+
+
+@pytest.mark.parametrize(
+    ("device", "installed", "said"),
+    [
+        ("torch", {}, r"PyTorch is not installed; run: pip install 'torch>=2\.9'"),
+        ("torch-cpu", {}, r"PyTorch is not installed; run: pip install"),
+        ("torch", {"torch/version.py": CPU_TORCH}, r"without CUDA; found torch 2\.9\.0\+cpu; install a CUDA build"),
+        ("cuda", {}, r"onnxruntime is not installed; run: pip install"),
+        ("cuda", {"onnxruntime/capi/library.so": ""}, r"without CUDA; run: .*pip install 'onnxruntime-gpu\["),
+        ("cpu", {}, r"onnxruntime is not installed; run: pip install"),
+        ("tensorrt", {}, r"cuda-python is not installed; run: pip install 'cuda-python"),
+        ("tensorrt", {"cuda/bindings.py": ""}, r"TensorRT is not installed; run: pip install tensorrt-rtx"),
+    ],
+)
+def test_a_device_whose_library_is_missing_is_refused_before_anything_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    device: str,
+    installed: dict[str, str],
+    said: str,
+) -> None:
+    for name in ("torch", "onnxruntime", "cuda", "tensorrt", "tensorrt_rtx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for file, text in installed.items():
+        package, path = Path(file).parts[0], tmp_path / file
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        (tmp_path / package / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, package)
+    monkeypatch.syspath_prepend(tmp_path)
+    state = tmp_path / "state"
+    assert main(["serve", "--device", device, "--state-dir", str(state)]) == 2
+    error = capsys.readouterr().err
+    assert re.match(f"error: .*{said}", error) and error.count("\n") == 1
+    assert not state.exists()

@@ -22,10 +22,10 @@ def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names()
     assert re.search(r"notices a broken network within about a minute, by TCP keep-alive", PROTOCOL)
     sockets = ServerSockets(ServeOptions(port=0))
     try:
-        for door in (sockets.turns, sockets.control):
-            assert door.tcp_keepalive == 1
-            assert door.tcp_keepalive_idle + door.tcp_keepalive_intvl * door.tcp_keepalive_cnt <= 60
-            assert door.tcp_maxrt <= 60_000, "also while data is under way, when nothing is asked to be kept alive"
+        for one in (sockets.turns, sockets.control):
+            assert one.tcp_keepalive == 1
+            assert one.tcp_keepalive_idle + one.tcp_keepalive_intvl * one.tcp_keepalive_cnt <= 60
+            assert one.tcp_maxrt <= 60_000, "also while data is under way, when nothing is asked to be kept alive"
     finally:
         sockets.close()
 

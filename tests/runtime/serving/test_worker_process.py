@@ -21,9 +21,9 @@ from animegamer_rt.serving.server.worker_process import MAX_BACKOFF_S, WorkerPro
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as door:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as worker_socket:
         options = ServeOptions(state_dir=tmp_path, backoff_s=1.0)
-        yield WorkerProcess(options, bundle.fingerprint, door, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
+        yield WorkerProcess(options, bundle.fingerprint, worker_socket, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
 
 
 @pytest.fixture

@@ -223,7 +223,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
     def _separate(self, field: str, short: bool, place: int) -> list[str]:
         rng = self.rng
         if field == "level":
-            return self._level_sentence(short)
+            return self._level_sentence()
         if field == "position":
             self._done("position")
             return [load("words")[self.plan.spot].text(rng)]
@@ -244,7 +244,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
         self._done(field)
         return [text]
 
-    def _level_sentence(self, short: bool) -> list[str]:
+    def _level_sentence(self) -> list[str]:
         rng, before, after = self.rng, self.before, self.after
         section, text = "level", ""
         if before is not None and not self.plan.names_motion or self.repeats:

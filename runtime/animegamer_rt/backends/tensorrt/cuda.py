@@ -18,15 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_rt.errors import BackendError, EngineStaleError
+from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT
 
 from ..cuda_errors import lost, opening_error
 from .device import Array, GpuInfo, Shape, Stream, Tensor, Work
 from .engine_id import RTX, library_for
 
 UTILS = "cuda.bindings.utils"
-CUDA_PYTHON = "'cuda-python>=13'"
-"""The first version that has UTILS and releases Python's global lock while a call waits."""
-INSTALL = {RTX: f"pip install tensorrt-rtx-cu13 {CUDA_PYTHON}", "tensorrt": f"pip install tensorrt {CUDA_PYTHON}"}
 
 FATAL_ERRORS = frozenset(
     f"cudaError{name}"
@@ -102,7 +100,7 @@ class CudaDevice:
             library = importlib.import_module(name)
         except ImportError as error:
             raise BackendError(
-                f"{name}, which serves {arch}, is not installed", found=str(error), do=INSTALL[name]
+                f"{name}, which serves {arch}, is not installed", found=str(error), do=INSTALL_TENSORRT[name]
             ) from error
         return cls(runtime, library, ordinal, arch)
 

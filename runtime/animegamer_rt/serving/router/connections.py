@@ -1,4 +1,4 @@
-"""The router's sockets: the door for players, a line to a server for each player, and whether each server is there.
+"""The router's sockets: those for players, a connection to a server for each player, and whether each server is there.
 
 Knows ZeroMQ and addresses; nothing of messages or sessions.
 """
@@ -27,11 +27,11 @@ HEARTBEAT_MS, HUNG_MS = 2000, 10_000
 RECONNECT_MS = 100
 
 
-class Door(ServerSockets):
+class PlayerSockets(ServerSockets):
     """Where players connect: the two sockets of a server, its limits and its keys."""
 
     def __init__(self, options: RouteOptions) -> None:
-        super().__init__(options.door, raise_limit())
+        super().__init__(options.listen, raise_limit())
 
     def poll(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
         """Wait for messages; returns the sockets that have some: of players, and those that are watched."""
@@ -59,13 +59,13 @@ class Door(ServerSockets):
 
 
 @dataclass(slots=True, eq=False)
-class Line:
-    """A player's connection to one server. stuck: what the server sent last, if the player does not take it now."""
+class ServerConnection:
+    """A player's connection to one server. undelivered: the server's last message, if the player takes none now."""
 
     player: Any
     server: int
     socket: zmq.Socket[bytes]
-    stuck: Sequence[zmq.Frame] | None = None
+    undelivered: Sequence[zmq.Frame] | None = None
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Server:
     watch: zmq.Socket[bytes]
     monitor: zmq.Socket[bytes]
     reachable: bool = False
-    lines: set[Line] = field(default_factory=set)
+    connections: set[ServerConnection] = field(default_factory=set)
 
 
 class Servers:
@@ -91,20 +91,20 @@ class Servers:
         self._context.max_sockets = self._context.get(zmq.SOCKET_LIMIT)
         self.all = [self._watched(address) for address in options.servers]
 
-    def open_line(self, player: object, number: int, *, control: bool) -> Line:
+    def open_connection(self, player: object, number: int, *, control: bool) -> ServerConnection:
         """A new connection to a server, of one player alone."""
         server = self.all[number]
         socket = self._dealer(server.address)
         socket.rcvhwm = HIGH_WATER_MESSAGES
         socket.connect(server.control if control else server.address)
-        line = Line(player, number, socket)
-        server.lines.add(line)
-        return line
+        connection = ServerConnection(player, number, socket)
+        server.connections.add(connection)
+        return connection
 
-    def close_line(self, line: Line) -> None:
+    def close_connection(self, connection: ServerConnection) -> None:
         """Close it; the server sees that the player is gone."""
-        self.all[line.server].lines.discard(line)
-        line.socket.close(0)
+        self.all[connection.server].connections.discard(connection)
+        connection.socket.close(0)
 
     def lost(self, server: Server) -> bool:
         """Note what has happened to a server since; returns whether the connection to it was lost."""

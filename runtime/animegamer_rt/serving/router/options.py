@@ -20,13 +20,13 @@ _ADDRESS = re.compile(r"tcp://([A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*|\[.+\]):([0-9
 
 @dataclass(frozen=True, slots=True)
 class RouteOptions:
-    """servers: their addresses, in the order of their shards. door: where players connect.
+    """servers: their addresses, in the order of their shards. listen: where players connect.
 
     client_keys, server_key: the router's own key pair, and the public key of the servers, where these have keys.
     """
 
     servers: tuple[str, ...]
-    door: ServeOptions
+    listen: ServeOptions
     client_keys: Path | None = None
     server_key: Path | None = None
 
@@ -46,7 +46,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 def from_arguments(arguments: argparse.Namespace) -> RouteOptions:
     """The options of a command line. Raises ConfigError."""
-    door = ServeOptions(
+    listen = ServeOptions(
         host=arguments.host,
         port=arguments.port,
         keys=arguments.keys,
@@ -54,19 +54,19 @@ def from_arguments(arguments: argparse.Namespace) -> RouteOptions:
         connections=arguments.connections,
         metrics_port=0,
     )
-    check(door)
+    check(listen)
     servers = tuple(arguments.servers)
     for server in servers:
         host, port = _host_and_port(server)
         if servers.count(server) > 1:
             raise ConfigError("a server is given twice", found=server, do="give each one once, in the order of --shard")
-        own = untrusted.bare_host(door.host)
-        if abs(port - door.port) <= 1 and (host == own or (host in LOOPBACK and untrusted.same_host(host, own))):
+        own = untrusted.bare_host(listen.host)
+        if abs(port - listen.port) <= 1 and (host == own or (host in LOOPBACK and untrusted.same_host(host, own))):
             do = "give the router and each server ports of their own, with --port"
             raise ConfigError("this is the router's own address", found=server, do=do)
     if (arguments.client_keys is None) != (arguments.server_key is None):
         raise ConfigError("--client-keys and --server-key belong together", do="give both, or neither")
-    return RouteOptions(servers, door, arguments.client_keys, arguments.server_key)
+    return RouteOptions(servers, listen, arguments.client_keys, arguments.server_key)
 
 
 def _host_and_port(server: str) -> tuple[str, int]:

@@ -22,14 +22,14 @@ from animegamer_rt.serving.server.log_lines import log_to_stderr
 from animegamer_rt.serving.store import shard_of
 from animegamer_rt.serving.wire import CLIENT_LIMITS, SERVER_LIMITS, Buffer, Message, decode, encode
 
-from .connections import Door, Line, Servers
+from .connections import PlayerSockets, ServerConnection, Servers
 from .options import RouteOptions
 
 log = logging.getLogger(__name__)
 IDLE_POLL_MS, RETRY_POLL_MS, MESSAGES_PER_ROUND = 200, 4, 32
-MOST_REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 """Sessions whose server is remembered."""
-MOST_ASKED, MOST_ON_CONTROL = 64, 1024
+MAX_ASKED, MAX_ON_CONTROL = 64, 1024
 """Requests of a player that wait for their first answer; connections to the control socket that are remembered."""
 HELLO_ID = "router"
 ELSEWHERE = frozenset({"unknown_session"})
@@ -52,13 +52,13 @@ class Asking:
 
 @dataclass(slots=True, eq=False)
 class Player:
-    """One connection to the door: to its turn socket, or to control."""
+    """One connection of a player: to the turn socket, or to control."""
 
     routing: bytes
     control: bool
     hello: Message | None = None
     home: int | None = None
-    lines: dict[int, Line] = field(default_factory=dict)
+    connections: dict[int, ServerConnection] = field(default_factory=dict)
     asking: OrderedDict[str, Asking] = field(default_factory=OrderedDict)
 
 
@@ -66,13 +66,13 @@ def route(options: RouteOptions) -> int:
     """Route until a signal comes; returns the exit code. Raises AnimeGamerError for what keeps it from starting."""
     log_to_stderr("text")
     with contextlib.ExitStack() as stack:
-        door = Door(options)
-        stack.callback(door.close)
+        sockets = PlayerSockets(options)
+        stack.callback(sockets.close)
         servers = Servers(options)
         stack.callback(servers.close)
-        router = Router(door, servers)
+        router = Router(sockets, servers)
         with router.signals():
-            print(f"ready {door.address} (control {door.port + 1})", flush=True)
+            print(f"ready {sockets.address} (control {sockets.port + 1})", flush=True)
             router.run()
     return 0
 
@@ -80,14 +80,14 @@ def route(options: RouteOptions) -> int:
 class Router:
     """The event loop."""
 
-    def __init__(self, door: Door, servers: Servers) -> None:
-        self._door, self._servers = door, servers
+    def __init__(self, sockets: PlayerSockets, servers: Servers) -> None:
+        self._sockets, self._servers = sockets, servers
         self._players: OrderedDict[tuple[bytes, bool], Player] = OrderedDict()
-        self._lines: dict[zmq.Socket[bytes], Line] = {}
+        self._connections: dict[zmq.Socket[bytes], ServerConnection] = {}
         self._where: OrderedDict[str, int] = OrderedDict()
         self._stopped = False
         for server in servers.all:
-            door.watch(server.monitor)
+            sockets.watch(server.monitor)
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
@@ -106,39 +106,39 @@ class Router:
     def run(self) -> None:
         """Route until stopped."""
         while not self._stopped:
-            stuck = [line for line in self._lines.values() if line.stuck is not None]
-            ready = self._door.poll(RETRY_POLL_MS if stuck else IDLE_POLL_MS)
+            blocked = [one for one in self._connections.values() if one.undelivered is not None]
+            ready = self._sockets.poll(RETRY_POLL_MS if blocked else IDLE_POLL_MS)
             for server in self._servers.all:
                 if server.monitor in ready and self._servers.lost(server):
-                    for line in list(server.lines):
-                        self._drop(line.player)
-            for socket in (self._door.turns, self._door.control):
+                    for connection in list(server.connections):
+                        self._drop(connection.player)
+            for socket in (self._sockets.turns, self._sockets.control):
                 if socket in ready:
                     self._take_requests(socket)
-            for routing in self._door.take_disconnected():
+            for routing in self._sockets.take_disconnected():
                 if (player := self._players.get((routing, False))) is not None:
                     self._drop(player)
-            for line in stuck:
-                if line.stuck is not None and line.socket in self._lines:
-                    frames, line.stuck = line.stuck, None
-                    if self._give(line, frames):
-                        self._door.watch(line.socket)
+            for connection in blocked:
+                if connection.undelivered is not None and connection.socket in self._connections:
+                    frames, connection.undelivered = connection.undelivered, None
+                    if self._forward(connection, frames):
+                        self._sockets.watch(connection.socket)
             for socket in ready:
-                if socket in self._lines:  # else it is another's, or was closed in this round
-                    self._take_answers(self._lines[socket])
+                if socket in self._connections:  # else it is another's, or was closed in this round
+                    self._take_answers(self._connections[socket])
 
     def _take_requests(self, socket: zmq.Socket[bytes]) -> None:
         for _ in range(MESSAGES_PER_ROUND):
             try:
-                routing, *frames = self._door.receive(socket)
+                routing, *frames = self._sockets.receive(socket)
             except zmq.Again:
                 return
-            key = routing, socket is self._door.control
+            key = routing, socket is self._sockets.control
             player = self._players.setdefault(key, Player(*key))
             if player.control:
                 self._players.move_to_end(key)
                 controls = [one for one in self._players.values() if one.control]
-                for one in controls[: len(controls) - MOST_ON_CONTROL]:
+                for one in controls[: len(controls) - MAX_ON_CONTROL]:
                     self._drop(one)
             self._request(player, frames)
 
@@ -159,15 +159,15 @@ class Router:
             asking = Asking(frames, [player.home], frozenset())
         if message.type == "hello" and not player.control:
             player.hello = replace(message, id=HELLO_ID)
-            for number, line in player.lines.items():
+            for number, connection in player.connections.items():
                 if number != player.home:
-                    self._send(line, encode(player.hello))
+                    self._send(connection, encode(player.hello))
         self._ask(player, message.id, asking)
 
     def _by_load(self, home: int | None) -> list[int]:
         """All servers: `home` first, then those with the fewest players."""
         return sorted(
-            range(len(self._servers.all)), key=lambda one: (one != home, len(self._servers.all[one].lines), one)
+            range(len(self._servers.all)), key=lambda one: (one != home, len(self._servers.all[one].connections), one)
         )
 
     def _ask(self, player: Player, id: str | None, asking: Asking) -> None:
@@ -179,9 +179,9 @@ class Router:
                 continue
             if id is not None:
                 player.asking[id] = asking
-                while len(player.asking) > MOST_ASKED:
+                while len(player.asking) > MAX_ASKED:
                     player.asking.popitem(last=False)
-            self._send(self._line(player, number, asking), asking.frames)
+            self._send(self._connection_to(player, number, asking), asking.frames)
             return
         if asking.skipped or asking.refusal is None:
             fields = {
@@ -193,39 +193,41 @@ class Router:
         else:
             self._to_player(player, asking.refusal)
 
-    def _line(self, player: Player, number: int, asking: Asking) -> Line:
-        """The player's line to a server. A new one says hello first, as the player did."""
-        line = player.lines.get(number)
-        if line is None:
-            line = player.lines[number] = self._servers.open_line(player, number, control=player.control)
-            self._lines[line.socket] = line
-            self._door.watch(line.socket)
+    def _connection_to(self, player: Player, number: int, asking: Asking) -> ServerConnection:
+        """The player's connection to a server. A new one says hello first, as the player did."""
+        connection = player.connections.get(number)
+        if connection is None:
+            connection = player.connections[number] = self._servers.open_connection(
+                player, number, control=player.control
+            )
+            self._connections[connection.socket] = connection
+            self._sockets.watch(connection.socket)
             if player.hello is not None and not asking.hello:
-                self._send(line, encode(player.hello))
+                self._send(connection, encode(player.hello))
         if not player.control and (player.home is None or asking.hello):
             player.home = number
-        return line
+        return connection
 
-    def _send(self, line: Line, frames: Sequence[Buffer]) -> None:
+    def _send(self, connection: ServerConnection, frames: Sequence[Buffer]) -> None:
         with contextlib.suppress(zmq.Again):  # so many that the server takes no more: the player asks again
-            line.socket.send_multipart(frames, zmq.NOBLOCK)
+            connection.socket.send_multipart(frames, zmq.NOBLOCK)
 
-    def _take_answers(self, line: Line) -> None:
+    def _take_answers(self, connection: ServerConnection) -> None:
         for _ in range(MESSAGES_PER_ROUND):
             try:
-                frames = line.socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                frames = connection.socket.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            if not self._answer(line, frames):
+            if not self._answer(connection, frames):
                 return
 
-    def _answer(self, line: Line, frames: Sequence[zmq.Frame]) -> bool:
-        """Handle a server's message. Returns whether more can be taken from this line."""
-        player: Player = line.player
+    def _answer(self, connection: ServerConnection, frames: Sequence[zmq.Frame]) -> bool:
+        """Handle a server's message. Returns whether more can be taken from this connection."""
+        player: Player = connection.player
         try:
             message = decode([frame.buffer for frame in frames], SERVER_LIMITS, check=False)
         except ProtocolError as error:
-            log.error("server %s sent no message: %s", self._servers.all[line.server].address, error)
+            log.error("server %s sent no message: %s", self._servers.all[connection.server].address, error)
             return True
         if message.parent == HELLO_ID:
             return True
@@ -235,25 +237,25 @@ class Router:
                 self._where.pop(message.session, None)
             asking.refusal = asking.refusal or frames
             self._ask(player, message.parent, asking)
-            return line.socket in self._lines
+            return connection.socket in self._connections
         if message.session is not None and message.type != "error":
-            self._where[message.session] = line.server
+            self._where[message.session] = connection.server
             self._where.move_to_end(message.session)
-            if len(self._where) > MOST_REMEMBERED:
+            if len(self._where) > MAX_REMEMBERED:
                 self._where.popitem(last=False)
-        return self._give(line, frames)
+        return self._forward(connection, frames)
 
-    def _give(self, line: Line, frames: Sequence[zmq.Frame]) -> bool:
-        """Hand a message on to the player. False: the player takes none now, or is gone; the line rests so long."""
-        if not self._to_player(line.player, frames):
-            if line.socket in self._lines:
-                line.stuck = frames
-                self._door.forget(line.socket)
+    def _forward(self, connection: ServerConnection, frames: Sequence[zmq.Frame]) -> bool:
+        """Hand a message on to the player. False: the player takes none now, or is gone; its server's socket rests."""
+        if not self._to_player(connection.player, frames):
+            if connection.socket in self._connections:
+                connection.undelivered = frames
+                self._sockets.forget(connection.socket)
             return False
         return True
 
     def _to_player(self, player: Player, frames: Sequence[Buffer | zmq.Frame]) -> bool:
-        socket = self._door.control if player.control else self._door.turns
+        socket = self._sockets.control if player.control else self._sockets.turns
         try:
             socket.send_multipart([player.routing, *frames], zmq.NOBLOCK, copy=False)
         except zmq.Again:
@@ -266,12 +268,12 @@ class Router:
         return True
 
     def _drop(self, player: Player) -> None:
-        """Close a player's lines and connection. Whoever is still there connects anew, and is sent where it should."""
+        """Close a player's connections, also to servers. Whoever is still there connects anew, and is sent on."""
         self._players.pop((player.routing, player.control), None)
-        for line in player.lines.values():
-            self._door.forget(line.socket)
-            self._lines.pop(line.socket, None)
-            self._servers.close_line(line)
-        player.lines.clear()
+        for connection in player.connections.values():
+            self._sockets.forget(connection.socket)
+            self._connections.pop(connection.socket, None)
+            self._servers.close_connection(connection)
+        player.connections.clear()
         if not player.control:
-            self._door.disconnect(player.routing)
+            self._sockets.disconnect(player.routing)

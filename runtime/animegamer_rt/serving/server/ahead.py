@@ -133,7 +133,7 @@ class AheadTurns:
         """The worker was given a job of `next_job`."""
         self.running = AheadTurn(job, job_key(message, engines), now)
 
-    def hear(self, message: Message, now: float) -> bool:
+    def on_message(self, message: Message, now: float) -> bool:
         """Keep what the worker says of the running one; returns whether that was the last of it."""
         running = self.running
         assert running is not None and running.job.id == message.parent

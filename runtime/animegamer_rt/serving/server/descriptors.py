@@ -20,7 +20,7 @@ LEAST_CONNECTIONS = 16
 """With fewer for connections, players would cut one another off: nothing is served then."""
 KEPT = 16
 """Of these, as many are held open, so that they are there when the worker has to be started again."""
-MOST = 65_536
+MAX_DESCRIPTORS = 65_536
 """A higher limit is not asked for: what starts a process may close every possible descriptor, one after the other."""
 
 
@@ -30,16 +30,16 @@ def raise_limit(workers: int = 1) -> int:
     Raises ServerError if that is too few for so many workers and some players.
     """
     if sys.platform == "win32":
-        return MOST
+        return MAX_DESCRIPTORS
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             soft = wanted
-    had = MOST if soft == resource.RLIM_INFINITY else soft
+    had = MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
     least = RESERVED + PER_WORKER * (workers - 1) + LEAST_CONNECTIONS
     if had < least:
         do = "raise the limit: ulimit -Hn, or LimitNOFILE= of the unit"

@@ -71,33 +71,33 @@ class RayCluster:
         self._address, self.log_path = options.ray, options.state_dir / "ray.log"
         self._descriptors = KeptDescriptors()
         self._ids = itertools.count(1)
-        self._life: _Life | None = None
+        self._ray: _RayProcess | None = None
 
     def join(self) -> None:
         """Start it, and wait until it has joined the cluster. Raises ClusterError."""
         begin_log(self.log_path)
-        self._life = life = self._begin()
-        life.answered.wait()
-        if life.error is not None:
-            life.stop()
-            raise life.error
+        self._ray = process = self._start_process()
+        process.answered.wait()
+        if process.error is not None:
+            process.stop()
+            raise process.error
         log.info("joined the Ray cluster at %s", self._address)
 
     def start(self, job: dict[str, Any], name: str) -> RayWorker:
         """Have a worker placed. Raises OSError."""
-        if self._life is None or self._life.over:
-            self._life = self._begin()
-        worker = RayWorker(self._life, next(self._ids), name)
-        self._life.workers[worker.id] = worker
-        self._life.tell({"id": worker.id, **job})
+        if self._ray is None or self._ray.over:
+            self._ray = self._start_process()
+        worker = RayWorker(self._ray, next(self._ids), name)
+        self._ray.workers[worker.id] = worker
+        self._ray.send({"id": worker.id, **job})
         return worker
 
     def stop(self) -> None:
         """End it, and with it all workers that are left."""
-        if self._life is not None:
-            self._life.stop()
+        if self._ray is not None:
+            self._ray.stop()
 
-    def _begin(self) -> _Life:
+    def _start_process(self) -> _RayProcess:
         with self._descriptors.released(), open_log(self.log_path) as file:
             if file.tell() > MAX_LOG_BYTES:
                 file.truncate(0)
@@ -105,11 +105,11 @@ class RayCluster:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, **own_group()
             )
-        return _Life(process, self._address)
+        return _RayProcess(process, self._address)
 
 
-class _Life:
-    """One life of that process: a thread reads what it says. answered: it has joined, or never will (`error`)."""
+class _RayProcess:
+    """That process, until it ends: a thread reads what it says. answered: it has joined, or never will (`error`)."""
 
     def __init__(self, process: subprocess.Popen[bytes], address: str) -> None:
         self._process, self._address = process, address
@@ -118,7 +118,7 @@ class _Life:
         self.error: ClusterError | None = None
         threading.Thread(target=self._read, name="ray", daemon=True).start()
 
-    def tell(self, command: dict[str, Any]) -> None:
+    def send(self, command: dict[str, Any]) -> None:
         """Send it a command. Raises OSError when it has ended."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
@@ -145,14 +145,14 @@ class _Life:
                 elif "joined" in said:
                     self.answered.set()
                 elif (worker := self.workers.get(said["id"])) is not None:
-                    worker.hear(said)
+                    worker.update(said)
         code = self._process.wait()
         if self.error is None:
             do = "see that the cluster runs (ray status), and read ray.log in the state folder"
             self.error = ClusterError("the connection to Ray was lost", where=where, found=f"exit code {code}", do=do)
         self.over = True
         for worker in list(self.workers.values()):
-            worker.hear({"ended": f"was lost: {self.error}"})
+            worker.update({"ended": f"was lost: {self.error}"})
         self.answered.set()
 
 
@@ -161,12 +161,12 @@ class RayWorker:
 
     pid = None
 
-    def __init__(self, life: _Life, id: int, name: str) -> None:
-        self._life, self.id, self._name = life, id, name
+    def __init__(self, process: _RayProcess, id: int, name: str) -> None:
+        self._ray, self.id, self._name = process, id, name
         self.placed = self.leaving = False
         self._how: str | None = None
 
-    def hear(self, said: dict[str, Any]) -> None:
+    def update(self, said: dict[str, Any]) -> None:
         """Note what was said of it."""
         if "placed" in said:
             self.placed = True
@@ -185,9 +185,9 @@ class RayWorker:
 
     def let_go(self) -> None:
         """Have Ray end it."""
-        self._life.workers.pop(self.id, None)
+        self._ray.workers.pop(self.id, None)
         with contextlib.suppress(OSError, ValueError):  # the process is gone, and with it all its workers
-            self._life.tell({"kill": self.id})
+            self._ray.send({"kill": self.id})
 
     def kill(self) -> bool:
         """`let_go` has said it."""

@@ -91,7 +91,7 @@ class Scheduler:
         """Handle what a worker says of the job that it runs. Messages of a job that was stopped are ignored."""
         ahead, job = self._ahead.running, self._dispatcher.running_at(worker)
         if ahead is not None and ahead.job.id == message.parent:
-            if self._ahead.hear(message, now):
+            if self._ahead.on_message(message, now):
                 self._dispatcher.job_ended(worker, ahead.job)
                 self.dispatch(now)
         elif job is not None and message.parent == job.id:

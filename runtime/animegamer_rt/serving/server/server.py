@@ -20,6 +20,7 @@ import zmq
 
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import INTERRUPTED, StoreError
+from animegamer_rt.profiling.libraries import check_libraries
 from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.profiling.trace import check_trace
 from animegamer_rt.serving.store import Quota, Store, read_keep_shots, read_shard, write_server_file
@@ -62,6 +63,8 @@ def serve(options: ServeOptions) -> int:
     log_to_stderr(options.log_format)
     bundle = open_bundle(options.bundle)
     bundle.plan(options.plan)
+    if options.ray is None:  # a cluster's nodes have libraries of their own
+        check_libraries(options.engines, reader=bundle.manifest.reader is not None)
     if options.trace is not None:
         check_trace(options.trace)
     instruction_filter = InstructionFilter(options.block_list, options.allow_list)

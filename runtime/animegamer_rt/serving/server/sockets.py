@@ -23,7 +23,7 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
 from animegamer_rt.untrusted import bare_host
 
 from .curve_keys import load
-from .descriptors import MOST, PER_WORKER, RESERVED
+from .descriptors import MAX_DESCRIPTORS, PER_WORKER, RESERVED
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
@@ -58,7 +58,9 @@ class ServerSockets:
     more closes the oldest that has sent nothing, or itself.
     """
 
-    def __init__(self, options: ServeOptions, descriptors: int = MOST, worker_host: str | None = None) -> None:
+    def __init__(
+        self, options: ServeOptions, descriptors: int = MAX_DESCRIPTORS, worker_host: str | None = None
+    ) -> None:
         reserved = RESERVED + PER_WORKER * (options.workers - 1)
         self.max_accepted = max(2, min(ACCEPTED_PER_CONNECTION * options.connections, descriptors - reserved))
         host = bare_host(options.host)
@@ -79,7 +81,7 @@ class ServerSockets:
             self.workers = [self._open_worker(worker_host) for _ in range(options.workers)]
             """For each worker, its socket and the address that it connects to."""
             events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
-            self._monitors = [door.get_monitor_socket(events) for door in (self.turns, self.control)]
+            self._monitors = [socket.get_monitor_socket(events) for socket in (self.turns, self.control)]
         except BaseException:
             self._context.destroy(linger=0)
             raise
@@ -94,8 +96,8 @@ class ServerSockets:
         """Descriptors of connections to the control socket that have sent something."""
         self._disconnected: list[bytes] = []
         self._poller = zmq.Poller()
-        self._told = {self.turns, self.control, *(socket for socket, _ in self.workers)}
-        for socket in (*self._told, *self._monitors, *([self._zap] if self._zap else [])):
+        self._reported = {self.turns, self.control, *(socket for socket, _ in self.workers)}
+        for socket in (*self._reported, *self._monitors, *([self._zap] if self._zap else [])):
             self._poller.register(socket, zmq.POLLIN)
 
     @property
@@ -123,7 +125,7 @@ class ServerSockets:
             self._handle_zap()
         if ready.intersection(self._monitors):
             self._count_connections()
-        return ready & self._told
+        return ready & self._reported
 
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
@@ -225,16 +227,16 @@ class ServerSockets:
         self._zap.send_multipart([version, request, status, text, key if known else b"", b""])
 
     def _count_connections(self) -> None:
-        for door, monitor in enumerate(self._monitors):
+        for offset, monitor in enumerate(self._monitors):
             while monitor.poll(0):
                 event, descriptor = struct.unpack("=HI", monitor.recv_multipart()[0])
-                self._silent.pop((door, descriptor), None)
-                if door:
+                self._silent.pop((offset, descriptor), None)
+                if offset:
                     self._on_control.discard(descriptor)
                 elif descriptor in self._routing:
                     self._disconnected.append(self._routing.pop(descriptor))
                 if event == zmq.EVENT_ACCEPTED:
-                    self._silent[door, descriptor] = None
+                    self._silent[offset, descriptor] = None
                     self._close_surplus()
 
     def _close_surplus(self) -> None:
@@ -245,8 +247,8 @@ class ServerSockets:
         del self._silent[connection]
         self.shut(*connection)
 
-    def shut(self, door: int, descriptor: int) -> None:
-        """Close a connection to the turn socket (door 0) or the control socket (1).
+    def shut(self, offset: int, descriptor: int) -> None:
+        """Close a connection to the turn socket (offset 0) or the control socket (1).
 
         libzmq owns the descriptor and cannot be asked to close it; it does when the connection is shut down. The
         descriptor may be another file's by now, so its port is looked at.
@@ -254,7 +256,7 @@ class ServerSockets:
         with contextlib.suppress(OSError):
             connection = tcp.socket(fileno=descriptor)
             try:
-                if connection.getsockname()[1] == self.port + door:
+                if connection.getsockname()[1] == self.port + offset:
                     connection.shutdown(tcp.SHUT_RDWR)
             finally:
                 connection.detach()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from animegamer_rt.errors import ConfigError
 
-MOST = 256
+MAX_SHARDS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def read_shard(text: str) -> Shard:
     """`k/n`. Raises ConfigError."""
     number, _, count = text.partition("/")
     whole = all(part.isascii() and part.isdigit() and len(part) < 4 for part in (number, count))
-    if not whole or not 1 <= int(number) <= int(count) <= MOST:
-        expected, do = f"k/n with k from 1 to n, and n at most {MOST}", "the first of two servers is 1/2"
+    if not whole or not 1 <= int(number) <= int(count) <= MAX_SHARDS:
+        expected, do = f"k/n with k from 1 to n, and n at most {MAX_SHARDS}", "the first of two servers is 1/2"
         raise ConfigError("no such shard", where="--shard", found=text, expected=expected, do=do)
     return Shard(int(number), int(count))

@@ -1,0 +1,184 @@
+"""Opens the engines and plans of a variant: pocket's from its bundle, other sizes with random weights.
+
+Random weights are made on the device, and good for time and memory only. `tiny` is the same as full size at sizes that
+any machine runs in seconds; its times mean nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import torch
+
+from animegamer_export.plan_search.block_skips import block_skip_variants
+from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.torch import loader as backend
+from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.kernels import open_kernels
+from animegamer_rt.backends.torch.networks import Models, load_models
+from animegamer_rt.backends.torch.packed_linear import PackedLinear
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
+from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.models.predictor import PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.stages.vae import Vae
+from benchmarks.gpu.jobs import SKIPPING, Variant
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Sizes of the networks whose weights are drawn here."""
+
+    geometry: Geometry
+    predictor: PredictorSize
+    denoiser: DenoiserSize
+    vae: VaeSize
+
+
+SIZES: Mapping[str, Size] = {
+    "full": Size(
+        Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920),
+        PredictorSize(4096, 32, 32, 8, 14336, 32284, 1920),
+        DenoiserSize(1920, 30, 30, 512, 60, 90),
+        VaeSize(),
+    ),
+    "tiny": Size(
+        Geometry(height=32, width=48, latent_height=4, latent_width=6, shot_width=128),
+        PredictorSize(128, 2, 2, 1, 256, 400, 128),
+        DenoiserSize(128, 2, 2, 64, 4, 6),
+        VaeSize(16, norm_groups=4, res_blocks=0),
+    ),
+}
+"""Full size: MODEL.md sections 2, 4 and 6."""
+SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+LATER_BYTES = 0.4e9
+"""What cuBLAS and cuDNN take outside of PyTorch's count when they are first used. An estimate: no GPU was at hand."""
+CODE_STD = 4.6
+"""Standard deviation of drawn codes of 4 bits. That of a weight is 1 / sqrt(inputs), so any size computes alike."""
+BLOCK = 64
+"""Inputs that share a scale, as in a bundle's `int4-qdq`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The engines and plans that a variant's turns run on."""
+
+    name: str
+    fingerprint: str | None
+    origin: str
+    geometry: Geometry
+    plans: Mapping[str, DenoisePlan]
+    fidelity: Mapping[str, Mapping[str, float]]
+    engines: Engines
+    vae: Vae
+    precision: Mapping[str, str]
+    open_seconds: float
+
+
+def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
+    """The engines of a variant: pocket's from its bundle, other sizes with random weights. Raises BackendError."""
+    started = time.perf_counter()
+    if variant.memory_gb is not None:
+        limit_memory(variant.memory_gb)
+    bundle, size = open_bundle(job_args["bundle"]), SIZES.get(job_args["size"])
+    plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
+    plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
+    torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs != "off")
+    with torch_device.use():
+        packed = variant.int4_predictor
+        networks = load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
+    kernels, words = open_kernels(Path(job_args["library"]) if variant.kernels else False, torch_device.device)
+    geometry = bundle.manifest.geometry if size is None else size.geometry
+    graphs: Any = variant.graphs
+    rowwise = backend.ROWWISE.get(variant.precision)
+    steps, which = list(plans.values()), variant.attention
+    engines = backend.build_engines(
+        torch_device, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which
+    )
+    around = SHORT[torch_device.dtype]
+    return Parts(
+        bundle.manifest.name if size is None else job_args["size"],
+        bundle.fingerprint if size is None else None,
+        bundle.manifest.origin if size is None else "random weights",
+        geometry,
+        plans,
+        {name: entry.fidelity for name, entry in bundle.manifest.plans.items()} if size is None else {},
+        replace(engines, device=f"{engines.device}, {words}"),
+        Vae(engines.vae),
+        {"predictor": "int4-qdq" if packed else around, "denoiser": variant.precision, "vae": around},
+        round(time.perf_counter() - started, 2),
+    )
+
+
+def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
+    """The bundle's `balanced`, with the middle two thirds of the blocks reused in every second step.
+
+    A step reuses the blocks of the step before, if that computed the same rows. blocks: of the network, if it is not
+    the bundle's.
+    """
+    blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
+    middle = round(blocks / 6), round(blocks * 5 / 6) - 1
+    plans = block_skip_variants(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
+    found = [plan for plan in plans if all(step.blocks is None or step.blocks[:2] == middle for step in plan)]
+    return min(found, key=lambda plan: plan.cost(blocks))
+
+
+def limit_memory(gb: float) -> None:
+    """Limit this process to the memory of a GPU of that size, CUDA's context and libraries included."""
+    free, whole = torch.cuda.mem_get_info()
+    left = gb * 1e9 - (whole - free) - LATER_BYTES
+    torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, left / whole)))
+
+
+def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> Models:
+    """Networks with weights drawn on the device, the same in every type and variant: nothing passes through the host.
+
+    Each tensor has a seed of its own, made from its name, so it does not depend on what is drawn before it.
+    """
+    with torch.device("meta"):
+        predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
+        decoder = VaeDecoder(size.vae)
+        if int4_predictor:
+            pack(predictor)
+    for network in (predictor, denoiser, decoder):
+        backend.cast_for_inference(network, torch_device.dtype).to_empty(device=torch_device.device)
+        for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+            random = torch.Generator(torch_device.device).manual_seed(
+                crc32(f"{type(network).__name__} {name}".encode())
+            )
+            if name.endswith(".codes"):
+                tensor.random_(-128, 128, generator=random)
+            elif name.endswith(".scales"):
+                tensor.fill_((tensor.shape[1] * BLOCK) ** -0.5 / CODE_STD)
+            elif tensor.ndim > 1:
+                # Drawn in bfloat16: its values are also float16's and float32's.
+                drawn = torch.empty(tensor.shape, dtype=torch.bfloat16, device=tensor.device)
+                tensor.copy_(drawn.normal_(0.0, tensor[0].numel() ** -0.5, generator=random))
+            else:
+                tensor.fill_(1.0)
+    assert decoder.conv_out.bias is not None
+    decoder.conv_out.bias.zero_()  # ones would make all frames white
+    random = torch.Generator(torch_device.device).manual_seed(0)
+    shape = (size.denoiser.shot_tokens, size.denoiser.hidden)
+    constant = torch.randn(shape, generator=random, device=torch_device.device)
+    return Models(predictor, denoiser, decoder, constant)
+
+
+def pack(predictor: PredictorNetwork) -> None:
+    """Puts layers in 4 bits in the place of those that a bundle in `int4-qdq` has so; their values are not set."""
+    for name, layer in list(predictor.blocks.named_modules()):
+        if isinstance(layer, torch.nn.Linear):
+            outputs, blocks = layer.out_features, layer.in_features // BLOCK
+            codes = torch.empty((outputs, blocks, BLOCK // 2), dtype=torch.int8)
+            packed = PackedLinear(codes, torch.empty((outputs, blocks, 1)))
+            packed.four_bits = True
+            predictor.blocks.set_submodule(name, packed)
