@@ -77,7 +77,23 @@ def test_a_pack_with_what_bench_does_not_pack_is_refused(
     for command in ("verify", "show"):
         assert main(["bench", command, str(tmp_path / "a.zip")]) == 2
         said = capsys.readouterr().err
-        assert f"it holds '{name}', which `bench pack` does not write" in said and said.count("\n") == 1
+        told = (
+            "it holds a file twice"
+            if name == "record.json"
+            else f"it holds '{name}', which `bench pack` does not write"
+        )
+        assert told in said and said.count("\n") == 1
+
+
+def test_a_pack_is_known_by_its_content_and_other_bytes_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "renamed").write_bytes(RECORD_ALONE)
+    assert main(["bench", "compare", str(tmp_path / "renamed"), str(tmp_path / "renamed")]) == 0
+    (tmp_path / "utf-16.json").write_bytes(json.dumps(RECORD).encode("utf-16"))
+    capsys.readouterr()
+    assert main(["bench", "verify", str(tmp_path / "utf-16.json")]) == 2
+    assert "utf-16.json: the record cannot be read; found it is no text in utf-8; give" in capsys.readouterr().err
 
 
 def test_a_narrow_terminal_shows_the_whole_name_of_every_figure(
