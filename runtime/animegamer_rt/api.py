@@ -134,7 +134,8 @@ class Player:
     """An open bundle with its engines: starts any number of games, and plays one turn at a time.
 
     Use it as a context manager, or call `close`. `animegamer_rt.open` makes it; the constructor takes engines that are
-    loaded already. Turns of several games may alternate. It may move between threads but is not for two at once.
+    loaded already. Turns of several games may alternate. It may move between threads but is not for two at once. A turn
+    blocks: with asyncio, `await asyncio.to_thread(game.turn, text)`.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import pytest
 from client.conformance.fake_server import FakeServer
 
 import animegamer_client
-from animegamer_client import Progress, aio
+from animegamer_client import ClientError, Progress, aio
 
 
 def run(server: FakeServer, play: Callable[[aio.Client], Awaitable[Any]], **options: Any) -> Any:
@@ -75,3 +75,13 @@ def test_cancelled_task_cancels_its_turn(server: FakeServer) -> None:
 
     run(server, play)
     assert server.kinds().count("cancel") == 1
+
+
+def test_client_of_an_ended_loop_says_so_and_can_be_closed(server: FakeServer) -> None:
+    client = aio.Client(server.address, timeout_s=5)
+    game = asyncio.run(client.open())
+    for call in (client.ping, client.open, game.log):
+        with pytest.raises(ClientError, match="another event loop.*; make one in each"):
+            asyncio.run(call())
+    asyncio.run(client.close())
+    assert client.closed

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -82,6 +84,41 @@ def test_a_file_of_half_a_key_is_one_line(keys: Path, kind: str, key: str, capsy
     assert main(["status", GOOD, "--server-key", str(server), "--client-keys", str(keys)]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("address", [None, 5, GOOD.encode()])
+def test_an_address_of_another_type_is_a_value_error(address: Any) -> None:
+    with pytest.raises(ValueError, match="not the address of a server"):
+        Client(address)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("timeout_s", value) for value in ("3", None, 0, -1.0, float("nan"))),
+        *(("jpeg_quality", value) for value in ("90", 1.5, 0, 101, None)),
+        *((name, value) for name in ("flip", "clip") for value in ("no", 1, None)),
+        *((name, value) for name in ("pixel_format", "codec") for value in ("RGB", 3, None)),
+    ],
+)
+def test_an_option_of_another_type_or_range_is_a_value_error(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{option} is .*; expected"):
+        Client(GOOD, **{option: value})
+
+
+def test_a_number_as_picture_is_no_descriptor_of_the_program(server: FakeServer) -> None:
+    with open(os.devnull) as mine, Client(server.address, timeout_s=5) as client:
+        picture: Any = mine.fileno()
+        with pytest.raises(ValueError, match="the picture is a int; expected a path"):
+            client.open(picture=picture, motion="gently wave")
+        assert mine.read() == "", "the program's own file is still open"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_as_picture_is_not_waited_for(server: FakeServer, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "start.png")
+    with Client(server.address, timeout_s=5) as client, pytest.raises(OSError, match="Not a regular file"):
+        client.open(picture=tmp_path / "start.png", motion="gently wave")
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_rest_of_a_turn_is_never_that_of_another_clients_turn(
                 seen.append(next(turn).seq)
         assert caught.value.code == "no_such_turn" and seen == [0, 1, 2, 3, 4]
         assert server.kinds().count("turn") == 1, "who plays it again plays it once"
+        assert "replay" not in server.kinds(), "it would take the other's events, or keep the next turn waiting"
         if loss == "overtaken":
             assert [played.instruction for played in game.log()] == ["Tobo sleeps."]
             assert list(game.turn("Mia waves."))[-1].turn == game.turns == 2

@@ -104,6 +104,13 @@ def done(seq: int) -> Message:
     return event("done", seq, seconds=stages, turns=1)
 
 
+def assert_the_rest_is_asked_for(talk: Talk) -> None:
+    """On a new connection: once the server has said whose turn has the number, and not before."""
+    assert talk.flush() == ["open", "list"]
+    talk.say(Message("listed", {"turns": [], "more": False}, session="s1", parent=talk.asked("list").id))
+    assert talk.flush() == ["replay"]
+
+
 def seqs(call: TurnCall) -> list[int]:
     return [found.seq for found in call.events]
 
@@ -216,7 +223,14 @@ def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> Non
     assert not call.ended
     talk.pass_s(0.25)
     talk.greet()
-    assert talk.flush() == ["open", "list", "replay"]
+    assert_the_rest_is_asked_for(talk)
+    talk.pass_s(0.25)
+    talk.state.lost("the connection was lost")
+    talk.pass_s(1)
+    talk.greet()
+    assert talk.flush() == ["open", "list"]
+    talk.say(Message("error", {"code": "rate_limited", "text": "later"}, session="s1", parent=talk.asked("list").id))
+    assert talk.flush() == ["replay"], "a server that does not say it is asked all the same"
 
 
 def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk) -> None:
@@ -234,7 +248,8 @@ def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk)
     assert not call.ended
     talk.pass_s(1)
     talk.greet()
-    assert talk.flush() == ["open", "list", "replay"] and not call.ended
+    assert_the_rest_is_asked_for(talk)
+    assert not call.ended
 
 
 def test_error_without_a_parent_ends_every_call(talk: Talk) -> None:
@@ -260,7 +275,8 @@ def test_turn_that_was_left_is_followed_to_its_end_after_a_loss(talk: Talk) -> N
     talk.state.lost("the connection was lost")
     talk.pass_s(0.25)
     talk.greet()
-    assert talk.flush() == ["open", "list", "replay"] and not call.ended
+    assert_the_rest_is_asked_for(talk)
+    assert not call.ended
     talk.say(Message("error", {"code": "cancelled", "text": "stopped"}, session="s1", turn=1))
     assert call.ended and not call.events
 

@@ -59,12 +59,15 @@ void Channel::send_call(const std::shared_ptr<Call> &call) {
         resume.text("token", call->game->token);
         session_of_resume_[send(resume)] = call->game->id;
     }
-    if (call->reconnected && call->is_turn() && call->turn != 0 && !call->turn_id.empty()) {
-        call_of_check_[send(check_of(*call))] = call;
-    }
+    const bool knows_turn = call->is_turn() && call->turn != 0;
     call->sent = true;
     call->starved = false;
-    call_of_request_[send(call->is_turn() && call->turn != 0 ? replay_of(*call) : call->request)] = call;
+    if (call->reconnected && knows_turn && !call->turn_id.empty()) {
+        // A `replay` of another client's turn would take that turn's events, or keep this game's next turn waiting.
+        call_of_check_[send(check_of(*call))] = call;
+    } else {
+        call_of_request_[send(knows_turn ? replay_of(*call) : call->request)] = call;
+    }
 }
 
 void Channel::send_waiting() {

@@ -111,7 +111,11 @@ Fault Channel::process(const Header &header, const Tree &tree, std::size_t buffe
     if (check != call_of_check_.end()) {
         const auto turn = check->second;
         call_of_check_.erase(check);
-        process_check(*turn, header, tree);
+        process_check(*turn, header, tree); // a refusal says nothing: what comes of the turn itself will tell
+        if (!turn->ended) {
+            turn->heard_at = now_;
+            call_of_request_[send(replay_of(*turn))] = turn;
+        }
         return {};
     }
     const auto call = call_for(header);

@@ -227,6 +227,9 @@ private:
         if (header.type == "ping") {
             return put(wire, message("pong", parent, -1, {}, ""));
         }
+        if (header.type == "list") {
+            return put(wire, message("listed", parent, -1, listed(), ""));
+        }
         if (header.type == "turn" || header.type == "replay") {
             const auto at = tree.find(header.fields, "after_seq");
             const std::int64_t after = at == animegamer::Tree::none ? -1 : tree.at(at).integer;
@@ -281,6 +284,16 @@ private:
         to.text(name);
         to.map(3);
         whole(to, {{"stamina", 50}, {"social", 55}, {"entertainment", 45}});
+    }
+
+    static Write listed() {
+        return [](animegamer::Writer &to) {
+            to.map(2);
+            to.text("turns");
+            to.list(0);
+            to.text("more");
+            to.flag(false);
+        };
     }
 
     static Write welcome() {

@@ -66,6 +66,7 @@ class Client(BaseClient[AsyncConnection]):
     """
 
     _connection_type = AsyncConnection
+    _loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Client:
         await self.connect()
@@ -97,12 +98,22 @@ class Client(BaseClient[AsyncConnection]):
         return await self._run(self._ping())
 
     async def close(self) -> None:
-        if self.closed:
+        if self.closed or self._forked:
+            return
+        if self._loop not in (None, asyncio.get_running_loop()):  # its loop has ended, and every task in it
+            self._close_sockets()
             return
         with contextlib.suppress(ClientError):  # another task has closed it meanwhile
             await self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))
         async with self._turns.lock, self._control.lock:
             self._close_sockets()
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        loop = asyncio.get_running_loop()
+        self._loop = self._loop or loop
+        if self._loop is not loop:
+            raise ClientError("the client is used in another event loop than before", "make one in each event loop")
 
     async def _run(self, steps: Steps[T]) -> T:
         """Run an operation to its end, waiting as it asks."""

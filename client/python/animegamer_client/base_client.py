@@ -85,6 +85,7 @@ class BaseClient(Generic[C]):
         self._control = self._connection_type(context, control_state, keys)
         self._cancels: list[Call[bool]] = []
         self._abandoned = AbandonedTurns()
+        self._process = os.getpid()
         self._close_sockets = weakref.finalize(self, close_all, context, self._turns, self._control)
 
     @property
@@ -95,9 +96,17 @@ class BaseClient(Generic[C]):
     def _connection(self, wait: Wait) -> C:
         return self._control if wait.on_control else self._turns
 
+    @property
+    def _forked(self) -> bool:
+        """Whether another process made this client: ZeroMQ's threads and the locks' owners have stayed behind there."""
+        return os.getpid() != self._process
+
     def _check_open(self) -> None:
         if self.closed:
             raise self._closed_error()
+        if self._forked:
+            do = "make it in the process that plays (multiprocessing: use spawn, or make it after the fork)"
+            raise ClientError("the client was made by another process, before a fork", do)
 
     @staticmethod
     def _closed_error() -> ClientClosed:
@@ -163,7 +172,7 @@ class BaseClient(Generic[C]):
                 self._send_cancel(turn)
 
     def _send_cancel(self, turn: TurnCall) -> None:
-        if not self.closed:
+        if not (self.closed or self._forked):
             call = requests.cancel(turn.session)
             self._cancels.append(call)
             remove_ended(self._cancels)
@@ -262,10 +271,10 @@ class BaseTurn:
 
     def _close(self) -> Steps[None]:
         self._leave()
-        if self._sent and not self._client.closed:
+        if self._sent and not (self._client.closed or self._client._forked):
             yield Wait(self._call, on_control=False)
 
     def _leave(self) -> None:
         """Cancel the turn, unless it has ended. Does not wait."""
-        if self._sent and not (self._call.ended or self._call.abandoned or self._client.closed):
+        if self._sent and not (self._call.ended or self._call.abandoned or self._client.closed or self._client._forked):
             self._client._abandon(self._call)

@@ -248,13 +248,17 @@ def remove_ended(calls: list[Any]) -> None:
 
 
 class ExportCall(Call[Exported]):
-    """Writing a game to a folder on the server. on_progress: called with turns written, and turns in all."""
+    """Writing a game to a folder on the server. on_progress: called with turns written, and turns in all.
+
+    What `on_progress` raises comes out of `result`: the thread or task that read the message may be another call's.
+    """
 
     may_be_slow = True
 
     def __init__(self, session: SessionInfo, on_progress: Callable[[int, int], None] | None) -> None:
         super().__init__(session_message(session, "export"), "exported", Exported.read, session)
         self._on_progress = on_progress
+        self._raised: Exception | None = None
 
     def to_send(self, again: bool) -> Message | None:
         """Once only: a second export would run beside the first."""
@@ -266,8 +270,23 @@ class ExportCall(Call[Exported]):
     def on_message(self, message: Message) -> Message | None:
         """Report progress, then take the answer."""
         if message.type == "progress" and self._on_progress is not None:
-            self._on_progress(integer(message.fields, "step"), integer(message.fields, "steps"))
+            step, steps = integer(message.fields, "step"), integer(message.fields, "steps")
+            try:
+                self._on_progress(step, steps)
+            except Exception as error:  # noqa: BLE001  of the caller's own code
+                self._raised = error
         return super().on_message(message)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the answer or an error has come, also one of `on_progress`."""
+        return self._raised is not None or super().ended
+
+    def result(self) -> Exported:
+        """The answer; only once ended. Raises the call's error."""
+        if self._raised is not None:
+            raise self._raised
+        return super().result()
 
 
 class PictureCall(Call[T]):

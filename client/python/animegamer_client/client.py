@@ -26,6 +26,8 @@ T = TypeVar("T")
 class Client(BaseClient[BlockingConnection]):
     """One server. Use it as a context manager. Threads may share it; each game is played in one of them.
 
+    A process that was forked makes a client of its own: with this one, its calls raise ClientError.
+
     address: as tcp://127.0.0.1:5570; the next port is the control port.
     timeout_s: seconds without an answer after which a call raises TimedOut. Before that a lost connection is opened
     again, and what was under way continues.
@@ -81,7 +83,7 @@ class Client(BaseClient[BlockingConnection]):
 
     def close(self) -> None:
         """Disconnect. The games stay on the server: open(resume=token) continues one."""
-        if self.closed:
+        if self.closed or self._forked:
             return
         with contextlib.suppress(ClientError):  # another thread has closed it meanwhile
             self._run(self._wait_for_cancels(time.monotonic() + CLOSE_TIMEOUT_S))

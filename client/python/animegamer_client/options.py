@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import re
@@ -46,8 +47,11 @@ class Options:
     def __post_init__(self) -> None:
         _one_of("pixel_format", self.pixel_format, PIXEL_FORMATS)
         _one_of("codec", self.codec, CODECS)
-        if not 1 <= self.jpeg_quality <= 100:
-            raise ValueError(f"jpeg_quality is {self.jpeg_quality}; expected 1..100")
+        for name, value in (("flip", self.flip), ("clip", self.clip)):
+            if not isinstance(value, bool):
+                raise ValueError(f"{name} is {value!r:.60}; expected True or False")
+        if type(self.jpeg_quality) is not int or not 1 <= self.jpeg_quality <= 100:
+            raise ValueError(f"jpeg_quality is {self.jpeg_quality!r:.60}; expected a whole number, 1..100")
 
     def hello(self) -> Message:
         """The first message on each connection, with these options."""
@@ -56,7 +60,7 @@ class Options:
 
 def addresses(address: str) -> tuple[str, str]:
     """The addresses of a server's turn port and control port (the next one). Raises ValueError."""
-    found = re.fullmatch(r"(?:tcp://)?(.{1,300}):([0-9]{1,5})", address)
+    found = re.fullmatch(r"(?:tcp://)?(.{1,300}):([0-9]{1,5})", address) if isinstance(address, str) else None
     port = int(found[2]) if found else 0
     if found is None or not 1 <= port <= 65534 or not _is_host(found[1]):
         raise ValueError(
@@ -92,7 +96,7 @@ def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.P
 def read_picture(picture: str | os.PathLike[str] | bytes | None, motion: str | None) -> bytes | None:
     """The bytes of the picture to start from; None: no picture.
 
-    Raises ValueError if it has no motion or too many bytes, OSError if the file cannot be read.
+    Raises ValueError if it is neither, has no motion or too many bytes, OSError if the file cannot be read.
     """
     if (picture is None) != (motion is None):
         raise ValueError("picture and motion go together: give a picture, and what happens in it ('gently wave')")
@@ -100,9 +104,13 @@ def read_picture(picture: str | os.PathLike[str] | bytes | None, motion: str | N
         return None
     if isinstance(picture, bytes):
         content = picture
-    else:
+    elif isinstance(picture, (str, os.PathLike)):  # a number would be a descriptor of the program, and be closed
+        if os.path.exists(picture) and not os.path.isfile(picture):  # a pipe would be waited for
+            raise OSError(errno.EINVAL, "Not a regular file", os.fspath(picture))
         with open(picture, "rb") as file:
             content = file.read(MAX_PICTURE_BYTES + 1)
+    else:
+        raise ValueError(f"the picture is a {type(picture).__name__}; expected a path, or a file's bytes")
     if len(content) > MAX_PICTURE_BYTES:
         raise ValueError(f"the picture has more than {MAX_PICTURE_BYTES // 2**20} MiB; make it smaller")
     return content
@@ -150,4 +158,4 @@ def _is_ipv6(text: str) -> bool:
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+        raise ValueError(f"{name} is {value!r:.60}; expected one of {', '.join(known)}")

@@ -66,8 +66,8 @@ class ProtocolState:
         hello: Message | None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not timeout_s > 0:
-            raise ValueError(f"timeout_s is {timeout_s}; expected seconds, more than 0")
+        if not isinstance(timeout_s, (int, float)) or not timeout_s > 0:
+            raise ValueError(f"timeout_s is {timeout_s!r:.60}; expected seconds, more than 0")
         self.address, self.timeout_s = address, timeout_s
         self.welcome: Welcome | None = None
         self.phase = Phase.DOWN
@@ -140,8 +140,10 @@ class ProtocolState:
             self._session_of_resume[self._send(resume(call.session.token).request)] = call.session.id
         check = call.to_check() if isinstance(call, TurnCall) and timing.reconnected else None
         if check is not None and isinstance(call, TurnCall):
+            # A `replay` of another client's turn would take that turn's events, or keep this game's next turn waiting.
             self._call_of_check[self._send(check)] = call
-        self._call_of_request[self._send(message)] = call
+        else:
+            self._call_of_request[self._send(message)] = call
 
     def _send(self, message: Message) -> str:
         request_id = str(next(self._request_ids))
@@ -259,8 +261,11 @@ class ProtocolState:
             return
         checked = self._call_of_check.pop(message.parent or "", None)
         if checked is not None:
-            if message.type == "listed":
+            if message.type == "listed":  # a refusal says nothing: what comes of the turn itself will tell
                 checked.on_check(message)
+            if not checked.ended:
+                self._calls[checked].heard_at = self._now
+                self._send_follow_up(checked, checked.to_send(again=True))
             return
         call = self._call_for(message)
         if message.type == "error":

@@ -17,38 +17,35 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BundleNotFoundError, ConfigError
-from animegamer_rt.events import StageSeconds
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import activity, energy, nvml
 from animegamer_rt.profiling.energy import EnergyMeter
 from animegamer_rt.profiling.host import describe_host, environment, write_record
 from animegamer_rt.profiling.machine_facts import machine_facts
-from animegamer_rt.profiling.percentiles import percentiles
-from animegamer_rt.profiling.trace import TurnTrace, check_trace, write_trace
+from animegamer_rt.profiling.trace import check_trace, write_trace
 
+from .figures import figures_of
 from .fresh_process import measure_fresh_process
-from .measure import TimedTurn, TimedTurns, measure_suite, measure_turns
+from .measure import TimedTurn, measure_suite, measure_turns
 from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, results_folder
 from .quality_gate import judge, play_gate
+from .record_form import STAGES
 from .records import TURN_FORMAT, seal
 from .report import SAMPLES, print_record
 from .roofline import Roofline, cpu_roofline, gpu_roofline
 from .steadiness import differ, unsteady
 from .suite import Suite, load_suite
 
-STAGES = ("predictor", "denoiser", "vae")
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
 """Whose version a record names, by device; onnxruntime's for the others."""
 ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
 GATE_TURNS = 2
-LATE_TURN = 10
-"""From this turn of a game on, its history is as long as it gets in every bundle so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +91,12 @@ def bench(options: BenchOptions) -> int:
     engines = open_engines(bundle, options.engines)
     for plan in plans:
         record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
-        path = write_record(options.results, f"{record['bundle']}-{record['plan']}", record)
         print_record(record)
-        print(f"record: {path}")
-        print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
+        try:
+            name = f"{record['bundle']}-{record['plan']}"
+            print(f"record: {write_record(options.results, name, record)}")
+        finally:  # where it cannot be written, this is what is left of the run
+            print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
         if not record["complete"]:
             raise KeyboardInterrupt
     return 0
@@ -151,7 +150,8 @@ def _measure(
 
     traces = [one.trace for one in timed.turns]
     seconds = [trace.done.seconds.total for trace in traces]
-    figures = summary([trace.done.seconds for trace in traces])
+    columns = samples(timed.turns)
+    figures = figures_of(columns, manifest.geometry.frames, playback)
     during = activity.describe(watch.readings)
     measured = [bound.seconds for bound in bounds if bound is not None]
     reasons = unsteady(
@@ -198,36 +198,15 @@ def _measure(
         "playback_seconds": playback,
         **_floor(bounds, figures["stages"]["denoiser"]["p50"]),
         **figures,
-        **latency_fields(traces, manifest.geometry),
-        **_history_fields(timed),
+        "sustained_seconds_per_turn": round(timed.seconds / len(traces), 4),
         "energy_j_per_turn": None if on.meter.joules is None else round(on.meter.joules / len(traces), 3),
         "energy_source": on.meter.source,
         **fresh,
         **_memory(options.engines.device, engines, on.card, fresh["host_memory_peak_mib"]),
         "fidelity": dict(manifest.plans[pipeline.plan_name].fidelity),
-        SAMPLES: samples(timed.turns),
+        SAMPLES: columns,
     }
     return seal(record)
-
-
-def latency_fields(measured: Sequence[TurnTrace], geometry: Geometry) -> dict[str, Any]:
-    """Record fields: seconds to the state and to the first frame; frames per second, and playback over turn time."""
-    turn = percentiles([one.done.seconds.total for one in measured])["p50"]
-    return {
-        "seconds_to_state_p50": percentiles([one.to_state for one in measured])["p50"],
-        "seconds_to_first_frame_p50": percentiles([one.to_first_frame for one in measured])["p50"],
-        "fps": round(geometry.frames / turn, 3) if turn else None,
-        "real_time_factor": round(geometry.frames / geometry.fps / turn, 3) if turn else None,
-    }
-
-
-def summary(measured: list[StageSeconds]) -> dict[str, Any]:
-    """Percentiles of whole turns and of each stage that their count carries, else None, and the maximum; seconds."""
-    totals = percentiles([turn.total for turn in measured])
-    return {
-        **{f"seconds_per_turn_{name}": value for name, value in totals.items()},
-        "stages": {stage: percentiles([getattr(turn, stage) for turn in measured]) for stage in STAGES},
-    }
 
 
 def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
@@ -245,17 +224,6 @@ def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
         for one in turns
     ]
     return {name: [round(row[name], 5) for row in rows] for name in rows[0]}
-
-
-def _history_fields(timed: TimedTurns) -> dict[str, Any]:
-    """The first turns of games, those with a grown history, and the whole, pauses between turns included."""
-    first = [one.trace.done.seconds.total for one in timed.turns if one.turn == 1]
-    late = [one.trace.done.seconds.total for one in timed.turns if one.turn >= LATE_TURN]
-    return {
-        "first_turn": {"n": len(first), **percentiles(first)} if first else None,
-        f"turn_{LATE_TURN}_and_later": {"n": len(late), **percentiles(late)} if late else None,
-        "sustained_seconds_per_turn": round(timed.seconds / len(timed.turns), 4),
-    }
 
 
 def _machine(device: str, engines: Engines) -> _Machine:

@@ -18,7 +18,7 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.untrusted import plain
 
-from .records import TURN_FORMAT, UPDATE, Record, of_newer_version, read_json, with_todays_names
+from .records import TURN_FORMAT, UPDATE, Record, of_newer_version, read_json, was_changed, with_todays_names
 from .report import SAMPLES
 from .statistics import ratio, spread
 
@@ -73,7 +73,7 @@ def compare(paths: Sequence[Path], as_json: bool = False) -> int:
         return 0
     table = Table(title="seconds, unless the name has another unit")
     for column in ("figure", "A", "B", "B / A"):
-        table.add_column(column, justify="left" if column == "figure" else "right")
+        table.add_column(column, justify="left" if column == "figure" else "right", overflow="fold")
     for name, a, b in figures(first, second):
         table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.3f}" if a else "")
     console = Console(markup=False)
@@ -148,6 +148,9 @@ def read_turns(path: Path) -> Record:
     if of_newer_version(content):
         found, expected = f"format {content['format']}", f"at most {TURN_FORMAT}"
         raise ConfigError("the record is of a newer version", where=path, found=found, expected=expected, do=UPDATE)
+    if was_changed(content):
+        do = f"take the file that bench wrote; animegamer-rt bench verify {path} says more"
+        raise ConfigError("the record was changed after it was written", where=path, do=do)
     try:
         record = with_todays_names(content)
         measured = {name for name, _, _ in figures(record, record)}

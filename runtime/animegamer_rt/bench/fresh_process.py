@@ -49,12 +49,17 @@ def _run(command: list[str]) -> float | None:
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
         peak = None
-        if sys.platform == "win32":
+        try:
+            if sys.platform == "win32":
+                process.wait()
+            else:
+                _, status, usage = os.wait4(process.pid, 0)  # its own peak, not that of all plans measured so far
+                process.returncode = os.waitstatus_to_exitcode(status)
+                peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
+        except BaseException:  # an interrupt may have been sent to this process alone
+            process.kill()
             process.wait()
-        else:
-            _, status, usage = os.wait4(process.pid, 0)  # its own peak, not that of all plans measured so far
-            process.returncode = os.waitstatus_to_exitcode(status)
-            peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
+            raise
         if process.returncode:
             stderr.seek(0)
             output = stderr.read().decode(errors="replace")

@@ -19,11 +19,10 @@ from animegamer_rt.diagnose.doctor import findings
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.host import describe_host
 
-from .records import PACK_SUFFIX, RECORD_IN_PACK, read_json
+from .records import DOCTOR_IN_PACK, LICENCE_IN_PACK, PACK_SUFFIX, RECORD_IN_PACK, TRACE_IN_PACK, read_json
 from .report import quote
 from .verify import problems
 
-TRACE_IN_PACK, DOCTOR_IN_PACK, LICENCE_IN_PACK = "trace.json", "doctor.json", "LICENCE.txt"
 LICENCE = """\
 This record of a measurement is shared under the Creative Commons Attribution 4.0 licence
 (CC-BY-4.0, https://creativecommons.org/licenses/by/4.0/): use it for anything and name where it comes from.

@@ -16,13 +16,16 @@ from animegamer_rt.bundle import json_file
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.percentiles import FEWEST
+from animegamer_rt.untrusted import short
 
 Record = dict[str, Any]
 TURN_FORMAT = 2
 """Version of the records of turns."""
 UPDATE = "read it with a newer animegamer-rt"
 SEAL = "record_sha256"
-PACK_SUFFIX, RECORD_IN_PACK = ".zip", "record.json"
+PACK_SUFFIX = ".zip"
+IN_PACK = ("record.json", "trace.json", "doctor.json", "LICENCE.txt")
+RECORD_IN_PACK, TRACE_IN_PACK, DOCTOR_IN_PACK, LICENCE_IN_PACK = IN_PACK
 EARLIER_NAMES: Mapping[str, str] = MappingProxyType(
     {"size": "bundle", "branches": "network_rows", "first_prompt_seconds": "start_to_prompt_seconds"}
 )
@@ -67,24 +70,36 @@ def of_newer_version(record: object) -> bool:
     return isinstance(record, dict) and isinstance(record.get("format"), int) and record["format"] > TURN_FORMAT
 
 
+def was_changed(record: object) -> bool:
+    """Whether a record has a seal that is not of its fields. The first records had none."""
+    return isinstance(record, dict) and SEAL in record and seal(record)[SEAL] != record[SEAL]
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file, or of the record in a pack. Raises ConfigError."""
     try:
-        return json_file.parse_json(_unpacked(path)) if path.suffix == PACK_SUFFIX else json_file.read_json(path)
+        content = read_bounded(path, json_file.MAX_BYTES)
+        is_pack = path.suffix == PACK_SUFFIX or content.startswith(b"PK")
+        return json_file.parse_json(_unpacked(content) if is_pack else content)
     except (OSError, ValueError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
         do = "give a file that `animegamer-rt bench` wrote"
         raise ConfigError("the record cannot be read", where=path, found=found, do=do) from error
 
 
-def _unpacked(path: Path) -> bytes:
-    """The record of a pack. Raises OSError and ValueError."""
+def _unpacked(pack: bytes) -> bytes:
+    """The record of a pack. Raises ValueError."""
     try:
-        with zipfile.ZipFile(io.BytesIO(read_bounded(path, json_file.MAX_BYTES))) as archive:
+        with zipfile.ZipFile(io.BytesIO(pack)) as archive:
             with archive.open(RECORD_IN_PACK) as record:
                 content = record.read(json_file.MAX_BYTES + 1)
+            names = archive.namelist()
     except (zipfile.BadZipFile, KeyError, RuntimeError, zlib.error, EOFError) as error:
         raise ValueError(f"no zip file with a {RECORD_IN_PACK}: {error}") from error
+    if others := [name for name in names if name not in IN_PACK]:
+        raise ValueError(f"it holds {short(others[0])}, which `bench pack` does not write")
+    if len(names) > len(set(names)):
+        raise ValueError("it holds a file twice")
     if len(content) > json_file.MAX_BYTES:
         raise ValueError(f"its {RECORD_IN_PACK} is larger than {json_file.MAX_BYTES} bytes")
     return content

@@ -6,22 +6,26 @@ Knows what the figures of a record must agree in; nothing of how they were measu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.percentiles import FEWEST
-from animegamer_rt.untrusted import plain
+from animegamer_rt.untrusted import plain, short
 
-from .record_form import misformed
+from .figures import figures_of
+from .record_form import GATE, SAMPLE_COLUMNS, STAGES, misformed
 from .records import SEAL, TURN_FORMAT, UPDATE, of_newer_version, read_json, seal
 from .report import SAMPLES
+from .steadiness import unsteady
 from .suite import HASHES, load_suite
 
 ROUNDING = 1e-3
 """Figures are rounded to four digits."""
+A_DAY = timedelta(days=1)
+"""Clocks of machines differ by less."""
 
 
 def verify(paths: Sequence[Path]) -> int:
@@ -61,30 +65,69 @@ def problems(record: object) -> Iterator[str]:
 
 def _implausible(record: Mapping[str, Any]) -> Iterator[str]:
     columns = record[SAMPLES]
-    seconds = np.asarray(columns["seconds"], np.float64)
-    lengths = {name: len(column) for name, column in columns.items()}
-    if set(lengths.values()) != {record["n"]}:
+    lengths = {name: len(columns[name]) for name in SAMPLE_COLUMNS}
+    if set(lengths.values()) != {record["n"]} or not record["n"]:
         yield f"n: found {record['n']}, but {SAMPLES} has {lengths}"
         return
-    for p, fewest in FEWEST.items():
-        told = record[f"seconds_per_turn_p{p}"]
-        if (told is not None) != (len(seconds) >= fewest):
-            yield f"seconds_per_turn_p{p}: found {told} with n = {len(seconds)}; it takes {fewest} turns"
-        elif told is not None and not _near(told, float(np.percentile(seconds, p))):
-            yield f"seconds_per_turn_p{p}: found {told}, but the turns give {np.percentile(seconds, p):.4f}"
-    for stage, told in record["stages"].items():
-        if not _near(told["p50"], float(np.median(columns[stage]))):
-            yield f"stages.{stage}.p50: found {told['p50']}, but the turns give {np.median(columns[stage]):.4f}"
-    parts = np.sum([columns[stage] for stage in record["stages"]], axis=0)
+    yield from _wrong_date(record["date"])
+    if len(record["shape"]) != 3 or min(record["shape"]) < 1:
+        yield f"shape: found {record['shape']}, expected frames, height and width"
+        return
+    for name, expected in figures_of(columns, record["shape"][0], record["playback_seconds"]).items():
+        yield from _unlike(record[name], expected, name)
+    seconds, starts = (np.asarray(columns[name], np.float64) for name in ("seconds", "at"))
+    parts = np.sum([columns[stage] for stage in STAGES], axis=0)
     if np.any(seconds <= 0) or np.any(parts > seconds + ROUNDING):
         yield f"{SAMPLES}: a turn is shorter than its stages together"
-    ends = np.asarray(columns["at"], np.float64) + seconds
-    if np.any(np.asarray(columns["at"][1:]) < ends[:-1] - ROUNDING):
+    ends = starts + seconds
+    if np.any(starts[1:] < ends[:-1] - ROUNDING):
         yield f"{SAMPLES}: a turn begins before the one before it ends"
-    if not _near(record["fps"] * record["seconds_per_turn_p50"], record["shape"][0], 0.01):
-        yield "fps: not the frames of a clip over the seconds of a turn"
+    if record["sustained_seconds_per_turn"] < (ends[-1] - starts[0]) / record["n"] - ROUNDING:
+        yield f"sustained_seconds_per_turn: found {record['sustained_seconds_per_turn']}, less than the turns take"
+    yield from _hidden_doubts(record, seconds.tolist())
     if record["suite"] is not None:
         yield from _not_the_suite(record, float(ends[-1]))
+
+
+def _wrong_date(date: str) -> Iterator[str]:
+    try:
+        then = datetime.fromisoformat(date)
+        ahead = then - datetime.now(timezone.utc)
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        yield f"date: found {short(date)}, expected one as in 2026-11-25T13:32:57+00:00"
+        return
+    if ahead > A_DAY:
+        yield f"date: found {date}, which is in the future: was the clock wrong there, or is it here?"
+
+
+def _unlike(told: Any, expected: Any, name: str) -> Iterator[str]:
+    """Where a figure, or one inside it, is not what the turns give."""
+    if isinstance(told, Mapping) and isinstance(expected, Mapping):
+        for inner, value in expected.items():
+            yield from _unlike(told[inner], value, f"{name}.{inner}")
+    elif expected is None or not isinstance(told, (int, float)) or isinstance(expected, Mapping):
+        if told != expected:
+            yield f"{name}: found {told}, but the turns give {expected}"
+    elif not _near(told, expected):
+        yield f"{name}: found {told}, but the turns give {expected:.4f}"
+
+
+def _hidden_doubts(record: Mapping[str, Any], seconds: list[float]) -> Iterator[str]:
+    """Reasons to run again that the record's own figures give and it does not, and a gate that should not have passed.
+
+    The reasons' words may be those of another version, so only whether there are any is compared.
+    """
+    bounds = record["denoiser_floor_before_seconds"], record["denoiser_floor_after_seconds"]
+    during = record["activity"]["during"]
+    both = None if None in bounds else bounds
+    reasons = unsteady(seconds, during, both, during["throttled"], record["complete"])
+    if reasons and not record["unsteady"]:
+        yield f"unsteady: found no reason, but {reasons[0]}"
+    gate = record["quality_gate"]
+    if gate["passed"] is not None and (missing := sorted(GATE.keys() - gate.keys())):
+        yield f"quality_gate: missing {', '.join(missing)}"
+    elif gate["passed"] and (gate["ssim_needed"] or 0) > (gate["ssim_against_exact"] or 0):
+        yield f"quality_gate: passed with SSIM {gate['ssim_against_exact']}, but {gate['ssim_needed']} is needed"
 
 
 def _not_the_suite(record: Mapping[str, Any], length: float) -> Iterator[str]:

@@ -29,7 +29,11 @@ def parse_json(content: bytes) -> Any:
     Raises ValueError, in words, for anything else.
     """
     try:
-        value = json.loads(content.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_number)
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no text in UTF-8") from error
+    try:
+        value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
     except (RecursionError, MemoryError) as error:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
     _check(value)

@@ -20,7 +20,7 @@ from typing import Any
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.claims import reserve_name
-from animegamer_rt.bundle.files import checkout_folder, write_file
+from animegamer_rt.bundle.files import checkout_folder, remove, write_file
 
 RECORD_FORMAT = 1
 COMMIT_VARIABLE, COMMIT_FILE = "ANIMEGAMER_COMMIT", "commit.txt"
@@ -49,7 +49,11 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
     text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
-    write_file(path, (text + "\n").encode())
+    try:
+        write_file(path, (text + "\n").encode())
+    except BaseException:
+        remove(path)  # the reserved name: an empty file would be taken for a broken record
+        raise
     return path
 
 

@@ -231,9 +231,43 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
         "found format 3, kind turn: read it with a newer animegamer-rt": {**record, "format": 3},
         "suite 1: found 19 turns": seal({**record, "suite": 1, "suite_sha256": load_suite(1).sha256}),
     }
+    implausible = {
+        "stages.vae.max: found 0.5, but the turns give": seal(
+            {**record, "stages": {**record["stages"], "vae": {**record["stages"]["vae"], "max": 0.5}}}
+        ),
+        **{
+            f"{name}: found 0.123, ": seal({**record, name: 0.123})
+            for name in ("seconds_per_turn_max", "seconds_to_state_p50", "seconds_to_first_frame_p50", "fps")
+        },
+        "sustained_seconds_per_turn: found 0.5, less than the turns take": seal(
+            {**record, "sustained_seconds_per_turn": 0.5}
+        ),
+        "first_turn.p50: found 3.0, but the turns give": seal(
+            {**record, "first_turn": {"n": 1, **record["stages"]["vae"]}}
+        ),
+        "n: found 0, but samples has": seal({**record, "n": 0, "samples": {name: [] for name in record["samples"]}}),
+        "shape: found [], expected frames, height and width": seal({**record, "shape": []}),
+        "date: found 'yesterday', expected one as in": seal({**record, "date": "yesterday"}),
+        "date: found '2026-01-01', expected one as in": seal({**record, "date": "2026-01-01"}),
+        "date: found 2999-01-01T00:00:00+00:00, which is in the future": seal(
+            {**record, "date": "2999-01-01T00:00:00+00:00"}
+        ),
+        "unsteady: found no reason, but interrupted after 19 turns": seal(
+            {**record, "unsteady": [], "complete": False}
+        ),
+        "unsteady: found no reason, but turns of the second half took": seal({**record, "unsteady": []}),
+        "quality_gate: missing deterministic, frames_sha256": seal({**record, "quality_gate": {"passed": True}}),
+        "quality_gate: passed with SSIM 0.2, but 0.9 is needed": seal(
+            {**record, "quality_gate": {**record["quality_gate"], "ssim_against_exact": 0.2, "ssim_needed": 0.9}}
+        ),
+    }
     path = tmp_path / "record.json"
     path.write_text(json.dumps(record))
     assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
+    for told, changed in implausible.items():
+        path.write_text(json.dumps(changed))
+        assert main(["bench", "verify", str(path)]) == 1, told
+        assert told in capsys.readouterr().out
     for told, changed in spoilt.items():
         path.write_text(json.dumps(changed))
         assert main(["bench", "verify", str(path)]) == 1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,10 +19,13 @@ from fake_nvml import FakeNvml
 import animegamer_rt.bench.command
 import animegamer_rt.bench.dispatch
 import animegamer_rt.bundle.loader
+import animegamer_rt.profiling.host
 import fakes
 from animegamer_rt.backends import onnxruntime
+from animegamer_rt.bench import fresh_process
 from animegamer_rt.bench.measure import measure_turns
 from animegamer_rt.bench.presets import Preset
+from animegamer_rt.bundle.files import write_error
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
@@ -173,3 +180,31 @@ def test_benches_that_end_at_once_leave_a_record_each(tmp_path: Path) -> None:
         paths = set(pool.map(lambda number: write_record(tmp_path, "pocket", {"number": number}), range(24)))
     assert {json.loads(path.read_text())["number"] for path in tmp_path.glob("*.json")} == set(range(24))
     assert len(paths) == 24 and not list(tmp_path.glob(".*"))
+
+
+def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_empty_record(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise write_error(path, OSError(errno.ENOSPC, "No space left on device"))
+
+    fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
+    monkeypatch.setattr(animegamer_rt.bench.command, "_fresh_process", lambda bundle, plan, options: fresh)
+    monkeypatch.setattr(animegamer_rt.profiling.host, "write_file", full)
+    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert "cannot be written; found no space left on device" in said.err and not list(tmp_path.iterdir())
+    assert json.loads(said.out.splitlines()[-1])["n"] == 1 and "to quote: animegamer-rt" in said.out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows waits in another call")
+def test_an_interrupt_ends_the_process_that_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    started, start = list[subprocess.Popen[bytes]](), subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **rest: started.append(start(*args, **rest)) or started[0])
+    monkeypatch.setattr(os, "wait4", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fresh_process._run([sys.executable, "-c", "import time; time.sleep(600)"])
+    assert started[0].returncode == -signal.SIGKILL

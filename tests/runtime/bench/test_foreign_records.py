@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,46 @@ def test_a_file_that_is_no_pack_is_one_line(tmp_path: Path, capsys: pytest.Captu
     assert main(["bench", "verify", str(tmp_path / "a.zip")]) == 2
     said = capsys.readouterr().err
     assert "record.json" in said and said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "weights.onnx", "record.json"])
+def test_a_pack_with_what_bench_does_not_pack_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "a.zip").write_bytes(RECORD_ALONE)
+    with zipfile.ZipFile(tmp_path / "a.zip", "a") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # zipfile's, about a name that is there already
+        archive.writestr(name, b"{}")
+    for command in ("verify", "show"):
+        assert main(["bench", command, str(tmp_path / "a.zip")]) == 2
+        said = capsys.readouterr().err
+        told = (
+            "it holds a file twice"
+            if name == "record.json"
+            else f"it holds '{name}', which `bench pack` does not write"
+        )
+        assert told in said and said.count("\n") == 1
+
+
+def test_a_pack_is_known_by_its_content_and_other_bytes_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "renamed").write_bytes(RECORD_ALONE)
+    assert main(["bench", "compare", str(tmp_path / "renamed"), str(tmp_path / "renamed")]) == 0
+    (tmp_path / "utf-16.json").write_bytes(json.dumps(RECORD).encode("utf-16"))
+    capsys.readouterr()
+    assert main(["bench", "verify", str(tmp_path / "utf-16.json")]) == 2
+    assert "utf-16.json: the record cannot be read; found it is no text in utf-8; give" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_shows_the_whole_name_of_every_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert compare(tmp_path, json.dumps({**RECORD, "seconds_per_turn_max": 2.0})) == 0
+    said = capsys.readouterr().out
+    cells = "".join(line.split("│")[1].strip() for line in said.splitlines() if line.startswith("│"))
+    assert "seconds_per_turn_p50seconds_per_turn_max" in cells and "…" not in said
 
 
 def test_a_pack_that_unpacks_to_more_than_a_record_is_refused(

@@ -129,6 +129,8 @@ namespace AnimeGamer
             {
                 _callOfCheck.Remove(parent);  // a refusal says nothing: what comes of the turn itself will tell
                 if (header.Type.Is("listed")) asked.OnListed(header.Fields);
+                asked.HeardAt = _now;
+                if (!asked.Ended) FollowUp(asked, asked.ToSend(true));
             }
             else if (header.Type.Is("error")) OnError(call, header, parent);
             else
@@ -202,8 +204,9 @@ namespace AnimeGamer
                 _sessionOfResume[resume] = call.Session;
             }
             Request check = call.Reconnected ? (call as TurnCall)?.ToCheck() : null;
+            // A `replay` of another client's turn would take that turn's events, or keep this game's next turn waiting.
             if (check != null) _callOfCheck[Send(check)] = (TurnCall)call;
-            FollowUp(call, request);
+            else FollowUp(call, request);
         }
 
         void FollowUp(Call call, Request request)
