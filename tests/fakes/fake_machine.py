@@ -41,7 +41,7 @@ class Machine:
         monkeypatch.setattr(torch.version, "cuda", self.torch_cuda)
         (folder / "version.py").write_text(f"cuda: Optional[str] = {self.torch_cuda!r}\n", encoding="utf-8")
         find: Callable[..., Any] = importlib.util.find_spec
-        spec = SimpleNamespace(origin=str(folder / "__init__.py"))
+        spec = SimpleNamespace(origin=str(folder / "__init__.py"), submodule_search_locations=[str(folder)])
         monkeypatch.setattr(
             machine_checks.importlib.util, "find_spec", lambda name: spec if name == "torch" else find(name)
         )

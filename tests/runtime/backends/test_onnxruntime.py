@@ -13,6 +13,7 @@ import pytest
 
 import fakes
 from animegamer_rt.backends import onnxruntime as backend
+from animegamer_rt.backends import registry
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import even_plan
@@ -111,6 +112,7 @@ def test_vae_gives_every_pixel_format_and_both_ways_up(bundle: Bundle) -> None:
 
 
 def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "check_libraries", lambda config, reader: None)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(BackendError, match=r"no CUDAExecutionProvider; found CPUExec.*pip install 'onnxruntime-gpu"):
         open_engines(bundle, EngineConfig("cuda"))
@@ -119,6 +121,7 @@ def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest
 def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registry, "check_libraries", lambda config, reader: None)
     real, loaded = onnxruntime.InferenceSession, []
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: loaded.append("cuda"), raising=False)
