@@ -162,6 +162,28 @@ def test_module_and_script_are_the_same_command() -> None:
     assert 'animegamer-rt = "animegamer_rt.__main__:main"' in project.read_text(encoding="utf-8")
 
 
+def test_a_game_plays_and_commands_help_where_only_cpu_is_installed(bundle: str, tmp_path: Path) -> None:
+    code = """
+import sys
+
+extras = "bitsandbytes cv2 huggingface_hub onnx onnxscript pythonosc ray safetensors starlette torch uvicorn websockets"
+sys.modules.update(dict.fromkeys(extras.split()))  # their import fails
+from animegamer_rt.cli import main
+
+for command in ("play", "serve", "route", "kiosk", "bench", "doctor", "info"):
+    try:
+        main([command, "--help"])
+    except SystemExit as end:
+        assert end.code == 0, command
+sys.exit(main(["play", "--bundle", sys.argv[1], "--instructions", sys.argv[2], "--out", sys.argv[3]]))
+"""
+    story = tmp_path / "story.txt"
+    story.write_text("Mia waves.\n", encoding="utf-8")
+    command = [sys.executable, "-c", code, bundle, str(story), str(tmp_path / "game")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_interrupt_while_the_command_is_imported_is_one_line() -> None:
     code = """
 import runpy, sys

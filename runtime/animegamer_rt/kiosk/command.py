@@ -18,8 +18,7 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.host import build
 
 from . import kit
-from .config import CONFIG_FILE, KioskConfig, read_config
-from .operator_page import read_key
+from .config import CONFIG_FILE, KioskConfig, read_config, read_key
 from .update_record import RECORD, Phase, read_record
 from .versions import Versions, find_wheel, own_folder
 

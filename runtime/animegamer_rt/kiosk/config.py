@@ -21,7 +21,7 @@ from animegamer_rt.serving.server.options import PORT
 from animegamer_rt.untrusted import bare_host, decimal_number, short, whole_number
 
 CONFIG_FILE = Path("/etc/animegamer/kiosk.conf")
-MAX_BYTES = 64 * 1024
+MAX_BYTES, MAX_KEY_BYTES, MIN_KEY = 64 * 1024, 1024, 12
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 ALWAYS, CLOSED = "always", "closed"
 ADDRESSES = ("127.0.0.1", "0.0.0.0", "::")
@@ -131,6 +131,20 @@ def read_config(path: Path) -> KioskConfig:
     config = KioskConfig(by_day={day: values.pop(day) for day in DAYS if day in values}, **values)
     _check_together(config, path)
     return config
+
+
+def read_key(path: Path) -> str:
+    """The key of the page for staff: a file's first line. Raises ConfigError."""
+    do = f"write at least {MIN_KEY} characters into its first line, readable by the user of the units"
+    try:
+        lines = read_bounded(path, MAX_KEY_BYTES).decode("utf-8-sig").splitlines()
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or error
+        raise ConfigError("the key cannot be read", where=path, found=found, do=do) from error
+    key = lines[0].strip() if lines else ""
+    if len(key) < MIN_KEY:
+        raise ConfigError("the key is too short", where=path, found=f"{len(key)} characters", do=do)
+    return key
 
 
 def _check_together(config: KioskConfig, path: Path) -> None:

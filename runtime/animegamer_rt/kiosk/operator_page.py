@@ -26,15 +26,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from animegamer_rt.bundle.files import read_bounded
-from animegamer_rt.errors import ConfigError, PortInUseError, ServerError
+from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.profiling.host import build
 from animegamer_rt.serving.gateway.app import page_folder
 from animegamer_rt.untrusted import host_name, is_address
 
 from .browser import Browser
 from .clips import write_zip
-from .config import KioskConfig
+from .config import KioskConfig, read_key
 from .kit import templates
 from .ladder import Action, Picture
 from .machine import Machine
@@ -46,7 +45,6 @@ READY, UNREACHABLE = "ready", "unreachable"
 """Two states of the server; between them lie those of its own."""
 HEADER = "X-Animegamer"
 REQUEST_S, READY_S = 10.0, 2.0
-MAX_KEY_BYTES, MIN_KEY = 1024, 12
 CHUNK_BYTES = 1 << 20
 OPEN = {"/waiting": "waiting.html", "/waiting.js": "waiting.js"}
 PAGES_OWN = {"/waiting.jpg": "attract.jpg", "/icon.svg": "icon.svg"}
@@ -259,20 +257,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Nothing: a page that asks every two seconds would fill the journal."""
-
-
-def read_key(path: Path) -> str:
-    """The key of the page for staff: a file's first line. Raises ConfigError."""
-    do = f"write at least {MIN_KEY} characters into its first line, readable by the user of the units"
-    try:
-        lines = read_bounded(path, MAX_KEY_BYTES).decode("utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or error
-        raise ConfigError("the key cannot be read", where=path, found=found, do=do) from error
-    key = lines[0].strip() if lines else ""
-    if len(key) < MIN_KEY:
-        raise ConfigError("the key is too short", where=path, found=f"{len(key)} characters", do=do)
-    return key
 
 
 def _free_gib(path: Path) -> float:
