@@ -62,11 +62,10 @@ class Bundle:
 
         Raises BundleError when the bundle has no such part.
         """
-        if part not in self.manifest.parts:
-            raise BundleError(
-                f"the bundle has no part {part!r}", where=self.folder, do=suggest(part, self.manifest.parts)
-            )
-        record = self.manifest.parts[part]
+        parts = self.manifest.parts
+        if part not in parts:
+            raise BundleError(f"the bundle has no part {part!r}", where=self.folder, do=suggest(part, parts))
+        record = parts[part]
         return self.folder / ((eight_bit and record.int8_file) or record.file)
 
     def part_sha256(self, part: str, eight_bit: bool = False) -> str:
@@ -93,7 +92,7 @@ class Bundle:
 
     @property
     def fingerprint(self) -> str:
-        """Short hash of all files but engines: two bundles with the same fingerprint play the same game."""
+        """Short hash of all files but engines. What stands in the manifest alone, as plans and words, is not in it."""
         records = sorted(self.hashes.items())
         return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
 

@@ -12,9 +12,7 @@ namespace AnimeGamer
     /// </summary>
     sealed class Wire : IDisposable
     {
-        const int InboxBytes = 64 * 1024, GreetingBytes = 64;
-        const string Properties = "\x0bSocket-Type\0\0\0\x06" + "DEALER\x08Identity\0\0\0\0";
-        static readonly byte[] Ready = Encoding.ASCII.GetBytes("\x05READY" + Properties), Metadata = Encoding.ASCII.GetBytes(Properties);
+        const int InboxBytes = 64 * 1024;
 
         readonly Socket _socket;
         readonly FramePool _pool;
@@ -90,15 +88,8 @@ namespace AnimeGamer
         /// <summary>Send the greeting; once, when Connected.</summary>
         public void SendOpening()
         {
-            var greeting = new byte[GreetingBytes];
-            greeting[0] = 0xff;
-            greeting[8] = 0x01;
-            greeting[9] = 0x7f;
-            greeting[10] = 3;
-            greeting[11] = 1;
-            Encoding.ASCII.GetBytes(Mechanism, 0, Mechanism.Length, greeting, 12);
-            _outgoing.Enqueue(greeting);
-            if (_keys == null) _outgoing.Enqueue(Frame(0x04, Ready));  // without waiting for the server's
+            _outgoing.Enqueue(Zmtp.Greeting(Mechanism));
+            if (_keys == null) _outgoing.Enqueue(Zmtp.Frame(Zmtp.Command, Zmtp.Ready));  // without waiting for the server's
             Flush();
         }
 
@@ -117,12 +108,11 @@ namespace AnimeGamer
                 return;
             }
             var writer = new MsgWriter();
-            writer.Byte(0x01);
-            writer.Byte(Codec.Magic.Length);
+            Zmtp.FrameStart(writer, Codec.Magic.Length, Zmtp.More);
             writer.Raw(Codec.Magic, Codec.Magic.Length);
-            FrameStart(writer, header.Length, buffer == null ? 0 : 1);
+            Zmtp.FrameStart(writer, header.Length, buffer == null ? 0 : Zmtp.More);
             writer.Raw(header, header.Length);
-            if (buffer != null) FrameStart(writer, buffer.Length, 0);
+            if (buffer != null) Zmtp.FrameStart(writer, buffer.Length, 0);
             SendBytes(writer.ToArray());
             if (buffer != null) SendBytes(buffer);
         }
@@ -143,21 +133,7 @@ namespace AnimeGamer
             }
         }
 
-        byte[] Sealed(int flags, byte[] data) { return Frame(0, _curve.Seal(flags, data)); }
-
-        static byte[] Frame(int flags, byte[] body)
-        {
-            var writer = new MsgWriter();
-            FrameStart(writer, body.Length, flags);
-            writer.Raw(body, body.Length);
-            return writer.ToArray();
-        }
-
-        static void FrameStart(MsgWriter writer, int length, int flags)
-        {
-            if (length <= 255) writer.Tagged(flags, (ulong)length, 1);
-            else writer.Tagged(0x02 | flags, (ulong)length, 8);
-        }
+        byte[] Sealed(int flags, byte[] data) { return Zmtp.Frame(0, _curve.Seal(flags, data)); }
 
         /// <summary>Whether something waits to be sent.</summary>
         public bool HasOutgoing { get { return _outgoing.Count > 0 || _unsealed != null; } }
@@ -263,7 +239,7 @@ namespace AnimeGamer
                     "another program answers there, not a game server (its first bytes are \"" + said + "\")",
                     "use the address that animegamer-rt serve printed");
             }
-            if (there < GreetingBytes) return false;
+            if (there < Zmtp.GreetingBytes) return false;
             string mechanism = Encoding.ASCII.GetString(_inbox, _inboxStart + 12, 20).TrimEnd('\0');
             if (_inbox[_inboxStart + 10] < 3)
                 throw new AnimeGamerException("protocol", "a program there speaks an old version of ZeroMQ, not ZMTP 3",
@@ -274,7 +250,7 @@ namespace AnimeGamer
                         "set ServerKey and SecretKey; its owner makes yours with: animegamer-rt keys new NAME")
                     : new AnimeGamerException("not_allowed", "the server there has no keys; this client was given some",
                         "leave ServerKey and SecretKey empty, or check the address");
-            _inboxStart += GreetingBytes;
+            _inboxStart += Zmtp.GreetingBytes;
             _greeted = true;
             if (_keys != null)
             {
@@ -289,8 +265,8 @@ namespace AnimeGamer
             int there = _inboxEnd - _inboxStart;
             if (there < 2) return false;
             byte flags = _inbox[_inboxStart];
-            if (flags > 0x06 || flags == 0x05) throw NotZmtp("a frame has flags " + flags);
-            bool isLong = (flags & 2) != 0;
+            if (flags > 0x06 || flags == 0x05) throw Zmtp.NotZmtp("a frame has flags " + flags);
+            bool isLong = (flags & Zmtp.Long) != 0;
             int start = isLong ? 9 : 2;
             if (there < start) return false;
             ulong length = isLong ? MsgView.BigEndian(_inbox, _inboxStart + 1, 8) : _inbox[_inboxStart + 1];
@@ -304,12 +280,12 @@ namespace AnimeGamer
                 length -= Curve.Overhead;
             }
             _inboxStart += start;
-            _command = (flags & 4) != 0;
-            _more = (flags & 1) != 0;
-            if (!Open && !_command) throw NotZmtp("a message came before READY");
+            _command = (flags & Zmtp.Command) != 0;
+            _more = (flags & Zmtp.More) != 0;
+            if (!Open && !_command) throw Zmtp.NotZmtp("a message came before READY");
             // What is sealed may be a command if it is small enough for one.
             if (_sealed ? length > (ulong)_small.Length : !_command) ChooseBody(length);
-            else if (length > (ulong)_small.Length) throw NotZmtp("a command has " + length + " bytes");
+            else if (length > (ulong)_small.Length) throw Zmtp.NotZmtp("a command has " + length + " bytes");
             else _body = _small;
             _bodyLength = (int)length;
             _bodyAt = 0;
@@ -343,7 +319,7 @@ namespace AnimeGamer
             _more = (flags & Curve.More) != 0;
             _command = (flags & Curve.Command) != 0;
             bool isSmall = _bodyLength <= _small.Length;
-            if (_command && !isSmall) throw NotZmtp("a command has " + _bodyLength + " bytes");
+            if (_command && !isSmall) throw Zmtp.NotZmtp("a command has " + _bodyLength + " bytes");
             if (_command || !isSmall) return;
             ChooseBody((ulong)_bodyLength);
             if (_body != _small) System.Buffer.BlockCopy(_small, 0, _body, 0, _bodyLength);
@@ -377,7 +353,7 @@ namespace AnimeGamer
                 var pong = new byte[_bodyLength - 2];
                 Encoding.ASCII.GetBytes("\x04PONG", 0, 5, pong, 0);
                 System.Buffer.BlockCopy(_small, 7, pong, 5, _bodyLength - 7);
-                lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, pong) : Frame(0x04, pong));
+                lock (gate) SendBytes(_sealed ? Sealed(Curve.Command, pong) : Zmtp.Frame(Zmtp.Command, pong));
             }
             else if (text == "ERROR" && _keys != null && !Open)
                 throw new AnimeGamerException("not_allowed", "the server does not know this client's key",
@@ -393,7 +369,7 @@ namespace AnimeGamer
             }
             else if (text == "WELCOME" && _curve != null && !KnowsServer)
             {
-                byte[] initiate = _curve.Initiate(_small, _bodyLength, Metadata);
+                byte[] initiate = _curve.Initiate(_small, _bodyLength, Zmtp.Metadata);
                 KnowsServer = true;
                 SendCommand(initiate, gate);
             }
@@ -401,13 +377,7 @@ namespace AnimeGamer
 
         void SendCommand(byte[] command, object gate)
         {
-            lock (gate) SendBytes(Frame(0x04, command));
-        }
-
-        static AnimeGamerException NotZmtp(string what)
-        {
-            return new AnimeGamerException("protocol", "what answers there does not speak ZMTP 3: " + what,
-                "use the address that animegamer-rt serve printed");
+            lock (gate) SendBytes(Zmtp.Frame(Zmtp.Command, command));
         }
     }
 }
