@@ -153,14 +153,7 @@ def _measure(
     columns = samples(timed.turns)
     figures = figures_of(columns, manifest.geometry.frames, playback)
     during = activity.describe(watch.readings)
-    measured = [bound.seconds for bound in bounds if bound is not None]
-    reasons = unsteady(
-        seconds,
-        during,
-        (measured[0], measured[1]) if len(measured) == 2 else None,
-        during["throttled"],
-        complete,
-    )
+    reasons = unsteady(seconds, during, during["throttled"], complete)
     if options.trace is not None:
         median = sorted(traces, key=lambda trace: trace.done.seconds.total)[len(traces) // 2]
         title = f"One turn: {manifest.name}, {pipeline.plan_name}, {on.name}"

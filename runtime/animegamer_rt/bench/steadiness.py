@@ -1,4 +1,4 @@
-"""Why a run's figures may not be repeated: its halves differ, the machine was busy or slept, its rate changed.
+"""Why a run's figures may not be repeated: its halves differ, the machine was busy or slept, the card throttled.
 
 Knows figures of a run; nothing of how they were measured.
 """
@@ -20,14 +20,12 @@ THROTTLED = ("thermal", "power brake", "hardware")
 def unsteady(
     seconds: Sequence[float],
     during: Mapping[str, Any],
-    bounds: tuple[float, float] | None = None,
     throttled: Sequence[str] = (),
     complete: bool = True,
 ) -> list[str]:
     """Reasons to run again, in words; none for a steady run.
 
-    seconds: of each turn. during: `activity.describe` of the timed part. bounds: the roofline bound before and after,
-    if it was measured. throttled: the reasons that the card gave.
+    seconds: of each turn. during: `activity.describe` of the timed part. throttled: the reasons that the card gave.
     """
     reasons = [] if complete else [f"interrupted after {len(seconds)} turns"]
     change = halves_ratio(seconds)
@@ -41,8 +39,6 @@ def unsteady(
         reasons.append(f"other programs or machines took {100 * taken:.0f} % of the processor's time")
     if (asleep := during.get("asleep_seconds") or 0.0) >= SLEEP_S:
         reasons.append(f"the machine slept for {asleep:.0f} s")
-    if bounds is not None and differ(*bounds):
-        reasons.append(f"the processor's matrix rate changed: roofline bound {bounds[0]:.3f} s, then {bounds[1]:.3f} s")
     slow = [reason for reason in throttled if any(word in reason for word in THROTTLED)]
     if slow:
         reasons.append(f"the card throttled: {', '.join(slow)}")

@@ -117,10 +117,8 @@ def _hidden_doubts(record: Mapping[str, Any], seconds: list[float]) -> Iterator[
 
     The reasons' words may be those of another version, so only whether there are any is compared.
     """
-    bounds = record["denoiser_floor_before_seconds"], record["denoiser_floor_after_seconds"]
     during = record["activity"]["during"]
-    both = None if None in bounds else bounds
-    reasons = unsteady(seconds, during, both, during["throttled"], record["complete"])
+    reasons = unsteady(seconds, during, during["throttled"], record["complete"])
     if reasons and not record["unsteady"]:
         yield f"unsteady: found no reason, but {reasons[0]}"
     gate = record["quality_gate"]
