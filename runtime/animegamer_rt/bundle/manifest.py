@@ -218,7 +218,8 @@ class ReaderWords:
     clothes, positions: names, as clients and the store have them; clothes_words, position_words: the same in a caption
     ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
     manners: one for each of the five levels of motion, weakest first. vocabulary: the words of the texts that the part
-    learned from, separated by spaces; empty where nobody wrote them down.
+    learned from, separated by spaces; empty where nobody wrote them down. undrawable: words that ask for what the
+    bundle cannot draw, whatever the part makes of them, separated by spaces.
     """
 
     people: tuple[str, ...]
@@ -230,13 +231,14 @@ class ReaderWords:
     positions: tuple[str, ...]
     position_words: tuple[str, ...]
     vocabulary: str = ""
+    undrawable: str = ""
 
     def __post_init__(self) -> None:
         _check_count("clothes_words", self.clothes_words, len(self.clothes))
         _check_count("position_words", self.position_words, len(self.positions))
         _check_count("manners", self.manners, len(LEVELS))
         for name in self.__slots__:
-            if name != "vocabulary" and not getattr(self, name):
+            if name not in ("vocabulary", "undrawable") and not getattr(self, name):
                 raise ConfigError("a list of words is empty", where=f"reader: {name}", expected="at least one word")
 
 

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TypeVar
 
 import numpy as np
@@ -42,7 +43,15 @@ DOUBT = 2.0
 A wrong change of them stays in the game. None of the 803 turns that this was chosen with needs less.
 """
 
+MANY_STRANGE = 3
+"""So many different words that no text had which the part learned from are told, wherever they stand."""
+
 _ARTICLES = frozenset(("a", "an", "the"))
+_MANY = re.compile(
+    r"\b(?:three|four|five|six|seven|eight|nine|ten|dozens?|hundreds?|thousands?|[3-9]|\d\d+) (?:a |of )?"
+    r"(?!times\b|seconds\b|minutes\b|hours\b|steps\b|paces\b|met(?:er|re)s\b|miles\b|laps\b)(?:them|us|you|\w\w+s)\b"
+)
+"""A number of what could be people: "three foxes", but not "three times"."""
 _GO_ON = re.compile(r"\b(?:again|continue|encore|keep|more|same|stay|still|(?:go|carry|play) on)\b")
 
 
@@ -71,29 +80,31 @@ class InstructionReader:
         self, engine: ReaderEngine, pictures: PictureReaderEngine | None, words: ReaderWords, name: str
     ) -> None:
         self._engine, self._pictures, self._words, self._name = engine, pictures, words, name
-        self._vocabulary = frozenset(words.vocabulary.split())
+        self._vocabulary, self._undrawable = frozenset(words.vocabulary.split()), frozenset(words.undrawable.split())
 
     def read(self, instruction: Instruction, before: Scene | None) -> Reading:
         """The scene that an instruction asks for after the scene `before` (None: nothing has been shown yet).
 
-        A text without a Latin letter or an emoji, such as one in another script, leaves the scene as it was.
-        Raises BackendError where the engine fails.
+        A text without a Latin letter or an emoji, or mostly of words that no text had which the part learned from, such
+        as one in another language, leaves the scene as it was. Raises BackendError where the engine fails.
         """
         words = split_words(instruction.text)
-        readable = any(is_word(word) for word in words)
-        if not readable and before is not None:
-            return Reading(before, (), self.describe(before), self._notice(["nothing understood"], words))
+        readable = sum(is_word(word) for word in words)
         ordered = with_letters_in_order(words, self._vocabulary) if readable else []
-        strange = [word for word, learned in zip(words, ordered, strict=False) if self._is_strange(learned)]
-        # An emoji that the part never saw would mean anything; a word shares letters with those that it saw.
-        told = [(word, learned) for word, learned in zip(words, ordered, strict=False) if not self._is_noise(learned)]
+        pairs = list(zip(words, ordered, strict=False))
+        strange = [word for word, learned in pairs if self._is_strange(learned)]
+        foreign = len(set(strange)) >= MANY_STRANGE and len(strange) > readable / 2
+        if before is not None and (not readable or foreign):
+            return Reading(before, (), self.describe(before), self._notice(["nothing understood"], words))
+        told = [(word, learned) for word, learned in pairs if not self._is_noise(learned)]
         features = word_features([learned for _, learned in told])[None] if told else np.zeros((1, 1, GRAMS), np.int64)
         encoded, started = self._encode(before), time.perf_counter()
         logits = self._engine.read(features, encoded)
         seconds = time.perf_counter() - started
 
         unknown = [word for (word, _), mark in zip(told, logits.unknown, strict=False) if mark > 0]
-        if len(strange) > max(1, sum(is_word(word) for word in words) / 2):
+        unknown += [word for word, learned in pairs if learned in self._undrawable]
+        if len(strange) > max(1, readable / 2) or len(set(strange)) >= MANY_STRANGE:
             unknown += strange
         scene = self._decode(logits, before, doubtful=bool(unknown))
         unchanged = before is not None and scene.shows_the_same(before) and not _goes_on(words, scene)
@@ -112,6 +123,8 @@ class InstructionReader:
         left_out = self._left_out(words, scene, before)
         if left_out:
             problems.append(f"a picture has room for two, so {' and '.join(left_out)} is left out")
+        elif _MANY.search(" ".join(words)):
+            problems.append("a picture has room for two, one of each")
         return Reading(scene, named, self.describe(scene), self._notice(problems, words), seconds)
 
     def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
@@ -159,16 +172,20 @@ class InstructionReader:
         return np.array([[*people, *rest, *left]], np.int64)
 
     def _decode(self, logits: ReaderLogits, before: Scene | None, doubtful: bool = False) -> Scene:
-        """The scene of the logits; what is not clearly another than before stays, and so does a doubtful motion."""
+        """The scene of the logits. Place, hour and clothes stay unless others are likelier by DOUBT.
+
+        doubtful: not all words were understood, so that motion stays as well, and people unless twice as clear.
+        """
         words = self._words
-        people = tuple(words.people[person] for person in _who(logits.people))
+        earlier = before if doubtful else None
+        shown = [] if earlier is None else [words.people.index(name) for name in earlier.people]
+        people = tuple(words.people[person] for person in _who(logits.people, shown))
         worn = before.clothes if before is not None else {}
         each = zip(words.people, logits.clothes, strict=True)
         asked = {name: _best(words.clothes, row, worn.get(name)) for name, row in each}
         clothes = {name: asked[name] if name in people else worn.get(name, words.clothes[0]) for name in words.people}
         place = _best(words.places, logits.place, None if before is None else before.place)
         hour = _best(HOURS, logits.night, None if before is None else before.hour)
-        earlier = before if doubtful else None
         motion = _best(words.motions, logits.motion, None if earlier is None else earlier.motion)
         level = _best(LEVELS, logits.level, None if earlier is None else earlier.level)
         position = _best(words.positions, logits.position)
@@ -196,7 +213,11 @@ class InstructionReader:
         return bool(self._vocabulary) and is_word(word) and not {word, stem} & self._vocabulary
 
     def _is_noise(self, word: str) -> bool:
-        return self._is_strange(word) and is_emoji(word)
+        """Whether the part could only guess: an emoji that it never saw, or a word for what the bundle cannot draw.
+
+        Any other strange word shares letters with words that it saw.
+        """
+        return word in self._undrawable or (self._is_strange(word) and is_emoji(word))
 
     def _left_out(self, words: Sequence[str], scene: Scene, before: Scene | None) -> list[str]:
         """Who is named for the first time and not shown, because two others are."""
@@ -232,10 +253,10 @@ def _says_nothing(logits: ReaderLogits) -> bool:
     return max(lead(logits.people[:, FIRST] - logits.people[:, ABSENT]), lead(logits.motion)) <= DOUBT
 
 
-def _who(logits: FloatArray, nobody: bool = False) -> tuple[int, ...]:
+def _who(logits: FloatArray, shown: Sequence[int] = (), nobody: bool = False) -> tuple[int, ...]:
     """The likeliest choice of one person named first and at most one named second; logits [P, 3].
 
-    nobody: it may also be that nobody is there.
+    shown: those who stay unless others are likelier by more than twice DOUBT. nobody: maybe nobody is there.
     """
     if not np.isfinite(logits).all():
         raise BackendError("the reader's logits are not numbers", do="run: animegamer-rt selftest")
@@ -243,8 +264,14 @@ def _who(logits: FloatArray, nobody: bool = False) -> tuple[int, ...]:
     first, second = logits[:, FIRST] - logits[:, ABSENT], logits[:, SECOND] - logits[:, ABSENT]
     everybody = range(len(logits))
     choices = [(one,) for one in everybody] + [(one, two) for one in everybody for two in everybody if one != two]
-    best = max(choices, key=lambda who: first[who[0]] + sum(second[other] for other in who[1:]))
-    return () if nobody and first[best[0]] + sum(second[other] for other in best[1:]) < 0 else best
+
+    def score(who: Sequence[int]) -> float:
+        return float(first[who[0]] + sum(second[other] for other in who[1:]))
+
+    best = max(choices, key=score)
+    if shown and score(best) - max(map(score, permutations(shown))) <= 2 * DOUBT:
+        return tuple(shown)
+    return () if nobody and score(best) < 0 else best
 
 
 def _best(values: Sequence[Value], logits: FloatArray, before: Value | None = None) -> Value:

@@ -133,8 +133,9 @@ def test_only_the_first_words_of_a_long_text_are_read_and_that_is_said(bundle: B
     assert reading.scene.people == ("Mia",) and reading.notice == "only the first 96 words are read"
 
 
-def knowing(bundle: Bundle, vocabulary: str) -> InstructionReader:
-    return InstructionReader(load_reader(bundle), None, replace(tiny_reader.WORDS, vocabulary=vocabulary), "tiny")
+def knowing(bundle: Bundle, vocabulary: str, undrawable: str = "") -> InstructionReader:
+    words = replace(tiny_reader.WORDS, vocabulary=vocabulary, undrawable=undrawable)
+    return InstructionReader(load_reader(bundle), None, words, "tiny")
 
 
 def test_two_letters_in_the_wrong_order_are_put_right_where_one_known_word_comes_of_it(bundle: Bundle) -> None:
@@ -168,6 +169,39 @@ def test_a_text_of_mostly_strange_words_is_told_even_if_something_changes(bundle
     reading = reads.read(Instruction("blorp snizzle runs"), before)
     assert reading.scene.motion == "run" and reading.unknown == ("blorp", "snizzle")
     assert reads.read(Instruction("Mia blorp runs"), before).notice is None, "a few may be misspelt, or names"
+    many = reads.read(Instruction("Mia runs, Mia runs, grob, snizzle, blorp"), before)
+    assert many.scene.motion == "run" and many.unknown == ("grob", "snizzle", "blorp")
+
+
+def test_a_text_in_another_language_changes_nothing(bundle: Bundle) -> None:
+    reads = knowing(bundle, "mia tobo flies forest")
+    before = reads.read(Instruction("Tobo flies"), None).scene
+    reading = reads.read(Instruction("Mia corre en el bosque, forest"), before)
+    assert reading.scene == before and (reading.notice or "").startswith("nothing understood; tiny reads English")
+    assert reads.read(Instruction("Mia corre en el bosque"), None).scene.people == ("Mia",), "a first scene needs one"
+
+
+def test_a_word_for_what_cannot_be_drawn_is_told_and_not_guessed_at(bundle: Bundle) -> None:
+    before = reader(bundle).read(Instruction("Mia waves"), None).scene
+    guessed = knowing(bundle, "night runs").read(Instruction("night runs"), before)
+    assert (guessed.scene.hour, guessed.notice) == ("night", None)
+    told = knowing(bundle, "night runs", undrawable="night").read(Instruction("nihgt runs"), before)
+    assert (told.scene.motion, told.scene.hour, told.unknown) == ("run", "day", ("nihgt",))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("three foxes run", True),
+        ("all five of them run", True),
+        ("a dozen robots run", True),
+        ("Mia runs three times", False),
+        ("Mia runs 10 miles", False),
+    ],
+)
+def test_a_crowd_is_told_that_a_picture_has_room_for_two(bundle: Bundle, text: str, told: bool) -> None:
+    notice = reader(bundle).read(Instruction(text), None).notice or ""
+    assert ("a picture has room for two, one of each" in notice) == told
 
 
 def test_a_first_text_that_says_neither_who_nor_what_is_told(bundle: Bundle) -> None:
@@ -203,6 +237,9 @@ def test_place_hour_and_clothes_stay_unless_others_are_clearly_asked_for(
     doubtful = replace(asked, unknown=np.ones(3, np.float32))
     scene = reader(bundle, FixedReader(doubtful)).read(Instruction("so be it"), before).scene
     assert scene.motion == ("run" if changes else "wave"), "beside a word that it cannot draw, the motion stays too"
+    people = np.array([[0, 0, 0], [0, 2 * lead, 0]], np.float32)
+    scene = reader(bundle, FixedReader(replace(doubtful, people=people))).read(Instruction("so be it"), before).scene
+    assert scene.people == (("Tobo",) if changes else ("Mia",)), "and who is there"
     first = reader(bundle, FixedReader(asked)).read(Instruction("so be it"), None).scene
     assert (first.place, first.hour) == ("forest", "night"), "a first scene has nothing to keep"
 

@@ -39,6 +39,11 @@ WORDS = ReaderWords(
     places=PLACES,
     positions=tuple(POSITIONS),
     position_words=("on the left", "in the middle", "on the right"),
+    undrawable=(
+        "angle armor armour beard bomb brightness camel closeup contrast earthquake explode explodes ghost giant gun "
+        "hair invisible kill killed kills lightning monster pixel pixels rainbow resolution shoot shoots snake snakes "
+        "soundtrack stab stabs sword thunder tornado volume watercolor watercolour zombie zoom"
+    ),
 )
 _EXAMPLE = "Tofi waves gently in the meadow, at night."
 
