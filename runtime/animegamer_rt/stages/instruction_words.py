@@ -12,6 +12,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Collection, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,7 @@ _WORD = re.compile(r"[a-z]+(?:'[a-z]+)*|[0-9]+|[^\sa-z0-9]")
 _DROPPED = frozenset(("Mn", "Me", "Cf", "Cc", "Cs", "Sk"))
 """Unicode categories that are left out: accents, joiners, controls, skin tones."""
 
+_SPELT_OUT = MappingProxyType({"s": "is", "re": "are", "ll": "will", "ve": "have", "d": "would"})
 _LONG_RUN = re.compile(r"([a-z])\1{2,}")
 
 
@@ -48,6 +50,15 @@ def is_word(word: str) -> bool:
 def is_emoji(word: str) -> bool:
     """Whether it is an emoji, or a sign like one."""
     return unicodedata.category(word[0]) == "So"
+
+
+def with_contractions_spelt_out(words: Sequence[str], known: Collection[str]) -> list[str]:
+    """The words; a contraction that is not known becomes two words if its first one is known: she's, she is."""
+    spelt: list[str] = []
+    for word in words:
+        first, _, rest = word.partition("'")
+        spelt += [first, _SPELT_OUT[rest]] if word not in known and first in known and rest in _SPELT_OUT else [word]
+    return spelt
 
 
 def with_letters_in_order(words: Sequence[str], known: Collection[str]) -> list[str]:

@@ -28,6 +28,7 @@ from .instruction_words import (
     is_emoji,
     is_word,
     split_words,
+    with_contractions_spelt_out,
     with_letters_in_order,
     word_features,
 )
@@ -88,7 +89,7 @@ class InstructionReader:
         A text without a Latin letter or an emoji, or mostly of words that no text had which the part learned from, such
         as one in another language, leaves the scene as it was. Raises BackendError where the engine fails.
         """
-        words = split_words(instruction.text)
+        words = with_contractions_spelt_out(split_words(instruction.text), self._vocabulary)
         readable = sum(is_word(word) for word in words)
         ordered = with_letters_in_order(words, self._vocabulary) if readable else []
         pairs = list(zip(words, ordered, strict=False))

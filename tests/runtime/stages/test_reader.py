@@ -23,7 +23,7 @@ from animegamer_rt.errors import BackendError, ConfigError
 from animegamer_rt.events import StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.stages.instruction_words import with_letters_in_order
+from animegamer_rt.stages.instruction_words import split_words, with_contractions_spelt_out, with_letters_in_order
 from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
@@ -145,6 +145,15 @@ def test_two_letters_in_the_wrong_order_are_put_right_where_one_known_word_comes
     assert reader(bundle).read(Instruction("Mia in the foerst"), None).scene.place == "town"
     assert with_letters_in_order(["form", "fomr", "no"], {"form", "from", "on"}) == ["form", "form", "no"]
     assert with_letters_in_order(["abdc"], {"abcd", "badc"}) == ["abdc"], "two known words: in doubt it stays"
+
+
+def test_a_contraction_that_is_not_known_is_read_as_two_words(bundle: Bundle) -> None:
+    said = "the fox's up, she's in, he's in, they'll go, mia's hat, o'clock"
+    known = ["fox", "she", "he", "he's", "they", "o"]
+    spelt = "the fox is up , she is in , he's in , they will go , mia's hat , o'clock"
+    assert with_contractions_spelt_out(split_words(said), known) == spelt.split()
+    scene = knowing(bundle, "forest runs mia in").read(Instruction("forest's in, mia runs"), None).scene
+    assert scene.place == "forest"
 
 
 def test_a_text_that_changes_nothing_is_answered_unless_it_asks_for_that(bundle: Bundle) -> None:
