@@ -15,7 +15,12 @@ NATIVE = HERE.parent / "native"
 
 
 def pack(plugins: Path) -> Path:
-    """Write plugins/AnimeGamer anew and return it. Raises FileExistsError if another folder of that name is there."""
+    """Write plugins/AnimeGamer anew and return it. Raises FileExistsError if another folder of that name is there.
+
+    Raises FileNotFoundError if there is no project to hold it.
+    """
+    if not plugins.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {plugins.parent}; give the folder Plugins of your Unreal project")
     folder = plugins / "AnimeGamer"
     if folder.exists() and not (folder / "AnimeGamer.uplugin").is_file():
         raise FileExistsError(f"{folder} is there and is not this plugin; move it away")

@@ -120,6 +120,12 @@ def test_a_game_is_played_cancelled_rewound_resumed_and_closed(godot: Godot, ser
     ]
 
 
+def test_an_error_that_no_script_listens_to_is_a_warning(godot: Godot) -> None:
+    with godot.driver("unheard") as driver:
+        said, _ = driver.communicate(timeout=TIMEOUT_S)
+    assert "AnimeGamer: the instruction is empty; say what happens next" in said
+
+
 def test_the_scenarios_of_the_conformance_suite_pass(godot: Godot, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in godot.environment.items():
         monkeypatch.setenv(name, value)

@@ -111,6 +111,13 @@ def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, 
     assert re.fullmatch(r"stamina \d+\nturn 1 took [\d.]+ s\n", said.stdout)
 
 
+def test_the_code_of_the_readme_compiles(build: MonoBuild) -> None:
+    (code,) = re.findall(r"```csharp\n(.*?)```", (PACKAGE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (build.folder / "readme.cs").write_text(code, encoding="utf-8")
+    references = [f"-r:{name}" for name in ("AnimeGamer.Core.dll", "AnimeGamer.Unity.dll", "UnityStubs.dll")]
+    subprocess.run(["mcs", "-target:library", "-warnaserror", *references, "readme.cs"], cwd=build.folder, check=True)
+
+
 def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
     build: MonoBuild, bundle: Path, tmp_path: Path
 ) -> None:
@@ -174,9 +181,10 @@ def test_keys_let_in_those_on_the_list_only_and_each_refusal_says_what_to_do(
         what_to_do = ("add your public key", "set ServerKey to the public key", "set ServerKey and SecretKey")
         for line, code, do in zip(refused, codes, what_to_do, strict=True):
             assert re.match(f"({code}): .*{do}", line), line
-        session, pasted = build.run("engine-keys", at, str(server_key), str(friend))
+        session, logged, pasted = build.run("engine-keys", at, str(server_key), str(friend))
     assert session == "a session with keys"
     assert pasted.startswith("bad_argument: ") and "never put the key itself there" in pasted
+    assert logged == pasted.replace("bad_argument", "warning: AnimeGamer"), "it does not log the key"
 
 
 def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(build: MonoBuild, tmp_path: Path) -> None:
@@ -209,7 +217,17 @@ def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: Mo
 
 
 def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
-    assert build.run("engine", address_of(server)) == ["two plays of one game"]
+    refused, played = build.run("engine", address_of(server))
+    assert played == "two plays of one game"
+    assert refused == "warning: AnimeGamer: a turn is running; wait for its end, or call SayInstead", (
+        "nobody may listen"
+    )
+
+
+def test_a_component_starts_its_server_again_when_it_has_died(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
+    options = f"--bundle {bundle} --device simulated:0.1"
+    *_, said = build.run("engine-server", sys.executable, "-m animegamer_rt", options, str(tmp_path))
+    assert said == "a server that died was started again"
 
 
 def test_a_component_starts_from_a_picture_and_offers_turns(build: MonoBuild) -> None:

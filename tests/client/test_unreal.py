@@ -93,6 +93,10 @@ def test_the_packed_plugin_holds_the_native_client(tmp_path: Path) -> None:
     (tmp_path / "mine" / "AnimeGamer").mkdir(parents=True)
     done = subprocess.run([sys.executable, PLUGIN / "pack.py", tmp_path / "mine"], capture_output=True, text=True)
     assert done.returncode == 1 and "is not this plugin" in done.stderr
+    nowhere = tmp_path / "no-project" / "Plugins"
+    done = subprocess.run([sys.executable, PLUGIN / "pack.py", nowhere], capture_output=True, text=True)
+    assert done.returncode == 1 and f"there is no folder {nowhere.parent}" in done.stderr
+    assert not nowhere.parent.exists()
 
 
 @pytest.mark.skipif(

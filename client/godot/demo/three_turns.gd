@@ -15,6 +15,7 @@ func _ready() -> void:
 	if OS.get_environment("ANIMEGAMER_PORT") != "":
 		session.port = int(OS.get_environment("ANIMEGAMER_PORT"))
 	$Picture.texture = session.texture
+	$Values.text = "waiting for the server, %d s at most" % session.timeout_s
 	session.connect("state", self, "_on_state")
 	session.connect("progress", self, "_on_progress")
 	session.connect("error", self, "_on_error")

@@ -20,6 +20,12 @@ func _ready() -> void:
 	get_tree().quit()
 
 
+func unheard() -> void:
+	session = Session.new()
+	add_child(session)
+	session.say("")
+
+
 func say_line(text: String) -> void:
 	print("ag: ", text)
 

@@ -8,9 +8,11 @@
 #include <animegamer_png.hpp>
 
 int main(int count, char **arguments) try {
-    ag::Client client(count > 1 ? arguments[1] : "tcp://127.0.0.1:5570");
+    const char *const address = count > 1 ? arguments[1] : "tcp://127.0.0.1:5570";
+    ag::Client client(address);
     const std::string instruction = count > 2 ? arguments[2] : "Mirel waves gently in the city by day.";
     int result = -1;
+    std::fprintf(stderr, "connecting to %s, for 30 s at most\n", address);
     client.connect();
     while (result < 0) { // a game's loop: draw, poll, wait for the next tick
         client.poll([&](const ag_event &event) {

@@ -151,7 +151,8 @@ namespace AnimeGamer.EditorTools
             }
             catch (AnimeGamerException error)
             {
-                _said = error.Message;
+                if (error.Code != "closed") _said = error.Message;
+                else if (_client == null || _client.Closed) _said = "not connected";  // by Play; else Connect was pressed again
             }
             if (this != null) Repaint();
         }

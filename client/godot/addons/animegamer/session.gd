@@ -281,6 +281,8 @@ func _learn(fields: Dictionary) -> void:
 
 
 func _report(code: String, text: String, what_to_do: String) -> void:
+	if code != "cancelled" and get_signal_connection_list("error").empty():
+		push_warning("AnimeGamer: %s; %s" % [text, what_to_do])  # else nobody would know
 	call_deferred("emit_signal", "error", code, text, what_to_do)
 
 

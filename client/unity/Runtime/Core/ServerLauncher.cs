@@ -41,6 +41,11 @@ namespace AnimeGamer
                 if (!string.IsNullOrEmpty(workingFolder)) Directory.CreateDirectory(workingFolder);
                 _process = Process.Start(start);
             }
+            catch (NotSupportedException error)
+            {
+                throw new AnimeGamerException("server_process", "cannot start " + command + ": " + error.Message,
+                    "programs cannot be started with IL2CPP: build with Mono, or start animegamer-rt serve beside the game");
+            }
             catch (Exception error) when (error is System.ComponentModel.Win32Exception || error is IOException)
             {
                 throw new AnimeGamerException("server_process", "cannot start " + command + ": " + error.Message,

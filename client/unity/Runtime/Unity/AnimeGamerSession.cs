@@ -79,10 +79,12 @@ namespace AnimeGamer
         /// <summary>The picture that is due; TurnView shows it.</summary>
         public ClipPlayback Playback { get { return _playback; } }
 
-        /// <summary>Connect and open the game, or go on with the saved one. A second call returns the same.</summary>
+        /// <summary>Connect and open the game, or go on with the saved one. A second call returns the same, unless the session's
+        /// own server has died since: then it is started again.</summary>
         public Task<Game> ConnectAsync()
         {
-            if (_connecting == null || _connecting.IsFaulted || _connecting.IsCanceled) _connecting = Connect();
+            bool died = _connecting != null && _connecting.IsCompleted && server != null && !server.Running;
+            if (_connecting == null || _connecting.IsFaulted || _connecting.IsCanceled || died) _connecting = Connect();
             return _connecting;
         }
 
@@ -134,7 +136,7 @@ namespace AnimeGamer
             _client = new AnimeGamerClient(options);
             Welcome = await _client.ConnectAsync();
             _playback.FramesPerSecond = Welcome.FramesPerSecond;
-            string token = savedGame != null ? savedGame.Token : "";
+            string token = Game != null ? Game.Token : savedGame != null ? savedGame.Token : "";
             try
             {
                 Game = token == "" ? await _client.OpenAsync() : await _client.ResumeAsync(token);
@@ -146,7 +148,7 @@ namespace AnimeGamer
             }
             Save();
             if (Game.RunningTurn != 0) Follow(Game.Replay(Game.RunningTurn), false);
-            else if (Game.Turns > 0 && _turn == null) Follow(Game.Replay(Game.Turns), true);  // for a picture
+            else if (Game.Turns > 0 && _turn == null && _playback.Shown == null) Follow(Game.Replay(Game.Turns), true);  // for a picture
             onReady.Invoke();
             return Game;
         }
@@ -154,7 +156,7 @@ namespace AnimeGamer
         async Task<Done> Play(string instruction, bool instead)
         {
             int asked = instead ? ++_insteads : _insteads;
-            Game game = Game ?? await ConnectAsync();
+            Game game = await ConnectAsync();
             if (!instead && _turn != null && _recalling) await End(_turn);
             if (asked != _insteads)
                 throw new AnimeGamerException("cancelled", "something else was said before this was sent");
@@ -244,7 +246,7 @@ namespace AnimeGamer
             if (savedGame != null && Game != null) savedGame.Set(Game.Token, Game.Turns);
         }
 
-        // Errors of calls that nobody awaits. The component may be destroyed when it ends.
+        // Errors of calls that nobody awaits; logged too, as nobody may listen. The component may be destroyed when it ends.
         async void Report(Task task)
         {
             try
@@ -253,7 +255,9 @@ namespace AnimeGamer
             }
             catch (AnimeGamerException error)
             {
-                if (this != null && error.Code != "closed") onError.Invoke(error);
+                if (this == null || error.Code == "closed") return;
+                if (error.Code != "cancelled") Debug.LogWarning("AnimeGamer: " + error.Message, this);
+                onError.Invoke(error);
             }
         }
 

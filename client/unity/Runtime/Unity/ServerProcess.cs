@@ -28,12 +28,16 @@ namespace AnimeGamer
 
         ServerLauncher _launcher;
 
-        /// <summary>Its address, when it listens; fails with `server_process` if it cannot be started.</summary>
+        /// <summary>Whether it runs.</summary>
+        public bool Running { get { return _launcher != null && _launcher.Running; } }
+
+        /// <summary>Its address, when it listens; fails with `server_process` if it cannot be started. Starts it again if it has
+        /// died.</summary>
         public Task<string> Address
         {
             get
             {
-                if (_launcher == null) Launch();
+                if (!Running) Launch();
                 return _launcher.Address;
             }
         }
@@ -60,7 +64,9 @@ namespace AnimeGamer
             }
         }
 
-        void OnDisable()
+        void OnDisable() { Stop(); }
+
+        void Stop()
         {
             if (_launcher == null) return;
             Started.Remove(_launcher);
@@ -70,6 +76,7 @@ namespace AnimeGamer
 
         void Launch()
         {
+            Stop();
             _launcher = new ServerLauncher(command, arguments, options, folder == "" ? Application.persistentDataPath : folder);
             Started.Add(_launcher);
         }

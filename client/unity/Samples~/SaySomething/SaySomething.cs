@@ -23,6 +23,7 @@ namespace AnimeGamer.Samples
             TurnView view = gameObject.AddComponent<TurnView>();
             view.session = _session;
             view.onTexture.AddListener(texture => _picture.texture = texture);
+            _line.text = "Connecting to the server, for " + _session.timeoutSeconds + " s at most ...";
             _field.onSubmit.AddListener(Say);
             _session.onReady.AddListener(() => _line.text = "Say what happens next: Mirel waves gently in the meadow.");
             _session.onUnderstood.AddListener(understood => Debug.Log(understood.Notice ?? understood.Text));

@@ -43,6 +43,43 @@ namespace AnimeGamer.Driver
             Say("from a picture");
         }
 
+        /// <summary>A session with a server of its own, which dies between two turns.</summary>
+        public static void WithServer(string command, string arguments, string options, string folder)
+        {
+            var host = new GameObject("game");
+            ServerProcess server = host.AddComponent<ServerProcess>();
+            server.command = command;
+            server.arguments = arguments;
+            server.options = options;
+            server.folder = folder;
+            AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
+            session.server = server;
+            System.Threading.Tasks.Task<Done> turn = session.SayAsync("Mirel walks.");
+            Until(() => turn.IsCompleted, "the first turn is over");
+            Help.Check(turn.Get().Turns == 1 && server.Running, "the first turn is done");
+            string address = server.Address.Result;
+            Kill(server);
+            Until(() => !server.Running, "the server has died");
+            turn = session.SayAsync("Mirel waves.");
+            Until(() => turn.IsCompleted, "the second turn is over");
+            Help.Check(turn.Get().Turns == 2 && server.Address.Result != address, "the game goes on with another server");
+            UnityEngine.Object.Destroy(session);
+            UnityEngine.Object.Destroy(server);
+            Help.Check(!server.Running, "the server ends with its component");
+            Say("a server that died was started again");
+        }
+
+        static void Kill(ServerProcess server)
+        {
+            object launcher = Field(server, "_launcher");
+            ((System.Diagnostics.Process)Field(launcher, "_process")).Kill();
+        }
+
+        static object Field(object of, string name)
+        {
+            return of.GetType().GetField(name, BindingFlags.NonPublic | BindingFlags.Instance).GetValue(of);
+        }
+
         /// <summary>A session with a player's keys, and one where the key itself stands in place of its file.</summary>
         public static void WithKeys(string address, string serverKey, string secretKeyFile)
         {

@@ -217,6 +217,7 @@ namespace UnityEngine
     public static class Debug
     {
         public static void Log(object message) { Console.WriteLine("log: " + message); }
+        public static void LogError(object message) { Console.WriteLine("error: " + message); }
         public static void LogError(object message, Object context) { Console.WriteLine("error: " + message); }
         public static void LogWarning(object message, Object context) { Console.WriteLine("warning: " + message); }
     }
