@@ -30,13 +30,14 @@ from torch import Tensor
 from animegamer_export.build.sizes import FULL
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
+from animegamer_export.checkpoints.key_names import vae_naming
 from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parity.fixtures import open_folder, vae_weights
 from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 
 def full_size(name: str) -> TensorFile:
@@ -61,6 +62,22 @@ def full_size_map(name: str) -> tuple[TensorFile, WeightMap]:
         predictor = releases.predictor_size(MISTRAL_CONFIG, file, Path("config.json"))
         assert predictor == FULL.predictor
         return file, releases.predictor_weight_map(file, Predictor(predictor))
+
+
+def test_a_vae_whose_widths_are_no_multiples_of_the_finest_stages_is_read() -> None:
+    size = VaeSize(channels=32, multipliers=(2, 1, 3), res_blocks=1)
+    naming = vae_naming(len(size.multipliers))
+    with torch.device("meta"):
+        state = {naming.checkpoint_name(name): value for name, value in VaeDecoder(size).state_dict().items()}
+    assert releases.vae_size(open_tensors(state, Path("3d-vae.pt"))) == size
+    config = {
+        "_class_name": releases.DIFFUSERS_VAE,
+        "block_out_channels": list(size.widths),
+        "layers_per_block": size.res_blocks,
+        "latent_channels": size.latent_channels,
+        "norm_num_groups": size.norm_groups,
+    }
+    assert releases.diffusers_vae_size(config, Path("config.json")) == size
 
 
 @pytest.mark.parametrize(

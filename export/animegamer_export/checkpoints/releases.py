@@ -6,7 +6,7 @@ Source: MODEL.md sections 1, 2, 4 and 6. All functions raise CheckpointError.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -218,8 +218,7 @@ def vae_size(file: TensorFile) -> VaeSize:
     levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
     widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
     return VaeSize(
-        channels=widths[0],
-        multipliers=tuple(width // widths[0] for width in widths),
+        **_vae_widths(widths),
         res_blocks=shape.count("decoder.up.0.block.{}.conv1.conv.weight") - 1,
         latent_channels=shape("decoder.conv_in.conv.weight", 5)[1],
     )
@@ -245,8 +244,7 @@ def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
     if wrong:
         raise CheckpointError("another vae than the release was trained on", where=where, misshapen=wrong, do=take)
     return VaeSize(
-        channels=widths[0],
-        multipliers=tuple(width // widths[0] for width in widths),
+        **_vae_widths(widths),
         res_blocks=config["layers_per_block"],
         latent_channels=config["latent_channels"],
         norm_groups=config["norm_num_groups"],
@@ -287,6 +285,12 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
         rope_theta=float(numbers["rope_theta"]),
         sliding_window=numbers["sliding_window"],
     )
+
+
+def _vae_widths(widths: Sequence[int]) -> dict[str, Any]:
+    """Channels and multipliers of stages of these widths; the stage at full resolution may be the wider one."""
+    channels = math.gcd(*widths)
+    return {"channels": channels, "multipliers": tuple(width // channels for width in widths)}
 
 
 def _positive_whole(value: object) -> bool:

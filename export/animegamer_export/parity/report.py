@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from animegamer_export.parity import decoding, diffusion, language
-from animegamer_export.parity.checks import Check
+from animegamer_export.parity.checks import ROUNDINGS, Check
 from animegamer_export.parity.fixtures import WEIGHTS, FixtureFolder, FixtureSet, open_folder
 from animegamer_rt.arguments import Parser
 from animegamer_rt.errors import AnimeGamerError, CheckpointError
@@ -113,7 +113,7 @@ def table(results: list[Result], verbose: bool) -> str:
                 lines.append(f"FAIL {result.name}: {check.what}: {check.error:.2e} > {_tolerance(check)}")
     if any(check.rounding for result in results for check in result.checks):
         lines.append(
-            "tolerance + r: r is twice float32's distance from float64 here, at most 2e-4 of the largest value"
+            f"tolerance + r: r is {ROUNDINGS:g} times the distance from float64 of ours or the recording: of the nearer"
         )
     passed = sum(result.passed for result in results)
     lines.append(f"{passed} of {len(results)} sets pass (float32, CPU, largest absolute errors)")
