@@ -89,9 +89,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--folder", type=Path, required=True, help="for the bundle, the game and the figures")
     parser.add_argument("--jobs", default=",".join(JOBS), help="default: %(default)s")
-    parser.add_argument("--size", default="full", help="of the random weights, as of export")
-    parser.add_argument("--precision", default="bf16", choices=("bf16", "fp16", "fp32"), help="to compute in")
-    parser.add_argument("--plan", default="fast")
+    parser.add_argument("--size", default="full", help="of the random weights, as of export (default: full)")
+    parser.add_argument(
+        "--precision", default="bf16", choices=("bf16", "fp16", "fp32"), help="to compute in (default: bf16)"
+    )
+    parser.add_argument("--plan", default="fast", help="default: fast")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     request = Request(options.folder, options.size, options.precision, options.plan)

@@ -365,12 +365,11 @@ def _completion(options: argparse.Namespace) -> int:
 
 def _run_added(point: EntryPoint, arguments: list[str]) -> int:
     try:
-        command = point.load()
-    except ImportError as error:
+        code: int = point.load()(arguments)  # the command itself imports what it needs
+    except ModuleNotFoundError as error:
         raise ConfigError(
             f"the command {point.name!r} lacks a library",
             found=str(error),
             do="run in the checkout: make setup, or pip install '.[cpu,export]'",
         ) from error
-    code: int = command(arguments)
     return code

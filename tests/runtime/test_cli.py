@@ -122,11 +122,16 @@ def test_output_that_cannot_be_written_is_one_line(bundle: str) -> None:
     assert done.returncode == 2
 
 
+def import_what_is_missing(_: list[str]) -> int:
+    return len(__import__("no_such_package").__name__)
+
+
+@pytest.mark.parametrize("command", ["no_such_package.parity:main", f"{__name__}:import_what_is_missing"])
 def test_command_whose_library_is_missing_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_command(monkeypatch, "no_such_package.parity:main")
-    assert main(["extra"]) == 2
+    add_command(monkeypatch, command)
+    assert main(["extra", "--help"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: the command 'extra' lacks a library") and "pip install '.[cpu,export]'" in error
 

@@ -150,15 +150,15 @@ def _film(text: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="animegamer-rt fetch",
-        description="Download the published checkpoints from Hugging Face's hub: AnimeGamer's two films, Mistral-7B, "
-        "CogVideoX-2b's vae. Without --accept-licence it only says what it would download. An interrupted download "
-        "continues when it is run again. HF_TOKEN, HF_ENDPOINT and HTTPS_PROXY apply.",
+        description="Download the published checkpoints from Hugging Face's hub: AnimeGamer's two characters, "
+        "Mistral-7B, CogVideoX-2b's vae. Without --accept-licence it only says what it would download. An interrupted "
+        "download continues when it is run again. HF_TOKEN, HF_ENDPOINT and HTTPS_PROXY apply.",
     )
     parser.add_argument(
         "--out", type=Path, default=Path("checkpoints"), metavar="DIR", help="the folder (default: checkpoints)"
     )
     parser.add_argument(
-        "--release", type=_film, action="append", metavar="NAME", help="only this character's film (default: both)"
+        "--release", type=_film, action="append", metavar="NAME", help="only this character (default: both)"
     )
     parser.add_argument("--towers", action="store_true", help="T5 and CLIP too, to start games from a picture")
     parser.add_argument("--accept-licence", action="store_true", help="you have read and accept AnimeGamer's licence")

@@ -29,8 +29,9 @@ def print_record(record: Mapping[str, Any]) -> None:
     if record["denoiser_floor_seconds"] is not None:
         bound, ratio = record["denoiser_floor_seconds"], record["ratio_to_floor"]
         print(f"roofline bound    {bound:.3f} s of denoising; measured: {ratio} x the bound")
-    if record["floor_source"] is not None:
         print(f"{INDENT}({record['floor_source']})")
+    elif record["floor_source"] is not None:
+        print(f"roofline bound    {record['floor_source']}")
     print(f"start of process  {record['start_to_prompt_seconds']:.2f} s until the first instruction can be typed")
     if (cached := record.get("bundle_cached_share")) is not None:
         print(f"{INDENT}({cached:.0%} of the bundle was in the system's cache)")
@@ -69,7 +70,7 @@ def _print_trust(record: Mapping[str, Any]) -> None:
     for reason in record["unsteady"]:
         print(f"unsteady          {reason}")
     if record["suite"] is None:
-        what = "a quick look" if record["preset"] == QUICK else "not of a suite"
+        what = "a quick look" if record["preset"] == QUICK else "of no suite"
         print(f"This is {what}. A figure to cite: animegamer-rt bench run --suite 1")
     elif record["unsteady"]:
         print("Unsteady: run it again on a quiet machine before you cite it.")

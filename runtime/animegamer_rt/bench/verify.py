@@ -34,8 +34,8 @@ def verify(paths: Sequence[Path]) -> int:
         raise ConfigError("verify needs records", found="none", do="give files that bench wrote")
     worst = 0
     for path in paths:
-        wrong = list(problems(read_json(path)))
-        print(plain(f"{path}: {'sound' if not wrong else 'not sound'}"))
+        wrong = list(problems(record := read_json(path)))
+        print(plain(f"{path}: {'sound' if not wrong else 'not checked' if _other_kind(record) else 'not sound'}"))
         for line in wrong:
             print(plain(f"  {line}"))
         worst = max(worst, int(bool(wrong)))
@@ -47,10 +47,12 @@ def problems(record: object) -> Iterator[str]:
     if not isinstance(record, dict):
         yield "not a record: it is no JSON object"
         return
-    if record.get("format") != TURN_FORMAT or record.get("kind", "turn") != "turn":
-        told = f"format {record.get('format')}, kind {record.get('kind', 'turn')}"
+    if (kind := _other_kind(record)) is not None:
+        yield f"not a record of turns; found kind {kind}: only what `animegamer-rt bench run` writes can be checked"
+        return
+    if record.get("format") != TURN_FORMAT:
         do = UPDATE if of_newer_version(record) else "measure again with this version"
-        yield f"not a record of turns of format {TURN_FORMAT}; found {told}: {do}"
+        yield f"not a record of turns of format {TURN_FORMAT}; found format {record.get('format')}: {do}"
         return
     wrong = misformed(record)
     yield from wrong
@@ -61,6 +63,12 @@ def problems(record: object) -> Iterator[str]:
             yield from _implausible(record)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             yield f"a field has not the form that bench gives it: {type(error).__name__} {error}"
+
+
+def _other_kind(record: object) -> object | None:
+    """The kind of a record of something else than turns; None for one of turns, and for what is no record."""
+    kind = record.get("kind", "turn") if isinstance(record, dict) else "turn"
+    return None if kind == "turn" else kind
 
 
 def _implausible(record: Mapping[str, Any]) -> Iterator[str]:

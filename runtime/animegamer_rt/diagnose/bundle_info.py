@@ -29,6 +29,7 @@ PART_ROLES = {
     "text_tower": "motion words -> features for the encoder",
     "image_tower": "picture -> features for the encoder",
     "reader": "everyday words and the scene so far -> the new scene",
+    "picture_reader": "picture -> the scene that a game starts from",
     "predictor": "prompt -> shot and the first state choice; a choice -> the next",
     "denoiser": "shot -> latent, one call a step",
     "vae_first": "first 3 latent frames -> 9 video frames",

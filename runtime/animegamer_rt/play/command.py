@@ -195,6 +195,8 @@ def _play_game(
     next_bundle = None
     try:
         terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
+        if game.pipeline.reader is not None and game.session.initial_scene is not None:
+            terminal.picture(game.pipeline.reader.describe(game.session.initial_scene))
         if interactive:
             next_bundle = _ask_turns(game, terminal, options)
         for text in script:

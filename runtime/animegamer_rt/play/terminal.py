@@ -67,6 +67,10 @@ class Terminal:
             self._say("")
             self.help()
 
+    def picture(self, seen: str) -> None:
+        """Print what was seen in the picture that the game starts from."""
+        self._console.print(Text.assemble("\n", ("in the picture: ", "cyan"), seen))
+
     def help(self) -> None:
         """Print what can be typed."""
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -81,10 +85,12 @@ class Terminal:
             if words:
                 table.add_row(Text(name, "cyan"), Text(plain(", ".join(words))))
         if world.examples:
-            table.add_row(Text("for example", "cyan"), Text(plain(world.examples[0]), "italic"))
+            sentences = [example for example in world.examples if ":" not in example]
+            example = max(sentences or world.examples[:1], key=len)  # the longest says who, what and where
+            table.add_row(Text("for example", "cyan"), Text(example, "italic"))
         self._console.print(table, soft_wrap=False)
-        self._say("Type who does what where. Tab completes, Ctrl-C stops a turn, quit ends the game.", "dim")
-        self._say(f"{OTHER_BUNDLE} NAME starts a new game with another bundle.", "dim")
+        self._say("Type who does what where. Tab completes, Ctrl-C stops a turn.", "dim")
+        self._say(f"help shows this, quit ends the game, {OTHER_BUNDLE} NAME plays another bundle.", "dim")
 
     def ask(self, turn: int) -> str | None:
         """The next instruction; None when the player quits. Raises KeyboardInterrupt on Ctrl-C."""

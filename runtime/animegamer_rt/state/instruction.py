@@ -52,7 +52,7 @@ class Instruction:
         if not any(unicodedata.category(character)[0] in "LNS" for character in text):
             raise InstructionError(
                 "the instruction is empty",
-                expected="words, for example 'Character: Mirel; Motion: gently wave; Background: day city.'",
+                expected="words, for example 'Mirel waves gently in the city.'",
             )
         if len(text) > MAX_INSTRUCTION_CHARACTERS:
             raise _too_long(len(text))

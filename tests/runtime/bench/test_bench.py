@@ -226,8 +226,9 @@ def test_a_record_is_verified_and_a_change_by_hand_is_told(
         "stages.vae.p50: found 0.5, but the turns give 3.0": seal(
             {**record, "stages": {**record["stages"], "vae": {**record["stages"]["vae"], "p50": 0.5}}}
         ),
-        "not a record of turns of format 2; found format 1, kind turn: measure again": {**record, "format": 1},
-        "found format 3, kind turn: read it with a newer animegamer-rt": {**record, "format": 3},
+        "not a record of turns of format 2; found format 1: measure again": {**record, "format": 1},
+        "found format 3: read it with a newer animegamer-rt": {**record, "format": 3},
+        "not checked\n  not a record of turns; found kind wire: only what": {"kind": "wire", "format": 1},
         "suite 1: found 19 turns": seal({**record, "suite": 1, "suite_sha256": load_suite(1).sha256}),
     }
     implausible = {

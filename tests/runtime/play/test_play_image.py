@@ -54,6 +54,19 @@ def test_turns_continue_from_the_picture_and_it_is_no_turn_of_its_own(
     assert hashes(begun)[0] not in (hashes(plain)[0], hashes(other)[0])
 
 
+def test_what_was_seen_in_the_picture_is_told_before_the_first_turn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawing = Path(__file__).parents[3] / "docs" / "game.gif"
+    options = ["--plan", "fast", "--image", str(drawing), "--motion", "gently wave"]
+    code, _ = play(Path("pocket"), tmp_path / "out", *options)
+    said = capsys.readouterr().out
+    assert (
+        code == 0
+        and "in the picture: Mirel in everyday clothes waves gently, forest, day" in said.partition("turn 1 >")[0]
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -93,7 +93,8 @@ def turns(folder: Path) -> list[str]:
 
 def test_a_game_is_asked_for_turn_by_turn(player: Player, tmp_path: Path) -> None:
     opening = player.read_until("turn 1 > ")
-    assert "Mia, Tobo" in opening and "day town, night forest" in opening and "for example" in opening
+    assert "Mia, Tobo" in opening and "day town, night forest" in opening
+    assert "Tobo runs to the forest." in opening and "Motion:" not in opening
     player.type("Mia waves\n")
     turn = player.read_until("turn 2 > ")
     for name in ("motion level", "stamina", "social", "entertainment", "mine/turn-001.mp4"):
