@@ -87,7 +87,7 @@ def bench(options: BenchOptions) -> int:
     for plan in plans:
         bundle.plan(plan)
     # Before the engines are opened here: a GPU may not hold both.
-    fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
+    fresh = {plan: measure_fresh_process(bundle, plan, options.engines) for plan in plans}
     engines = open_engines(bundle, options.engines)
     for plan in plans:
         record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
@@ -109,10 +109,6 @@ def _open(settings: Preset) -> Bundle:
         if settings.made_by is None:
             raise
         raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
-
-
-def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str, float | None]:
-    return measure_fresh_process(bundle, plan, options.engines)
 
 
 def _measure(
@@ -153,7 +149,7 @@ def _measure(
     columns = samples(timed.turns)
     figures = figures_of(columns, manifest.geometry.frames, playback)
     during = activity.describe(watch.readings)
-    reasons = unsteady(seconds, during, during["throttled"], complete)
+    reasons = unsteady(seconds, during, complete)
     if options.trace is not None:
         median = sorted(traces, key=lambda trace: trace.done.seconds.total)[len(traces) // 2]
         title = f"One turn: {manifest.name}, {pipeline.plan_name}, {on.name}"
