@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from animegamer_rt.bundle.files import free_bytes
 from animegamer_rt.errors import ConfigError, OutputError
 
 VERSIONS = Path("/opt/animegamer-versions")
@@ -108,7 +109,7 @@ class Versions:
         """Raises OutputError where the disk has no room for the version and a copy of the games."""
         packed = sum(path.stat().st_size for path in wheel.path.parent.glob("*.whl"))
         needed = GROWTH * packed + (games.stat().st_size if games.exists() else 0) + SPARE_BYTES
-        free = shutil.disk_usage(next(path for path in (self.folder, *self.folder.parents) if path.is_dir())).free
+        free = free_bytes(self.folder)
         if free < needed:
             found, expected = f"{free >> 20} MiB", f"{needed >> 20} MiB"
             raise OutputError("the disk is too full", where=self.folder, found=found, expected=expected)
