@@ -18,7 +18,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
-from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
+from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BundleNotFoundError, ConfigError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
@@ -44,7 +44,6 @@ LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
 """Whose version a record names, by device; onnxruntime's for the others."""
-ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
 GATE_TURNS = 2
 
 
@@ -216,7 +215,7 @@ def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
 
 
 def _machine(device: str, engines: Engines) -> _Machine:
-    if device in ON_CPU:
+    if device in CPU_DEVICES:
         return _Machine(describe_host(), None, energy.cpu_energy())
     card, why_not = nvml.open_nvml()
     name = str(card.facts()["name"]) if card is not None else engines.device
@@ -227,7 +226,7 @@ def _bound(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, precision: Mapping[str, str], on: _Machine
 ) -> Roofline | None:
     cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
-    if options.engines.device in ON_CPU:
+    if options.engines.device in CPU_DEVICES:
         return cpu_roofline(pipeline.bundle, cost)
     name = str(on.card.facts()["name"]) if on.card is not None else engines.device
     return gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
@@ -253,7 +252,7 @@ def _floor(bounds: Sequence[Roofline | None], denoiser: float) -> dict[str, Any]
 
 def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mib: float | None) -> dict[str, Any]:
     """The peak memory of what runs the parts, and by whose count."""
-    if device in ON_CPU:
+    if device in CPU_DEVICES:
         return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}
     if engines.memory is not None:
         held = engines.memory()
