@@ -50,8 +50,10 @@ _OLD_NAMES: Mapping[str, str] = MappingProxyType({"onnxruntime": "cpu", "fixed":
 TORCH_DEVICES = ("torch", "torch-cpu")
 INT8_DEVICES = ("cpu",)
 """Devices on which a part is played by its `int8_file`, if it has one."""
-THREADED_DEVICES = ("cpu", "cpu-fp32", "cuda")
-"""Devices whose number of CPU threads can be chosen: those of onnxruntime."""
+ONNXRUNTIME_DEVICES = ("cpu", "cpu-fp32", "cuda")
+"""Devices whose number of CPU threads can be chosen."""
+CPU_DEVICES = ("cpu", "cpu-fp32", "torch-cpu")
+GPU_DEVICES = ("cuda", "tensorrt", "torch")
 MAX_THREADS = 1024
 
 PRECISIONS: Mapping[str, str] = MappingProxyType(
@@ -123,11 +125,11 @@ class EngineConfig:
             )
         if self.threads is None:
             return
-        if self.device not in THREADED_DEVICES:
+        if self.device not in ONNXRUNTIME_DEVICES:
             raise ConfigError(
                 "threads can be chosen for onnxruntime alone",
                 found=f"--threads {self.threads} for {self.device}",
-                expected=", ".join(THREADED_DEVICES),
+                expected=", ".join(ONNXRUNTIME_DEVICES),
                 do="leave --threads out",
             )
         if not 1 <= self.threads <= MAX_THREADS:

@@ -83,6 +83,11 @@ def bare_host(text: str) -> str:
     return "127.0.0.1" if host == "localhost" else host
 
 
+def bracketed(host: str) -> str:
+    """A host as it stands before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def is_address(host: str) -> bool:
     """Whether this is an IP address, without brackets."""
     try:
@@ -124,7 +129,7 @@ def web_origin(text: str) -> str:
         host, port = (parts.hostname or "").encode("idna").decode(), parts.port
     except ValueError:
         return ""
-    host = f"[{host}]" if ":" in host else host
+    host = bracketed(host)
     if parts.scheme not in WEB_PORTS or not _WEB_HOST.fullmatch(host) or port == 0:
         return ""
     return f"{parts.scheme}://{host}" + ("" if port in (None, WEB_PORTS[parts.scheme]) else f":{port}")

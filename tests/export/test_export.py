@@ -26,7 +26,6 @@ from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_export.quantize.exclusions import fp16_exclusions
-from animegamer_export.support import disk
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.records import read_records
 from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle
@@ -252,7 +251,7 @@ def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: ExportSource)
 def test_a_disk_that_is_too_small_is_refused_before_writing(
     tmp_path: Path, source: ExportSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=10_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=10_000_000))
     with pytest.raises(OutputError, match=r"0\.0 GB free; expected 0\.1 GB"):
         export(source, ExportRequest(FP16, tmp_path / "b"), Watching())
     assert not (tmp_path / "b").exists()

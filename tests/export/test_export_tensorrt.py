@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,13 +20,13 @@ import fakes
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
-from animegamer_export.support import disk
 from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import RESIDENT, BuildJob, BuildResult, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import cli
 from animegamer_rt.bench.records import read_records
 from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle.files import SPARE_BYTES
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
@@ -233,7 +234,7 @@ def test_a_disk_that_fills_up_is_named_with_what_to_do(
 
 
 def test_a_disk_that_is_too_small_is_refused_before_building(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk.shutil, "disk_usage", lambda place: SimpleNamespace(free=disk.SPARE_BYTES))
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=SPARE_BYTES))
     with pytest.raises(OutputError, match="not enough space on the disk.*fewer --parts or for fewer --gpu"):
         command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"])
     assert not (bundle.folder / "engines").exists()

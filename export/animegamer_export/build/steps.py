@@ -20,13 +20,13 @@ from animegamer_export.parts.streamed.write import STORED, write_streamed
 from animegamer_export.quantize.exclusions import fp16_exclusions, is_excluded
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
 from animegamer_export.quantize.weights import rewrite_files
-from animegamer_export.support.disk import disk_full_error, require_space
+from animegamer_export.support.disk import disk_full_error
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_export.support.progress import Progress
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle.claims import Claim, claim_folder
 from animegamer_rt.bundle.config import read_record, suggest_only, write_record
-from animegamer_rt.bundle.files import lock_folder, make_folder
+from animegamer_rt.bundle.files import lock_folder, make_folder, require_space
 from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED, Bundle
 from animegamer_rt.bundle.manifest import Manifest, MotionTokenizer, Part
 from animegamer_rt.bundle.writer import write_manifest

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from animegamer_rt.arguments import Parser
 from animegamer_rt.bundle.config import suggest
-from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
-from animegamer_rt.bundle.hub import HubFile, Repository, download, free_bytes, read_repository, require_space
+from animegamer_rt.bundle.files import free_bytes, lock_folder, make_folder, require_space, write_file
+from animegamer_rt.bundle.hub import NO_SPACE_HINT, HubFile, Repository, download, read_repository
 from animegamer_rt.errors import CheckpointError, ConfigError
 
 from .sources import FILMS, LICENCE, Source, sources
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
     if not options.accept_licence:
         do = "read it, and give --accept-licence if you accept it and it covers your use"
         raise ConfigError("nothing is downloaded before AnimeGamer's licence is accepted", do=do)
-    require_space(options.out, _size(missing) - _begun(options.out, missing))
+    require_space(options.out, _size(missing) - _begun(options.out, missing), NO_SPACE_HINT)
     make_folder(options.out)
     with lock_folder(options.out):
         _write_record(options.out, recorded, held)

@@ -20,12 +20,12 @@ from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
-from animegamer_export.support.disk import disk_full_error, require_space
+from animegamer_export.support.disk import disk_full_error
 from animegamer_rt.backends.onnxruntime import check_device
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
-from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, write_error, write_file
+from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
 from animegamer_rt.bundle.manifest import clear_fidelity
 from animegamer_rt.bundle.writer import write_manifest

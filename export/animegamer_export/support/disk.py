@@ -1,42 +1,16 @@
-"""Checks for disk space before a write, and reports a disk that fills up during one."""
+"""Reports a disk that fills up during a write."""
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from animegamer_rt.bundle.files import write_error
 from animegamer_rt.errors import OutputError
 
-SPARE_BYTES = 64 * 2**20
-"""Room for the graphs, the manifest and the file system."""
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-
-
-def require_space(folder: Path, needed: int, do: str) -> None:
-    """Raises OutputError with the advice `do` if the disk of `folder` has less than `needed` bytes free.
-
-    The folder need not exist.
-    """
-    try:
-        place = folder.absolute()
-        while not os.path.exists(place):
-            place = place.parent
-        free = shutil.disk_usage(place).free
-    except OSError as error:
-        raise write_error(folder, error) from error
-    if needed + SPARE_BYTES > free:
-        raise OutputError(
-            "not enough space on the disk",
-            where=folder,
-            found=f"{free / 1e9:.1f} GB free",
-            expected=f"{(needed + SPARE_BYTES) / 1e9:.1f} GB",
-            do=do,
-        )
 
 
 @contextmanager

@@ -16,13 +16,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.support.disk import require_space
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
 from animegamer_rt.bundle.claims import claim_file
-from animegamer_rt.bundle.files import lock_folder, make_folder, write_file
+from animegamer_rt.bundle.files import lock_folder, make_folder, require_space, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Engine

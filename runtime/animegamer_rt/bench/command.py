@@ -18,7 +18,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
-from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
+from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BundleNotFoundError, ConfigError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
@@ -44,7 +44,6 @@ LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
 """Whose version a record names, by device; onnxruntime's for the others."""
-ON_CPU = ("cpu", "cpu-fp32", "torch-cpu")
 GATE_TURNS = 2
 
 
@@ -87,7 +86,7 @@ def bench(options: BenchOptions) -> int:
     for plan in plans:
         bundle.plan(plan)
     # Before the engines are opened here: a GPU may not hold both.
-    fresh = {plan: _fresh_process(bundle, plan, options) for plan in plans}
+    fresh = {plan: measure_fresh_process(bundle, plan, options.engines) for plan in plans}
     engines = open_engines(bundle, options.engines)
     for plan in plans:
         record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
@@ -109,10 +108,6 @@ def _open(settings: Preset) -> Bundle:
         if settings.made_by is None:
             raise
         raise BundleNotFoundError(error.what, found=error.found, do=f"run: {settings.made_by}") from error
-
-
-def _fresh_process(bundle: Bundle, plan: str, options: BenchOptions) -> dict[str, float | None]:
-    return measure_fresh_process(bundle, plan, options.engines)
 
 
 def _measure(
@@ -153,7 +148,7 @@ def _measure(
     columns = samples(timed.turns)
     figures = figures_of(columns, manifest.geometry.frames, playback)
     during = activity.describe(watch.readings)
-    reasons = unsteady(seconds, during, during["throttled"], complete)
+    reasons = unsteady(seconds, during, complete)
     if options.trace is not None:
         median = sorted(traces, key=lambda trace: trace.done.seconds.total)[len(traces) // 2]
         title = f"One turn: {manifest.name}, {pipeline.plan_name}, {on.name}"
@@ -220,7 +215,7 @@ def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
 
 
 def _machine(device: str, engines: Engines) -> _Machine:
-    if device in ON_CPU:
+    if device in CPU_DEVICES:
         return _Machine(describe_host(), None, energy.cpu_energy())
     card, why_not = nvml.open_nvml()
     name = str(card.facts()["name"]) if card is not None else engines.device
@@ -231,7 +226,7 @@ def _bound(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, precision: Mapping[str, str], on: _Machine
 ) -> Roofline | None:
     cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
-    if options.engines.device in ON_CPU:
+    if options.engines.device in CPU_DEVICES:
         return cpu_roofline(pipeline.bundle, cost)
     name = str(on.card.facts()["name"]) if on.card is not None else engines.device
     return gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
@@ -257,7 +252,7 @@ def _floor(bounds: Sequence[Roofline | None], denoiser: float) -> dict[str, Any]
 
 def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mib: float | None) -> dict[str, Any]:
     """The peak memory of what runs the parts, and by whose count."""
-    if device in ON_CPU:
+    if device in CPU_DEVICES:
         return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}
     if engines.memory is not None:
         held = engines.memory()

@@ -48,14 +48,12 @@ def spread(values: Sequence[float]) -> float:
     return float((high - low) / median) if median else 0.0
 
 
-def ratio(
-    first: Sequence[float], second: Sequence[float], games: tuple[Sequence[int], Sequence[int]], seed: int = 0
-) -> Ratio:
+def ratio(first: Sequence[float], second: Sequence[float], games: tuple[Sequence[int], Sequence[int]]) -> Ratio:
     """Median of `second` over median of `first`; whole games are resampled, for turns of one game are alike.
 
     games: the game of each value. The same arguments give the same interval.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     medians = [_resampled(values, of, random) for values, of in zip((first, second), games, strict=True)]
     low, high = np.percentile(medians[1] / medians[0], ((100 - CONFIDENCE) / 2, (100 + CONFIDENCE) / 2))
     return Ratio(float(np.median(second) / np.median(first)), float(low), float(high))

@@ -17,15 +17,10 @@ THROTTLED = ("thermal", "power brake", "hardware")
 """Words of a card's throttle reasons that slow it below what it was set to."""
 
 
-def unsteady(
-    seconds: Sequence[float],
-    during: Mapping[str, Any],
-    throttled: Sequence[str] = (),
-    complete: bool = True,
-) -> list[str]:
+def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool = True) -> list[str]:
     """Reasons to run again, in words; none for a steady run.
 
-    seconds: of each turn. during: `activity.describe` of the timed part. throttled: the reasons that the card gave.
+    seconds: of each turn. during: `activity.describe` of the timed part.
     """
     reasons = [] if complete else [f"interrupted after {len(seconds)} turns"]
     change = halves_ratio(seconds)
@@ -39,7 +34,7 @@ def unsteady(
         reasons.append(f"other programs or machines took {100 * taken:.0f} % of the processor's time")
     if (asleep := during.get("asleep_seconds") or 0.0) >= SLEEP_S:
         reasons.append(f"the machine slept for {asleep:.0f} s")
-    slow = [reason for reason in throttled if any(word in reason for word in THROTTLED)]
+    slow = [reason for reason in during["throttled"] if any(word in reason for word in THROTTLED)]
     if slow:
         reasons.append(f"the card throttled: {', '.join(slow)}")
     return reasons

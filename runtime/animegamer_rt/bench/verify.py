@@ -126,7 +126,7 @@ def _hidden_doubts(record: Mapping[str, Any], seconds: list[float]) -> Iterator[
     The reasons' words may be those of another version, so only whether there are any is compared.
     """
     during = record["activity"]["during"]
-    reasons = unsteady(seconds, during, during["throttled"], record["complete"])
+    reasons = unsteady(seconds, during, record["complete"])
     if reasons and not record["unsteady"]:
         yield f"unsteady: found no reason, but {reasons[0]}"
     gate = record["quality_gate"]
@@ -146,5 +146,5 @@ def _not_the_suite(record: Mapping[str, Any], length: float) -> Iterator[str]:
         yield f"suite {suite.number}: found {record['n']} turns in {length:.0f} s; it takes {needed}"
 
 
-def _near(found: float, expected: float, share: float = ROUNDING) -> bool:
-    return abs(found - expected) <= share * max(abs(expected), 1.0)
+def _near(found: float, expected: float) -> bool:
+    return abs(found - expected) <= ROUNDING * max(abs(expected), 1.0)

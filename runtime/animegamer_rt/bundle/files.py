@@ -1,4 +1,4 @@
-"""Files and folders: atomic writes, locks, hashes, the checkout's root.
+"""Files and folders: atomic writes, free space, locks, hashes, the checkout's root.
 
 Knows paths and bytes; nothing of their meaning. A write succeeds whole, or raises OutputError and changes nothing.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from animegamer_rt.errors import OutputError
 
 LOCK = ".lock"
 """The locked file inside a folder, on Windows alone."""
+SPARE_BYTES = 64 * 2**20
+"""Room for the file system itself, and for small files beside those that were counted."""
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -71,6 +74,30 @@ def make_folder(folder: Path) -> None:
             file.write(b"\0")
     except OSError as error:
         raise write_error(folder, error) from error
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space on the disk of a folder, which need not exist. Raises OutputError."""
+    place = folder.absolute()
+    while not os.path.exists(place):
+        place = place.parent
+    try:
+        return shutil.disk_usage(place).free
+    except OSError as error:
+        raise write_error(folder, error) from error
+
+
+def require_space(folder: Path, needed: int, do: str) -> None:
+    """Raises OutputError with the advice `do` if the disk of `folder` has less than `needed` bytes and SPARE_BYTES."""
+    free = free_bytes(folder)
+    if needed + SPARE_BYTES > free:
+        raise OutputError(
+            "not enough space on the disk",
+            where=folder,
+            found=f"{free / 1e9:.1f} GB free",
+            expected=f"{(needed + SPARE_BYTES) / 1e9:.1f} GB",
+            do=do,
+        )
 
 
 @contextmanager

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
-from animegamer_rt.errors import ConfigError, HubError, OutputError
+from animegamer_rt.errors import ConfigError, HubError
 from animegamer_rt.untrusted import short
 
 from .files import remove, sha256, write_error
 
 PAGE_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head")
-SPARE_BYTES = 64 * 2**20
-"""Room for the file system itself."""
 LIST_TIMEOUT_S = 30.0
 """For a list of files; huggingface_hub itself would wait for ever."""
 AGAIN = "run it again: what is here already is kept"
+NO_SPACE_HINT = "free some space, or choose a folder on another disk; nothing was downloaded"
 PROXY = "a proxy or a log-in page answers in its place: see HTTPS_PROXY and HF_ENDPOINT, then " + AGAIN
 
 
@@ -114,30 +112,6 @@ def download(repository: Repository, file: HubFile, to: Path, parts: Path) -> No
         os.replace(part, to)
     except OSError as error:
         raise write_error(to, error) from error
-
-
-def free_bytes(folder: Path) -> int:
-    """Free space on the disk of a folder, which need not exist. Raises OutputError."""
-    place = folder.absolute()
-    while not os.path.exists(place):
-        place = place.parent
-    try:
-        return shutil.disk_usage(place).free
-    except OSError as error:
-        raise write_error(folder, error) from error
-
-
-def require_space(folder: Path, needed: int) -> None:
-    """Raises OutputError if the disk of `folder` has less than `needed` bytes free, and a little more."""
-    free = free_bytes(folder)
-    if needed + SPARE_BYTES > free:
-        raise OutputError(
-            "not enough space on the disk for the download",
-            where=folder,
-            found=f"{free / 1e9:.1f} GB free",
-            expected=f"{(needed + SPARE_BYTES) / 1e9:.1f} GB",
-            do="free some space, or choose a folder on another disk; nothing was downloaded",
-        )
 
 
 def _drop_foreign(part: Path, file: HubFile, where: str) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from animegamer_rt.errors import BundleFileError, BundleFormatError, BundleNotFoundError, ConfigError
 from animegamer_rt.untrusted import short
 
-from .files import lock_folder, make_folder, user_data_folder
-from .hub import Repository, download, read_repository, require_space
+from .files import lock_folder, make_folder, require_space, user_data_folder
+from .hub import NO_SPACE_HINT, Repository, download, read_repository
 from .manifest import Manifest
 
 PREFIX = "hf:"
@@ -65,7 +65,7 @@ def _download(
         try:
             names = _files_of(held, read_manifest(stage / MANIFEST))
             missing = [name for name in names if not _is_there(held, stage, name)]
-            require_space(stage, sum(held.files[name].bytes for name in missing))
+            require_space(stage, sum(held.files[name].bytes for name in missing), NO_SPACE_HINT)
             for name in missing:
                 download(held, held.files[name], stage / name, parts)
             shutil.rmtree(parts, ignore_errors=True)

@@ -45,8 +45,7 @@ def read_arrays(path: Path, made_of: str | None = None) -> tuple[str, dict[str, 
         array = _array(name, content)
         if array.dtype != np.float32 or array.ndim != 1 or not np.isfinite(array).all():
             raise ValueError(f"{ascii(name)} is not a row of finite float32")
-        else:
-            outputs[name] = array.astype(np.float32, copy=False)
+        outputs[name] = array.astype(np.float32, copy=False)
     return found, outputs
 
 

@@ -19,6 +19,7 @@ from animegamer_rt.profiling.host import build
 
 from . import kit
 from .config import CONFIG_FILE, KioskConfig, read_config, read_key
+from .machine import Machine
 from .update_record import RECORD, Phase, read_record
 from .versions import Versions, find_wheel, own_folder
 
@@ -71,14 +72,13 @@ def _install(root: Path, dry_run: bool, yes: bool) -> int:
     config = read_config(source)
     _check_named(config, root, config_path)
     files = kit.kit_files(config, CONFIG_FILE)
-    settings = [file for file in kit.settings_files() if not (root / file.path.relative_to("/")).exists()]
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
     versions, own = Versions(root), own_folder()
     used, record = versions.current, read_record(kit.under(root, RECORD))
     if used not in (None, own) and record is not None and record.phase is Phase.TRIAL:
         do = f"run: sudo {kit.program()} kiosk install; or go back first: kiosk update --back"
         raise ConfigError("another version is on trial", where=versions.folder, found=used, expected=own, do=do)
-    for file in [*settings, *files]:
+    for file in [*kit.missing_settings(root), *files]:
         print(f"write {file.path}")
         if dry_run:
             print("".join(f"    {line}\n" for line in file.text.splitlines()), end="")
@@ -146,13 +146,13 @@ def _status(root: Path) -> int:
         print(f"{state:<10}{path}")
     if wrong:
         print("to write them again, run: sudo animegamer-rt kiosk install")
-    states = [] if root != Path("/") else [(unit, unit_state(unit)) for unit in kit.UNITS]
-    for unit, state in states:
+    states = Machine().states() if root == Path("/") else {}
+    for unit, state in states.items():
         print(f"{state:<10}{unit}")
     if (record := read_record(kit.under(root, RECORD))) is not None:
         print(f"{'update':<10}{record.said()}")
     print(f"{'build':<10}{build()}")
-    return FAILED if wrong or any(state != "active" for _, state in states) else 0
+    return FAILED if wrong or any(state != "active" for state in states.values()) else 0
 
 
 def _update(options: argparse.Namespace) -> int:
@@ -176,17 +176,6 @@ def _update(options: argparse.Namespace) -> int:
     record = updater.update(wheel) if wheel else updater.take_back("it was asked for")
     print(record.said())
     return 0 if record.phase is Phase.TRIAL or options.back else FAILED
-
-
-def unit_state(unit: str) -> str:
-    """As `systemctl is-active` says it; `unknown` where there is no systemctl."""
-    try:
-        asked = subprocess.run(
-            ["systemctl", "is-active", unit], capture_output=True, text=True, timeout=10, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return asked.stdout.strip() or "unknown"
 
 
 def _print_commands(commands: Sequence[Sequence[str]]) -> None:

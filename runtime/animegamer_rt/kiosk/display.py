@@ -30,9 +30,9 @@ def connectors(folder: Path = CONNECTORS) -> Mapping[str, bool]:
     return found
 
 
-def monitor_there(folder: Path = CONNECTORS) -> bool:
+def monitor_there() -> bool:
     """Whether a monitor is plugged in. True where the system does not say."""
-    states = connectors(folder)
+    states = connectors()
     return any(states.values()) or not states
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 
 from animegamer_rt.errors import ServerError
 
@@ -12,7 +11,7 @@ from .gateway_client import connected
 SENTENCES = ("Tofi waves gently in the meadow.", "Mirel jumps.", "Someone waits.")
 
 
-def first_turn(port: int, sentences: Sequence[str] = SENTENCES) -> str:
+def first_turn(port: int) -> str:
     """Play a turn on the gateway of this port; returns what the server calls itself. Raises ServerError.
 
     A sentence that the server's lists refuse is followed by the next one. If they refuse all, the turn that the server
@@ -21,7 +20,7 @@ def first_turn(port: int, sentences: Sequence[str] = SENTENCES) -> str:
     with connected(port) as client:
         opened = client.ask("open", {}, "opened")
         token, session = opened["fields"]["token"], opened["session"]
-        for sentence in sentences:
+        for sentence in SENTENCES:
             turn = {"instruction": sentence, "turn_id": uuid.uuid4().hex, "token": token}
             ended = client.ask("turn", turn, "done", "error", session=session)
             if ended["type"] == "done":

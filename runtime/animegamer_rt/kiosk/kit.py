@@ -58,9 +58,10 @@ def templates() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[3] / "client" / "kiosk"
 
 
-def settings_files() -> list[KitFile]:
-    """The files that staff edit, as they are at first."""
-    return [KitFile(path, (templates() / path.name).read_text(encoding="utf-8")) for path in SETTINGS]
+def missing_settings(root: Path) -> list[KitFile]:
+    """The files for staff that are not there yet, as they are at first."""
+    missing = [path for path in SETTINGS if not under(root, path).exists()]
+    return [KitFile(path, (templates() / path.name).read_text(encoding="utf-8")) for path in missing]
 
 
 def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
@@ -129,12 +130,10 @@ def write_files(files: Sequence[KitFile], root: Path) -> None:
         _write(under(root, file.path), file.text)
 
 
-def write_settings(root: Path) -> list[Path]:
-    """Write the files for staff that are not there yet; returns which."""
-    missing = [file for file in settings_files() if not under(root, file.path).exists()]
-    for file in missing:
+def write_settings(root: Path) -> None:
+    """Write the files for staff that are not there yet."""
+    for file in missing_settings(root):
         _write(under(root, file.path), file.text)
-    return [file.path for file in missing]
 
 
 def read_receipt(root: Path) -> dict[str, str]:
@@ -164,16 +163,12 @@ def installed(root: Path) -> list[tuple[Path, str]]:
     return found
 
 
-def delete_files(root: Path) -> list[Path]:
-    """Delete what install listed, and the list; returns the files that were changed since and stay."""
-    stay = []
+def delete_files(root: Path) -> None:
+    """Delete what install listed, and the list. Files that were changed since stay."""
     for path, state in installed(root):
-        if state == "changed":
-            stay.append(path)
-        elif state == "ok":
+        if state == "ok":
             under(root, path).unlink()
     under(root, RECEIPT).unlink(missing_ok=True)
-    return stay
 
 
 def under(root: Path, path: Path) -> Path:

@@ -15,7 +15,7 @@ from .display import turn_television
 from .kit import UNITS, UPDATE_UNIT
 from .ladder import Action
 
-SERVER, WATCH, BROWSER = UNITS
+SERVER, _, BROWSER = UNITS
 TIMEOUT_S = 20.0
 GATEWAY = "animegamer_rt.serving.gateway"
 LOG_LINES = 30

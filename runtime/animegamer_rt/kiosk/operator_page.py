@@ -12,7 +12,6 @@ import errno
 import hmac
 import json
 import logging
-import shutil
 import socket
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from animegamer_rt.bundle.files import free_bytes
 from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.profiling.host import build
 from animegamer_rt.serving.gateway.app import page_folder
@@ -150,7 +150,7 @@ class OperatorPage:
             "monitor": report.monitor,
             "server": server,
             "server_s": round(time.monotonic() - self._state_since),
-            "free_gib": _free_gib(self.clips),
+            "free_gib": round(free_bytes(self.clips) / 2**30, 1),
             "action": report.action,
             "acted_at": report.acted_at,
             "resets": report.resets,
@@ -257,9 +257,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Nothing: a page that asks every two seconds would fill the journal."""
-
-
-def _free_gib(path: Path) -> float:
-    """On the disk that has the path, or will have it."""
-    there = next(one for one in path.parents if one.is_dir())
-    return round(shutil.disk_usage(there).free / 2**30, 1)

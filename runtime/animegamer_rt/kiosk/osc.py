@@ -48,7 +48,7 @@ class OscInput:
             raise ConfigError("OSC needs another package", where="osc_port", found="no python-osc", do=do) from error
         self.ignored = 0
         self._screen = screen
-        self._queue: queue.Queue[Callable[[], bool] | None] = queue.Queue(WAITING)
+        self._queue: queue.Queue[Callable[[], bool]] = queue.Queue(WAITING)
         self._warned_at = -WARN_EVERY_S
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -112,7 +112,7 @@ class OscInput:
                 wanted = self._queue.get(timeout=1.0)
             except queue.Empty:
                 continue
-            if wanted is not None and not wanted():
+            if not wanted():
                 self._ignore("a message that the page did not take")
 
     def _ignore(self, what: str) -> None:

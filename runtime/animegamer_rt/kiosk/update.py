@@ -21,7 +21,7 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError, ServerError
 from animegamer_rt.serving.store import FILE, back_up
 
 from .config import KioskConfig
-from .kit import PROVE_TIMER, UNITS, USER, read_receipt
+from .kit import PROVE_TIMER, UNITS, USER, read_receipt, under
 from .update_record import CHECKS, RECORD, RUNNING, Phase, UpdateRecord, read_record, write_record
 from .versions import Versions, Wheel, installed_extras
 
@@ -85,12 +85,12 @@ class Updater:
         self._say, self._pause = say, pause
         self.versions = Versions(root)
         self._games, self._backup, self._aside = (
-            self._under(path) for path in (HOME / "server" / FILE, BACKUP, SET_ASIDE)
+            under(root, path) for path in (HOME / "server" / FILE, BACKUP, SET_ASIDE)
         )
 
     def record(self) -> UpdateRecord | None:
         """What became of the last update."""
-        return read_record(self._under(RECORD))
+        return read_record(under(self._root, RECORD))
 
     def steps(self, wheel: Wheel) -> Iterator[Step]:
         """All that an update does, in order. They are computed from what lies on the disk now."""
@@ -264,9 +264,6 @@ class Updater:
     def _command(self, *command: str) -> Step:
         return Step(f"run   {' '.join(command)}", lambda: self._run(command))
 
-    def _under(self, path: Path) -> Path:
-        return self._root / path.relative_to("/")
-
     def _change(self, **fields: object) -> UpdateRecord:
         record = self.record()
         assert record is not None
@@ -274,7 +271,7 @@ class Updater:
 
     def _write(self, record: UpdateRecord) -> UpdateRecord:
         record = replace(record, at=datetime.now().isoformat(" ", "minutes"))
-        write_record(self._under(RECORD), record)
+        write_record(under(self._root, RECORD), record)
         return record
 
 

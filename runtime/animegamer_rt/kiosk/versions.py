@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from animegamer_rt.bundle.files import free_bytes
 from animegamer_rt.errors import ConfigError, OutputError
 
 VERSIONS = Path("/opt/animegamer-versions")
@@ -84,19 +85,17 @@ class Versions:
         """Note the version to go back to."""
         self._link(PREVIOUS, folder)
 
-    def drop_others(self) -> list[Path]:
-        """Delete every version here but those that a link names; returns what was deleted."""
+    def drop_others(self) -> None:
+        """Delete every version here but those that a link names."""
         linked = {self.current, self.previous}
-        others = [path for path in self.folder.glob("*") if path.is_dir() and not path.is_symlink()]
-        dropped = [path for path in others if path.resolve() not in linked]
-        for path in dropped:
-            shutil.rmtree(path)
-        return dropped
+        for path in list(self.folder.glob("*")):
+            if path.is_dir() and not path.is_symlink() and path.resolve() not in linked:
+                shutil.rmtree(path)
 
-    def forget_previous(self) -> list[Path]:
-        """Delete the version before; it stays if it lies elsewhere, as the first one may. Returns what was deleted."""
+    def forget_previous(self) -> None:
+        """Delete the version before; it stays if it lies elsewhere, as the first one may."""
         (self.folder / PREVIOUS).unlink(missing_ok=True)
-        return self.drop_others()
+        self.drop_others()
 
     def new_folder(self, version: str) -> Path:
         """A path for a version that is not there yet."""
@@ -110,7 +109,7 @@ class Versions:
         """Raises OutputError where the disk has no room for the version and a copy of the games."""
         packed = sum(path.stat().st_size for path in wheel.path.parent.glob("*.whl"))
         needed = GROWTH * packed + (games.stat().st_size if games.exists() else 0) + SPARE_BYTES
-        free = shutil.disk_usage(next(path for path in (self.folder, *self.folder.parents) if path.is_dir())).free
+        free = free_bytes(self.folder)
         if free < needed:
             found, expected = f"{free >> 20} MiB", f"{needed >> 20} MiB"
             raise OutputError("the disk is too full", where=self.folder, found=found, expected=expected)

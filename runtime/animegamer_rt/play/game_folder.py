@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import numpy as np
 
 from animegamer_rt.api import Clip
 from animegamer_rt.bundle.claims import Claim, claim_folder
-from animegamer_rt.bundle.files import make_folder, remove, write_error, write_file
+from animegamer_rt.bundle.files import free_bytes, make_folder, remove, write_error, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
 from animegamer_rt.stages.image import Picture
@@ -93,11 +92,7 @@ class GameFolder:
 
     def check_free_space(self, frames_bytes: int) -> None:
         """Raise OutputError if a turn with this many bytes of raw frames may not fit on the disk."""
-        try:
-            free = shutil.disk_usage(self.folder).free
-        except OSError as error:
-            raise write_error(self.folder, error) from error
-        needed = frames_bytes + MARGIN_BYTES
+        free, needed = free_bytes(self.folder), frames_bytes + MARGIN_BYTES
         if free < needed:
             raise OutputError(
                 "too little free space for another turn",

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .host import read_system_file
 from .nvml import NvmlDevice
 from .sampler import Sampler
 
@@ -124,7 +125,7 @@ def reader(card: NvmlDevice | None) -> Callable[[], Reading]:
 def read_machine() -> Reading:
     """The machine now."""
     processors = busy = stolen = None
-    counts = [int(word) for word in _text(Path("/proc/stat")).partition("\n")[0].split()[1:]]
+    counts = [int(word) for word in read_system_file(Path("/proc/stat")).partition("\n")[0].split()[1:]]
     if len(counts) >= 8:  # user, nice, system, idle, iowait, irq, softirq, steal; what follows is in user already
         processors, stolen = sum(counts[:8]) / TICKS, counts[7] / TICKS
         busy = processors - stolen - (counts[3] + counts[4]) / TICKS
@@ -144,24 +145,17 @@ def read_machine() -> Reading:
 
 def _clock() -> float | None:
     """Mean clock of the processors in MHz."""
-    lines = _text(Path("/proc/cpuinfo")).splitlines()
+    lines = read_system_file(Path("/proc/cpuinfo")).splitlines()
     clocks = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
     if not clocks:
         files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
-        clocks = [float(text) / 1000 for text in map(_text, files) if text.strip().isdigit()]
+        clocks = [float(text) / 1000 for text in map(read_system_file, files) if text.strip().isdigit()]
     return round(sum(clocks) / len(clocks), 1) if clocks else None
 
 
 def _temperature() -> float | None:
-    texts = [_text(zone).strip() for zone in Path("/sys/class/thermal").glob("thermal_zone*/temp")]
+    texts = [read_system_file(zone).strip() for zone in Path("/sys/class/thermal").glob("thermal_zone*/temp")]
     return max((int(text) / 1000 for text in texts if text.lstrip("-").isdigit()), default=None)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
 
 
 def _change(first: Reading, last: Reading, name: str) -> float | None:

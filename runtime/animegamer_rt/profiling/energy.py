@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from .host import read_system_file
 from .nvml import NvmlDevice
 from .sampler import Sampler
 
@@ -128,7 +129,4 @@ class _Sampled:
 
 def _name(zone: Path) -> str:
     """Name of a RAPL zone: a package (package-0), a part of one (core, dram), or the whole platform (psys)."""
-    try:
-        return (zone / "name").read_text().strip()
-    except OSError:
-        return ""
+    return read_system_file(zone / "name").strip()

@@ -64,14 +64,18 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def read_system_file(path: Path) -> str:
+    """A file by which the system tells something of itself; empty where it does not."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def describe_host() -> str:
     """This machine in words: processor, cores that this process may use, system."""
-    name = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").is_file():
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
+    models = re.search(r"^model name\s*:(.*)", read_system_file(Path("/proc/cpuinfo")), re.MULTILINE)
+    name = models[1].strip() if models else platform.processor() or platform.machine()
     mine, all_cores = available_cores(), os.cpu_count() or 1
     return f"{name}, {mine if mine == all_cores else f'{mine} of {all_cores}'} cores, {platform.system()}"
 

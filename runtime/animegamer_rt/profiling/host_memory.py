@@ -13,11 +13,11 @@ from typing import Any
 import psutil
 
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_config import CPU_DEVICES
 from animegamer_rt.errors import BackendError
 
 STAGES = {"predictor": "predictor", "denoiser": "denoiser", "vae": "vae_first"}
 """Stage of a turn -> the part that holds its weights."""
-CPU_DEVICES = ("cpu", "cpu-fp32", "torch-cpu")
 LEAST = "bf16"
 """The precision of PyTorch that takes least memory on a CPU. Without AMX it takes longer than float32
 (docs/FULL_SIZE.md)."""

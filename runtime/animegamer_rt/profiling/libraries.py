@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from animegamer_rt.engine_config import TORCH_DEVICES, EngineConfig
+from animegamer_rt.engine_config import ONNXRUNTIME_DEVICES, TORCH_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError
 
 INSTALL_TORCH = "pip install 'torch>=2.9'"
@@ -37,7 +37,7 @@ def check_libraries(config: EngineConfig, *, reader: bool) -> None:
         _check_torch(cuda=config.device == "torch")
     elif config.device == "tensorrt":
         _check_tensorrt()
-    if reader or config.device in ("cpu", "cpu-fp32", "cuda"):
+    if reader or config.device in ONNXRUNTIME_DEVICES:
         _check_onnxruntime(cuda=config.device == "cuda")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from animegamer_rt.bundle.files import checkout_folder
 
-from .host import available_cores
+from .host import available_cores, read_system_file
 
 INSTRUCTION_SETS = (
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16"),
@@ -47,7 +47,7 @@ def machine_facts() -> dict[str, Any]:
         "kernel": f"{platform.system()} {platform.release()}",
         "libc": " ".join(platform.libc_ver()).strip() or None,
         "ram_mib": _ram_mib(),
-        "governor": _governor(),
+        "governor": read_system_file(GOVERNOR).strip() or None,
         **packages(),
     }
 
@@ -59,7 +59,7 @@ def command_line(argv: Sequence[str]) -> str:
 
 def instruction_sets() -> list[str] | None:
     """Those of INSTRUCTION_SETS that the processor has."""
-    for line in _text(CPUINFO).splitlines():
+    for line in read_system_file(CPUINFO).splitlines():
         if line.startswith(("flags", "Features")):
             found = set(line.partition(":")[2].split())
             return [name for name in INSTRUCTION_SETS if name in found]
@@ -97,14 +97,3 @@ def _ram_mib() -> int | None:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     except (AttributeError, ValueError, OSError):
         return None
-
-
-def _governor() -> str | None:
-    return _text(GOVERNOR).strip() or None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

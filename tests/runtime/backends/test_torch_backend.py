@@ -223,7 +223,7 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
         raise BackendError(f"opened {config}")
 
     monkeypatch.setattr(f"{module}.open_engines", opened)
-    monkeypatch.setattr(bench, "_fresh_process", lambda *given: {})
+    monkeypatch.setattr(bench, "measure_fresh_process", lambda *given: {})
     words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
     assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
     assert f"opened {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err

@@ -185,7 +185,7 @@ def test_a_busy_a_sleeping_and_a_throttled_machine_are_told() -> None:
     )
     during = activity.describe([first, last])
     assert (during["others_share"], during["stolen_share"], during["asleep_seconds"]) == (0.15, 0.05, 60.0)
-    assert unsteady([1.0] * 8, during, throttled=during["throttled"]) == [
+    assert unsteady([1.0] * 8, during) == [
         "other programs or machines took 20 % of the processor's time",
         "the machine slept for 60 s",
         "the card throttled: power brake",
@@ -328,7 +328,7 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
 
 
 def test_unknown_plan_is_refused_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "_fresh_process", pytest.fail)
+    monkeypatch.setattr(bench, "measure_fresh_process", pytest.fail)
     told = BenchOptions(settings=Preset(str(bundle.folder), plans=("exact", "fastest")), results=bundle.folder.parent)
     with pytest.raises(PlanError, match="fastest"):
         bench.bench(told)

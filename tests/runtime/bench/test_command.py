@@ -111,7 +111,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     opened = lambda bundle, config: replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")  # noqa: E731
     monkeypatch.setattr(animegamer_rt.bench.command, "open_engines", opened)
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_rt.bench.command, "_fresh_process", lambda bundle, plan, options: fresh)
+    monkeypatch.setattr(animegamer_rt.bench.command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
@@ -159,7 +159,7 @@ def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
 
     command = animegamer_rt.bench.command
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(command, "_fresh_process", lambda bundle, plan, options: fresh)
+    monkeypatch.setattr(command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     if after == "two turns":
         timed = lambda pipeline, turns, meter: measure_turns(pipeline, turns, meter, clock)  # noqa: E731
         monkeypatch.setattr(command, "measure_turns", timed)
@@ -189,7 +189,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_
         raise write_error(path, OSError(errno.ENOSPC, "No space left on device"))
 
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_rt.bench.command, "_fresh_process", lambda bundle, plan, options: fresh)
+    monkeypatch.setattr(animegamer_rt.bench.command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     monkeypatch.setattr(animegamer_rt.profiling.host, "write_file", full)
     assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
     said = capsys.readouterr()

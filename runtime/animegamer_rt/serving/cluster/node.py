@@ -17,6 +17,7 @@ from animegamer_rt.bundle.loader import Bundle, find, read
 from animegamer_rt.errors import AnimeGamerError, BundleError, HubError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
+from animegamer_rt.untrusted import bracketed
 
 REACH_S = 5.0
 
@@ -53,8 +54,7 @@ def run_worker(job: NodeJob, node: str) -> str:
         bundle = find_bundle(job["bundles"], job["fingerprint"])
     except AnimeGamerError as error:  # also of the hub, or of a disk that is full
         return f"{where}: {error}"
-    host = f"[{job['host']}]" if ":" in job["host"] else job["host"]
-    command = child_command("animegamer_rt.serving.worker", "--server", f"tcp://{host}:{job['port']}")
+    command = child_command("animegamer_rt.serving.worker", "--server", f"tcp://{bracketed(job['host'])}:{job['port']}")
     command += ["--bundle", str(bundle.folder), *job["arguments"]]
     environment = {**os.environ, WORKER_SECRET: job["secret"], WORKER_SERVER_KEY: job["server_key"]}
     last_line = ""

@@ -5,7 +5,6 @@ Knows ZeroMQ and addresses; nothing of messages or sessions.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,22 +32,15 @@ class PlayerSockets(ServerSockets):
     def __init__(self, options: RouteOptions) -> None:
         super().__init__(options.listen, raise_limit())
 
-    def poll(self, milliseconds: int) -> set[zmq.Socket[bytes]]:
-        """Wait for messages; returns the sockets that have some: of players, and those that are watched."""
-        ready = {socket for socket, _ in self._poller.poll(milliseconds)}
-        if self._zap in ready:
-            self._handle_zap()
-        if ready.intersection(self._monitors):
-            self._count_connections()
-        return ready
-
     def watch(self, socket: zmq.Socket[bytes]) -> None:
         """Have `poll` tell of a further socket."""
         self._poller.register(socket, zmq.POLLIN)
+        self._reported.add(socket)
 
     def forget(self, socket: zmq.Socket[bytes]) -> None:
         """Have `poll` tell of it no more."""
-        with contextlib.suppress(KeyError):
+        if socket in self._reported:
+            self._reported.remove(socket)
             self._poller.unregister(socket)
 
     def disconnect(self, routing: bytes) -> None:

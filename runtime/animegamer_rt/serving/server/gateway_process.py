@@ -20,11 +20,11 @@ from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, PortInUseError, ServerError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.gateway.settings import GatewaySettings
-from animegamer_rt.untrusted import listening_address
+from animegamer_rt.untrusted import bracketed, listening_address
 
 from .descriptors import KeptDescriptors
 from .options import ServeOptions
-from .sockets import ServerSockets, is_loopback
+from .sockets import ON_THIS_MACHINE, ServerSockets, is_loopback
 
 BACKOFF_S, MAX_BACKOFF_S, STEADY_S = 0.5, 30.0, 60.0
 """Wait before a start that follows a death. It doubles, up to the second figure, with each death of a gateway that had
@@ -34,7 +34,6 @@ BIND_TRIES, BIND_WAIT_S = 20, 0.1
 """The gateway of a server that was killed holds its socket until it has noticed."""
 BACKLOG = 256
 MAX_PASSWORD_BYTES, MIN_PASSWORD = 1024, 8
-ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class GatewayProcess:
             raise ConfigError("a page beyond loopback needs a password", where="--web", found=options.web, do=do)
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
-        self.url = f"http://{_bracketed(ANY.get(host, host))}:{bound}/"
+        self.url = f"http://{bracketed(ON_THIS_MACHINE.get(host, host))}:{bound}/"
         self._settings = GatewaySettings(
             descriptor=self._socket.fileno(),
             turns=sockets.local_address(0),
@@ -164,7 +163,7 @@ def _listen(host: str, port: int) -> tcp.socket:
             found = error.strerror or str(error)
             kind = PortInUseError if error.errno == errno.EADDRINUSE else ServerError
             raise kind(
-                "the page's address cannot be bound", where=f"--web {_bracketed(host)}:{port}", found=found, do=do
+                "the page's address cannot be bound", where=f"--web {bracketed(host)}:{port}", found=found, do=do
             ) from error
     raise AssertionError("the last try returns or raises")
 
@@ -176,7 +175,3 @@ def _new_keys(sockets: ServerSockets) -> tuple[str, ...]:
     public, secret = zmq.curve_keypair()
     sockets.admit(public)
     return tuple(key.decode() for key in (sockets.keys.public, public, secret))
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

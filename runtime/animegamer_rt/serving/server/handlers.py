@@ -299,7 +299,7 @@ class RequestHandlers:
     def _check_engines(self, session: StoredSession) -> None:
         """Raises StoreError if other engines made the session's turns, unless the operator allows that."""
         if not self._options.continue_on_other_engines:
-            session.require_engines(self._status.engines)
+            session.require_engines(self._workers.engines)
 
     def _check_server_state(self) -> None:
         """Raises ProtocolError when the server takes no jobs now."""

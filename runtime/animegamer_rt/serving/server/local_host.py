@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.engine_config import THREADED_DEVICES
+from animegamer_rt.engine_config import ONNXRUNTIME_DEVICES
 from animegamer_rt.errors import StoreError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET
@@ -54,7 +54,7 @@ class LocalHost:
         self._name, self._share = worker_name(options, number), share
         self._descriptors = descriptors or KeptDescriptors()
         engines, trace = options.engines, options.trace
-        if share.threads is not None and engines.threads is None and engines.device in THREADED_DEVICES:
+        if share.threads is not None and engines.threads is None and engines.device in ONNXRUNTIME_DEVICES:
             engines = replace(engines, threads=share.threads)
         if trace is not None and number > 1:
             trace = trace.with_stem(f"{trace.stem}-{number}")

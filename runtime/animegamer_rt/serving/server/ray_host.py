@@ -22,7 +22,7 @@ from typing import Any
 
 from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.engine_config import THREADED_DEVICES, EngineConfig
+from animegamer_rt.engine_config import GPU_DEVICES, ONNXRUNTIME_DEVICES, EngineConfig
 from animegamer_rt.errors import ClusterError, ConfigError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.cluster.node import NodeJob
@@ -31,7 +31,6 @@ from .descriptors import KeptDescriptors
 from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group
 from .options import ServeOptions
 from .worker_process import worker_name
-from .worker_shares import GPU_DEVICES
 
 REACH_S = 5.0
 STOP_S = 10.0
@@ -237,4 +236,4 @@ def resources(engines: EngineConfig) -> tuple[EngineConfig, int, int]:
     if engines.device in GPU_DEVICES:
         return engines, 1, 1
     cpus = engines.threads or 1
-    return (replace(engines, threads=cpus) if engines.device in THREADED_DEVICES else engines), cpus, 0
+    return (replace(engines, threads=cpus) if engines.device in ONNXRUNTIME_DEVICES else engines), cpus, 0

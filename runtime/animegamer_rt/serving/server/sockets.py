@@ -20,7 +20,7 @@ from zmq.utils import z85
 
 from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
-from animegamer_rt.untrusted import bare_host
+from animegamer_rt.untrusted import bare_host, bracketed
 
 from .curve_keys import load
 from .descriptors import MAX_DESCRIPTORS, PER_WORKER, RESERVED
@@ -32,6 +32,8 @@ SOCKET_BYTES = 2**20
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, and allocates nothing. A smaller one gets `too_large`."""
 LINGER_MS = 2000
+ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""All addresses of the machine -> the one at which its own programs connect."""
 WORKERS = b"workers"
 """ZAP domain of the workers' sockets: whoever knows their key is one."""
 WORKER_BEAT_MS, WORKER_GONE_MS = 5000, 30_000
@@ -85,8 +87,8 @@ class ServerSockets:
         except BaseException:
             self._context.destroy(linger=0)
             raise
-        self.address = f"tcp://{_bracketed(host)}:{self.port}"
-        self._local_host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        self.address = f"tcp://{bracketed(host)}:{self.port}"
+        self._local_host = ON_THIS_MACHINE.get(host, host)
         self._silent: dict[tuple[int, int], None] = {}
         """Connections that have sent nothing yet, the oldest first: 0 on the turn socket or 1 on the control socket,
         and the descriptor. One that is free again may be the other socket's before its end on the first is read."""
@@ -107,7 +109,7 @@ class ServerSockets:
 
     def local_address(self, offset: int) -> str:
         """Where a process of this machine finds the turn socket (offset 0) or the control socket (1)."""
-        return f"tcp://{_bracketed(self._local_host)}:{self.port + offset}"
+        return f"tcp://{bracketed(self._local_host)}:{self.port + offset}"
 
     def admit(self, key: bytes) -> None:
         """Let in one more public key (Z85). Only where there are keys."""
@@ -176,7 +178,7 @@ class ServerSockets:
             socket.heartbeat_ivl, socket.heartbeat_timeout = WORKER_BEAT_MS, WORKER_GONE_MS
         socket.rcvhwm = socket.sndhwm = 1000
         socket.maxmsgsize = WORKER_LIMITS.buffer_bytes
-        address = f"tcp://{_bracketed(host or '127.0.0.1')}"
+        address = f"tcp://{bracketed(host or '127.0.0.1')}"
         return socket, f"{address}:{socket.bind_to_random_port(address)}"
 
     def _client_socket(self, host: str) -> zmq.Socket[bytes]:
@@ -272,7 +274,7 @@ def is_loopback(host: str) -> bool:
 
 def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
     try:
-        socket.bind(f"tcp://{_bracketed(host)}:{port}")
+        socket.bind(f"tcp://{bracketed(host)}:{port}")
     except zmq.ZMQError as error:
         if error.errno == zmq.EADDRINUSE:
             raise PortInUseError(
@@ -289,7 +291,3 @@ def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
             found=str(error),
             do="give an address of this machine: 127.0.0.1 for programs on it, 0.0.0.0 for all of its networks",
         ) from error
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

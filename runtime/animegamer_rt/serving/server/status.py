@@ -56,11 +56,6 @@ class ServerStatus:
         return "ready" if self._workers.warm else "starting"
 
     @property
-    def engines(self) -> str | None:
-        """What the workers' engines are (`Engines.identity`); None before one was ready."""
-        return self._workers.engines
-
-    @property
     def connections(self) -> int:
         """Clients connected now, this one included."""
         return self._sockets.connections

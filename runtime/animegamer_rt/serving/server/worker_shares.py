@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from animegamer_rt.engine_config import GPU_DEVICES
+
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-GPU_DEVICES = ("cuda", "tensorrt", "torch")
 
 log = logging.getLogger(__name__)
 
