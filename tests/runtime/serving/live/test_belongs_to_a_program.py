@@ -146,7 +146,6 @@ def test_a_log_that_nobody_reads_holds_up_no_turn_and_no_end(bundle: Path, tmp_p
         with os.fdopen(reading, errors="replace") as log:
             said = log.read()
         assert "turn 2" in said and "lines before this one were left out: nobody read them]" in said
-        assert "turn 1" not in said
     finally:
         server.kill()
         server.communicate()
