@@ -25,7 +25,7 @@ def report(error: BaseException) -> int:
     1: the reader of stdout is gone, which needs no word. 2: everything that a user can fix. 75: what passes by itself,
     such as a port in use. 130: Ctrl-C.
     """
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) or _interrupted_import(error):
         _say("stopped")
         return INTERRUPTED
     if isinstance(error, OSError) and error.filename is None:
@@ -105,6 +105,16 @@ def _system_error(error: OSError) -> OutputError:
         return OutputError("too many files are open", where=where, do="close other programs, or raise ulimit -n")
     do = "check the name and its permissions, or choose another place"
     return OutputError("the system refused it", where=where, found=found, do=do)
+
+
+def _interrupted_import(error: BaseException) -> bool:
+    """Whether Ctrl-C came while a library was loaded, which then says only that it could not be."""
+    if not isinstance(error, ImportError):
+        return False
+    causes: list[BaseException | None] = [error]
+    while (last := causes[-1]) is not None and not isinstance(last, KeyboardInterrupt):
+        causes.append(last.__cause__ or last.__context__)
+    return last is not None
 
 
 def _is_name(value: object) -> bool:

@@ -19,6 +19,7 @@ from animegamer_rt import __version__
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.errors import BundleFileError
+from animegamer_rt.failures import report
 
 
 @pytest.fixture(scope="module")
@@ -203,6 +204,18 @@ runpy.run_module("animegamer_rt", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "stopped\n")
+
+
+def test_an_interrupt_while_a_library_is_loaded_is_no_missing_library(capsys: pytest.CaptureFixture[str]) -> None:
+    """As pybind11 says it, in which onnxruntime and others are written."""
+    try:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as stop:
+            raise ImportError("initialization failed") from stop
+    except ImportError as error:
+        assert report(error) == 130
+    assert capsys.readouterr().err == "stopped\n"
 
 
 def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -109,6 +110,41 @@ def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
     for folder in (tmp_path / "state", tmp_path / "state" / "below"):
         with pytest.raises(StoreError, match="state folder cannot be written"):
             Store(folder)
+
+
+@pytest.mark.parametrize("name", [FILE, f"{FILE}-wal"])
+@pytest.mark.parametrize("fate", ["deleted", "replaced by a copy"])
+def test_no_turn_counts_once_the_file_has_lost_its_name(tmp_path: Path, name: str, fate: str) -> None:
+    path, kept = tmp_path / name, tmp_path / "kept"
+    with Store(tmp_path) as store:
+        session, token = game(store)
+        play(store, session.id, ["a"])
+        path.rename(kept)
+        if fate != "deleted":
+            shutil.copyfile(kept, path)
+        found = "No such file" if fate == "deleted" else "another file"
+        with pytest.raises(
+            StoreError, match=f"{name}: the sessions were deleted, moved or replaced.*{found}.*put back"
+        ):
+            play(store, session.id, ["b"])
+        with pytest.raises(StoreError, match="were deleted, moved or replaced"):
+            game(store)
+        kept.replace(path)
+        play(store, session.id, ["b"])
+    with Store(tmp_path) as store:
+        assert store.resume(token).turns == 2
+
+
+@pytest.mark.parametrize("case", ["a folder", "a pipe", "a path too long for SQLite"])
+def test_what_sqlite_cannot_open_is_said(tmp_path: Path, case: str) -> None:
+    folder = tmp_path.joinpath(*["y" * 200] * 3) if case.startswith("a path") else tmp_path
+    folder.mkdir(parents=True, exist_ok=True)
+    if case == "a folder":
+        (folder / FILE).mkdir()
+    elif case == "a pipe":
+        os.mkfifo(folder / FILE)
+    with pytest.raises(StoreError, match=r"the sessions cannot be (opened|read or written)"):
+        Store(folder)
 
 
 def test_a_full_disk_fails_the_turn_and_nothing_else(tmp_path: Path) -> None:

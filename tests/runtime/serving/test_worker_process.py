@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import zmq
 
 import fakes
+from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server import local_host as module
 from animegamer_rt.serving.server.local_host import LocalHost
 from animegamer_rt.serving.server.options import ServeOptions
@@ -104,3 +106,9 @@ def test_a_long_log_is_begun_anew_with_the_next_worker(
     process.watch(1000.0)
     process.watch(1002.0)
     assert log.stat().st_size == 0
+
+
+def test_a_log_that_is_a_pipe_is_not_waited_for(process: WorkerProcess, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "worker.log")
+    with pytest.raises(StoreError, match="the worker's log cannot be written"):
+        process.open_log()

@@ -144,7 +144,8 @@ def begin_log(path: Path) -> None:
 
 def open_log(path: Path) -> BinaryIO:
     """A log, which only this user may read: it may hold players' words. Raises OSError."""
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    # Not blocking: a named pipe would keep the server waiting for its reader.
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o600)
     return os.fdopen(opened, "ab")
 
 

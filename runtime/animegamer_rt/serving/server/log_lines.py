@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import logging
+import select
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TextIO
 
 FORMATS = ("text", "json")
 _ABOUT = "about"
@@ -25,11 +26,37 @@ def about(session: str, turn: int | None, seconds: float | None = None, worker: 
 
 def log_to_stderr(log_format: str) -> None:
     """Send the log of this package to stderr, in one of FORMATS."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LinesWithoutWaiting(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger(__package__)
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
+
+
+class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # takes none before Python 3.11
+    """Leaves lines out while nobody reads the stream, and says how many: a full pipe would hold up the server."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._left_out = 0
+        self._writable: select.poll | None = None
+        try:
+            if hasattr(select, "poll"):  # Windows cannot look at a pipe
+                self._writable = select.poll()
+                self._writable.register(stream.fileno(), select.POLLOUT)
+        except (OSError, ValueError):  # it is closed, or no file
+            self._writable = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record's line, if the stream takes one now."""
+        if self._writable is not None and not self._writable.poll(0):
+            self._left_out += 1
+            return
+        if self._left_out:
+            record = logging.makeLogRecord(vars(record) | {"args": (), "msg": record.getMessage()})
+            record.msg += f" [{self._left_out} lines before this one were left out: nobody read them]"
+            self._left_out = 0
+        super().emit(record)
 
 
 class TextLines(logging.Formatter):

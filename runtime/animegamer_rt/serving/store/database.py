@@ -53,9 +53,14 @@ class Database:
                 found=error.strerror or str(error),
                 do="make it and its files writable, or start with another folder",
             ) from error
-        self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        self._open: dict[Path, os.stat_result] = {}
+        try:
+            self.connection = sqlite3.connect(path, timeout=0, isolation_level=None)
+        except sqlite3.Error as error:
+            raise storage_error(error, path) from error
         try:
             self._prepare()
+            self._open = {file: file.stat() for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()}
         except BaseException:
             self.connection.close()
             raise
@@ -73,6 +78,7 @@ class Database:
 
         sync: wait until it is on the disk. Otherwise a power cut within the next seconds may undo it.
         """
+        self._check_in_place()
         self.rows(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
         self.rows("BEGIN IMMEDIATE")
         try:
@@ -105,6 +111,22 @@ class Database:
     def close(self) -> None:
         """Copy the log into the file and close it."""
         self.connection.close()
+
+    def _check_in_place(self) -> None:
+        """Raise StoreError if the files have lost their names: what is written to them ends with the process."""
+        for path, before in self._open.items():
+            try:
+                if os.path.samestat(path.stat(), before):
+                    continue
+                found = "another file"
+            except OSError as error:
+                found = error.strerror or str(error)
+            raise StoreError(
+                "the sessions were deleted, moved or replaced while the server ran",
+                where=path,
+                found=found,
+                do="put back the same files; or start the server again, with the sessions that are there then",
+            )
 
     def _pragma(self, name: str) -> int:
         return int(self.rows(f"PRAGMA {name}")[0][0])

@@ -85,7 +85,12 @@ _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
     ("is locked", StoreLockedError, "another server uses this state folder", "stop it, or start with another folder"),
     ("is full", StoreFullError, "the disk is full", "make room there; finished turns are kept"),
     ("readonly", StoreError, "the sessions cannot be written", "make the folder and its files writable"),
-    ("unable to open", StoreError, "the sessions cannot be opened", "make the folder and its files writable"),
+    (
+        "unable to open",
+        StoreError,
+        "the sessions cannot be opened",
+        "give a folder that can be written, of a short path",
+    ),
     ("not a database", StoreError, "this is no file of sessions", "move it away, or start with another folder"),
     ("no such table", StoreError, "no sessions are in this file", "give the state folder of a server that was started"),
     ("malformed", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 
 import zmq
-from live_server import LiveServer, RawClient, frames, refusal, until_timeout
+from live_server import TIMEOUT_S, LiveServer, RawClient, frames, refusal, until_timeout
 
 from animegamer_rt.errors import TRY_AGAIN
 
@@ -116,3 +117,35 @@ def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: P
                 open_files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
                 assert open_files < 160
                 context.destroy(linger=0)
+
+
+def test_a_log_that_nobody_reads_holds_up_no_turn_and_no_end(bundle: Path, tmp_path: Path) -> None:
+    """As a game may start the server: with a pipe for stderr that it never looks at."""
+    arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", "0", "--metrics-port", "0"]
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"\n" * 4096)
+    os.set_blocking(writing, True)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing, text=True, cwd=tmp_path)
+    os.close(writing)
+    try:
+        assert server.stdout is not None
+        port = json.loads(server.stdout.readline())["port"]
+        assert server.stdout.readline().startswith("ready")
+        with RawClient(port) as player:
+            player.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
+            game = player.open()
+            assert frames(player.play(game))
+            os.read(reading, 1 << 20)  # now somebody reads
+            assert frames(player.play(game))
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(TIMEOUT_S) == 0
+        with os.fdopen(reading, errors="replace") as log:
+            said = log.read()
+        assert "turn 2" in said and "lines before this one were left out: nobody read them]" in said
+    finally:
+        server.kill()
+        server.communicate()
