@@ -25,10 +25,11 @@ $(VENV)/.play: $(VENV)/.python $(SETUP_FILES)
 	$(PIP_INSTALL) -e '.[cpu]'
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.play $(SETUP_FILES)
+# It has all that .play has: one run of pip instead of two.
+$(VENV)/.dev: $(VENV)/.python $(SETUP_FILES)
 	@echo "setting up what tests and export need, PyTorch included (once) ..."
 	$(PIP_INSTALL) -e '.[cpu,dev,export]'
-	@touch $@
+	@touch $(VENV)/.play $@
 
 setup: $(VENV)/.dev  ## everything: playing, tests, export
 
@@ -36,7 +37,7 @@ play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 	$(BIN)/animegamer-rt play $(ARGS)
 
 test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k imports' are passed on
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --max-worker-restart 0 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
 # Each Python has an environment of its own, of 2 to 6 GB, which is kept.
 test-pythons:  ## all tests on every Python from 3.10 to 3.14 that is here; ARGS as for `make test`

@@ -16,6 +16,13 @@ collect_ignore = [] if sys.platform == "linux" else ["runtime/test_windows.py"] 
 ASKING = ("FORCE_COLOR", "NO_COLOR", "PYTHON_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
 RUN = "ANIMEGAMER_TEST_RUN"
 """Every process that a test starts inherits this variable. Its value is this run's."""
+LONG_FILES = (
+    "export/pocket/test_build.py",
+    "kernels/test_bounds.py",
+    "kernels/test_gpu_dry_run.py",
+    "benchmarks/test_soak.py",
+)
+"""Few tests that take half a minute or more. They come first, so that no worker ends alone with one."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,6 +41,10 @@ def same_ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONG_FILES))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -3,55 +3,29 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from filelock import FileLock
+from kernel_builds import CUDA_INCLUDE, SANITIZER, build_emulated, build_library, build_sanitized, can_build
 from kernel_results import Operators
 
 from animegamer_kernels import Library, open_library
-from animegamer_kernels.library import FILE_NAME, Arguments
+from animegamer_kernels.library import Arguments
 from animegamer_rt.backends.torch import custom_ops
 from animegamer_rt.backends.torch.kernels import Kernels, has_warpgroups
 
-ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-BUILD = ROOT / "build" / "kernels-test"
-"""Kept between runs, so that only changed sources are compiled again."""
-BUILD_LOCK = FileLock(ROOT / "build" / "kernels-test.lock")
-ARCHITECTURES = "80-real;120"
-"""The oldest and the newest; `make kernels` compiles for all. sm_90a has a target of its own."""
-COMPILERS = tuple(filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
-CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda", "/usr/lib/cuda", "/usr")
-CUDA_INCLUDE = next(
-    (Path(home, "include") for home in filter(None, CUDA_HOMES) if Path(home, "include", "cuda_fp8.h").is_file()), None
-)
 EMULATED_VARIABLE, LIBRARY_VARIABLE = "ANIMEGAMER_TEST_EMULATED", "ANIMEGAMER_TEST_LIBRARY"
 """Paths of libraries that are built already. The process that test_bounds.py starts opens them, and does not use a GPU:
 CUDA may not start beside AddressSanitizer."""
-
-
-def find_sanitizer() -> Path | None:
-    """The library of AddressSanitizer, if the compiler is GCC and has it."""
-    compiler = next(filter(shutil.which, COMPILERS), None)
-    if compiler is None:
-        return None
-    answer = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
-    return Path(answer) if Path(answer).is_file() else None
-
-
-SANITIZER = find_sanitizer()
 left_out: dict[str, int] = {}
 
 
 def why_left_out(item: pytest.Item) -> str | None:
     """Why this machine cannot run a test, or None."""
     has_gpu = EMULATED_VARIABLE not in os.environ and torch.cuda.is_available()
-    if shutil.which("cmake") is None or not any(shutil.which(name) for name in COMPILERS):
+    if not can_build():
         return "CMake or a C++ compiler is missing"
     if "emulated" in item.name and CUDA_INCLUDE is None:
         return "CUDA's headers are missing, which come with nvcc"
@@ -83,25 +57,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"tests/kernels: {count} tests left out: {reason}")
 
 
-def build(source: Path, folder: Path, *options: str) -> Path:
-    """Configures and builds with CMake. Returns the library's path."""
-    for command in (
-        ["cmake", "-S", str(source), "-B", str(folder), "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", *options],
-        ["cmake", "--build", str(folder), "--parallel", "2"],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder / FILE_NAME
-
-
-def build_emulated(folder: Path, *options: str) -> Path:
-    """Translates the kernels' sources to C++ and builds them for the CPU."""
-    command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
-    with BUILD_LOCK:
-        subprocess.run([*command, str(folder / "translated")], check=True)
-        return build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}", *options)
-
-
 class EmulatedLibrary(Library):
     """The kernels' own code on host memory: runs the kernel where `Library` would run the reference."""
 
@@ -114,18 +69,15 @@ def library() -> Library:
     """The library as `make kernels` builds it, for fewer architectures; without nvcc it has the references only."""
     if LIBRARY_VARIABLE in os.environ:
         return open_library(Path(os.environ[LIBRARY_VARIABLE]))
-    with BUILD_LOCK:
-        # Said each time: an earlier configuration of this folder may have been for other architectures.
-        return open_library(build(ROOT, BUILD, f"-DCMAKE_CUDA_ARCHITECTURES={ARCHITECTURES}"))
+    return open_library(build_library())
 
 
 @pytest.fixture(scope="session")
 def sanitized(library: Library) -> dict[str, str]:
     """The environment of a process that ends when an emulated kernel reads or writes beyond an array."""
-    flags = ("-DCMAKE_CXX_FLAGS=-fsanitize=address", "-DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=address")
     return {
         **os.environ,
-        EMULATED_VARIABLE: str(build_emulated(BUILD / "sanitized", *flags)),
+        EMULATED_VARIABLE: str(build_sanitized()),
         LIBRARY_VARIABLE: str(library.path),
         "LD_PRELOAD": str(SANITIZER),
         # Fibers leave each other's stacks in ways that it would report. Leaks of Python itself are not ours.
@@ -143,7 +95,7 @@ def reference(library: Library) -> Operators:
 def emulated() -> Operators:
     """The kernels' own code on the CPU; see emulation/cuda_runtime.h."""
     built = os.environ.get(EMULATED_VARIABLE)
-    return Operators(EmulatedLibrary(Path(built) if built else build_emulated(BUILD / "emulation")), "cpu")
+    return Operators(EmulatedLibrary(Path(built) if built else build_emulated()), "cpu")
 
 
 @pytest.fixture(scope="session")
