@@ -36,11 +36,15 @@ def same_terminal() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def same_ctrl_c() -> Iterator[None]:
-    """A shell ignores SIGINT for what it starts in the background; processes that tests start would inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+def same_signals() -> Iterator[None]:
+    """Background jobs of a shell ignore SIGINT, those of nohup SIGHUP; tests' processes would inherit it."""
+    wanted = {signal.SIGINT: signal.default_int_handler}
+    if hasattr(signal, "SIGHUP"):
+        wanted[signal.SIGHUP] = signal.SIG_DFL
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
