@@ -45,14 +45,15 @@ A wrong change of them stays in the game. None of the 803 turns that this was ch
 """
 
 MANY_STRANGE = 3
-"""So many different words that no text had which the part learned from are told, wherever they stand."""
+"""So many different words that the part met in no text are named in the notice, also beside many that it knows."""
 
 _ARTICLES = frozenset(("a", "an", "the"))
 _MANY = re.compile(
     r"\b(?:three|four|five|six|seven|eight|nine|ten|dozens?|hundreds?|thousands?|[3-9]|\d\d+) (?:a |of )?"
-    r"(?!times\b|seconds\b|minutes\b|hours\b|steps\b|paces\b|met(?:er|re)s\b|miles\b|laps\b)(?:them|us|you|\w\w+s)\b"
+    r"(?!(?:times|seconds|minutes|hours|days|steps|paces|yards|met(?:er|re)s|miles|laps|rounds|jumps|hops|leaps|turns"
+    r"|spins|twirls|waves|bows)\b)(?:them|us|you|\w\w+s)\b"
 )
-"""A number of what could be people: "three foxes", but not "three times"."""
+"""A number of what could be people: "three foxes", but not "three times" or "five jumps"."""
 _GO_ON = re.compile(r"\b(?:again|continue|encore|keep|more|same|stay|still|(?:go|carry|play) on)\b")
 
 

@@ -206,6 +206,7 @@ def test_a_word_for_what_cannot_be_drawn_is_told_and_not_guessed_at(bundle: Bund
         ("a dozen robots run", True),
         ("Mia runs three times", False),
         ("Mia runs 10 miles", False),
+        ("Mia does five jumps", False),
     ],
 )
 def test_a_crowd_is_told_that_a_picture_has_room_for_two(bundle: Bundle, text: str, told: bool) -> None:
