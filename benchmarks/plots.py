@@ -105,7 +105,7 @@ def serving_plot(record: Record) -> Figure:
     figure, panels = _figure([0.32 * len(group) + 0.75 for group in groups])
     goals, (times, clips, crowd, idle) = record["goals"], panels
     _times(times, overhead, 1e3 * goals["overhead_s"])
-    head = f"What serving adds: {record['machine']}\n(fixed:S, simulated:S: engines that only wait S seconds a turn)"
+    head = f"What serving adds: {record['machine']}\n(simulated:S: engines that only wait S seconds a turn)"
     times.set_title(f"{head}\n\nTime of a turn outside the engines")
     _times(clips, transfer)
     clips.set_title("A clip, from the end of denoising to its last byte")
