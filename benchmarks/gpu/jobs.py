@@ -175,9 +175,11 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant.compiled and "timings" not in seen:
             seen.add("timings")
             yield from kernel_jobs(on_gpu)
-        if variant.check not in seen:
-            seen.add(variant.check)
-            yield check_job(variant)
+        # Checks run side by side, so those of all goals come together; first those that wait for no other.
+        goals = [one for one in variants if one in FOR_GOALS] if variant in FOR_GOALS else [variant]
+        fresh = {one.check: check_job(one) for one in goals if one.check not in seen}
+        seen.update(fresh)
+        yield from sorted(fresh.values(), key=lambda job: job.after)
         if "reference" not in seen and first != "pocket":
             seen.add("reference")
             yield Job("reference", first, {"size": first})

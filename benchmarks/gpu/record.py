@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from animegamer_rt.bench.records import read_json, with_todays_names
@@ -30,30 +31,32 @@ PRODUCTS = 4
 
 
 class Record:
-    """One file, written again after every change."""
+    """One file, written again after every change. Jobs may write from several threads."""
 
     def __init__(self, path: Path, data: Entry) -> None:
         self.path, self.data = path, data
+        self._lock = RLock()
 
     def start(self, job: Job) -> None:
         """Remove the entries of an earlier, unfinished run of the job."""
-        kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
-        self.data[job.stage] = kept
+        with self._lock:
+            kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
+            self.data[job.stage] = kept
 
     def add(self, job: Job, entry: Entry) -> None:
         """Append an entry of a job to its stage."""
-        self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
-        self._write()
+        with self._lock:
+            self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
+            self._write()
 
     def end(self, job: Job, outcome: str, seconds: float, output: str, card: Entry | None = None) -> None:
         """Note how a job ended, with its last lines if it did not end well. card: what the card did meanwhile."""
-        others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
         about = {"stage": job.stage, "job": job.name, "ended": outcome, "seconds": round(seconds, 1)}
-        self.data["jobs"] = [
-            *others,
-            about | ({"said": output} if outcome != "well" else {}) | ({"card": card} if card else {}),
-        ]
-        self._write()
+        about |= ({"said": output} if outcome != "well" else {}) | ({"card": card} if card else {})
+        with self._lock:
+            others = [entry for entry in self.data["jobs"] if (entry["stage"], entry["job"]) != (job.stage, job.name)]
+            self.data["jobs"] = [*others, about]
+            self._write()
 
     def outcome(self, stage: str, name: str) -> str | None:
         """How a job ended; None if it did not run."""
@@ -67,8 +70,9 @@ class Record:
 
     def update(self, **fields: Any) -> None:
         """Replace fields of the record itself."""
-        self.data.update(fields)
-        self._write()
+        with self._lock:
+            self.data.update(fields)
+            self._write()
 
     def remaining(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs still to do, without plans that were measured; those that failed before come last."""

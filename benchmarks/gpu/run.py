@@ -19,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -52,6 +53,8 @@ REFERENCES = ROOT / "build" / "gpu-reference"
 """Outputs of plain bf16, by size: as large as frames are, and made again by every run, so not among the results."""
 KEPT_CHARACTERS = 12000
 """Of the output of a job that did not end well."""
+CHECKS_AT_ONCE, CHECK_GIB = 8, 10.0
+"""At most so many checks at once, and one for each so many GiB of the card: a kernel's full size takes a few."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,13 +115,13 @@ def open_record(options: argparse.Namespace) -> Record:
 
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
-    """Run the jobs one after the other until the deadline; one that fails only puts off those that come `after` it."""
+    """Run the jobs until the deadline, checks side by side; one that fails only puts off those that come `after` it."""
     watch = CardWatch(None if options.dry_run else nvml.open_nvml((record.data["gpu"] or {}).get("uuid"))[0])
     queue, put_off = deque(jobs), set[str]()
+    at_once = side_by_side(record, options)
     while queue:
         record.update(not_run=[f"{job.stage} {job.name}" for job in queue])  # so a run that is killed tells it too
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if deadline <= time.monotonic():
             print(f"the time is up: {len(queue)} jobs are left (--continue)")
             return
         job = queue.popleft()
@@ -127,20 +130,41 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
             put_off.add(name)
             queue.append(job)
             continue
-        library = library_of(record)
-        if job.kernels and library is None:
-            record.end(job, "left out", 0.0, "no library of the kernels: see build")
-            continue
-        allowed = job.limit_s * options.timeout_scale
-        started, limit = time.monotonic(), min(allowed, left)
-        record.start(job)
-        outcome, output = runner(options, watch)(vars_of(options, job, library), limit, partial(record.add, job))
-        if outcome == "timed out" and limit < allowed:
-            outcome = "cut"  # by --minutes, which says nothing about the job
-        record.end(job, outcome, time.monotonic() - started, output, watch.seen())
+        together = [job]
+        while queue and len(together) < at_once and job.stage == "checks" and may_join(queue[0], job, put_off):
+            together.append(queue.popleft())
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(partial(work_on, record, options, watch, deadline), together))
         record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
-        print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {time.monotonic() - started:6.1f} s", flush=True)
     record.update(not_run=[])
+
+
+def side_by_side(record: Record, options: argparse.Namespace) -> int:
+    """How many checks run at once: nothing in them is timed, and most of their time is the start of a process."""
+    memory_gib = (record.data["gpu"] or {}).get("memory_gib", 0)
+    return 1 if options.dry_run else max(1, min(CHECKS_AT_ONCE, int(memory_gib / CHECK_GIB)))
+
+
+def may_join(job: Job, first: Job, put_off: Set[str]) -> bool:
+    """Whether a check can run beside the first one: neither waits for the other."""
+    return job.stage == first.stage and job.after == first.after and f"{job.stage} {job.name}" not in put_off
+
+
+def work_on(record: Record, options: argparse.Namespace, watch: CardWatch, deadline: float, job: Job) -> None:
+    """Run one job, and write down how it ended."""
+    library = library_of(record)
+    if job.kernels and library is None:
+        record.end(job, "left out", 0.0, "no library of the kernels: see build")
+        return
+    allowed, started = job.limit_s * options.timeout_scale, time.monotonic()
+    limit = min(allowed, deadline - started)
+    record.start(job)
+    outcome, output = runner(options, watch)(vars_of(options, job, library), limit, partial(record.add, job))
+    if outcome == "timed out" and limit < allowed:
+        outcome = "cut"  # by --minutes, which says nothing about the job
+    taken = time.monotonic() - started
+    record.end(job, outcome, taken, output, watch.seen())
+    print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
 
 
 def library_of(record: Record) -> str | None:
