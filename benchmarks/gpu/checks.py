@@ -199,7 +199,7 @@ def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tup
         yield f"predictor.logits {number + 2}", logits
     if prefill.choose_next is not None:
         slots = StateSlots(prompt_builder.strength_ids, prompt_builder.between_slots)
-        yield CHOICES, prefill.choose_next(slots, 0)()
+        yield CHOICES, prefill.choose_next(slots, 0)
     latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("balanced")), shot, start, dry)
     yield "denoiser.latent", latent
     if engines.denoiser.skippable_blocks:

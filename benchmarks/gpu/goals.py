@@ -13,6 +13,7 @@ from typing import Any
 Record = Mapping[str, Any]
 Figure = Callable[[Record], float | None]
 BASELINE = "diffusers eager"
+STATE = "seconds_to_state_history_read_p50"
 
 
 def seconds(record: Record) -> float | None:
@@ -54,7 +55,7 @@ GOALS = (
     Goal("exact in bf16, denoiser over its roofline bound", "exact", 1.15, over_roofline, "bf16"),
     Goal("balanced, seconds", "balanced", 1.0),
     Goal("fast, seconds", "fast", 0.6),
-    Goal("state, seconds", "exact", 0.06, lambda record: float(record["seconds_to_state_p50"])),
+    Goal("state, seconds, the history read before", "exact", 0.06, lambda record: record.get(STATE)),
     Goal("first frame, share of the vae's time", "exact", 0.6, lambda record: float(record["first_frame_of_vae"])),
     Goal("peak memory, GB", "exact", 12.0, memory_gb),
     Goal("exact, times as fast as diffusers eager", "exact", 2.7, peer=True),

@@ -1,4 +1,4 @@
-"""Where the time of a turn goes: torch's profiler over one guided pair, one chunk of the vae and one prompt.
+"""Where the time of a turn goes: torch's profiler over each of its parts.
 
 Runs eagerly, as kernels inside a graph have no names of their own. Each entry has the memory of its stage too.
 """
@@ -14,7 +14,6 @@ import torch
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from animegamer_rt.stages.predictor import prefill_prompt
 from benchmarks.gpu import turns as gpu_turns
 from benchmarks.gpu.jobs import Variant
 from benchmarks.gpu.parts import Parts, open_parts
@@ -62,6 +61,8 @@ def stages(parts: Parts) -> dict[str, Callable[[], object]]:
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
     plan = parts.plans["exact"]
     given, first = gpu_turns.prompt(geometry), np.ascontiguousarray(latent[:, :FIRST_LATENT_FRAMES])
+    assert given.history is not None
+    past = given.history
 
     def pair() -> object:
         denoising = engines.denoiser.start(latent, shot, gpu_turns.MOTION_SCOPE)
@@ -71,7 +72,8 @@ def stages(parts: Parts) -> dict[str, Callable[[], object]]:
     return {
         "denoiser, one guided pair": pair,
         "vae, first chunk": lambda: engines.vae.first(first, ORDER, False),
-        "predictor, one prompt": lambda: prefill_prompt(engines.predictor, given),
+        "predictor, a history": lambda: engines.predictor.prefill(past),
+        "predictor, one prompt and its state": lambda: gpu_turns.predict(parts, given),
     }
 
 

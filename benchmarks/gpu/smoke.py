@@ -132,9 +132,9 @@ def predictor_calls(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     choose = turn.choose_next
     assert choose is not None
     for _ in range(2):  # the second captures the graph
-        choices = choose(gpu_turns.SLOTS, 0)()
+        choices = choose(gpu_turns.SLOTS, 0)
     calls: Mapping[str, tuple[gpu_rates.Run, tuple[FloatArray, ...]]] = {
-        "three choices": (lambda: choose(gpu_turns.SLOTS, 0)(), (choices,)),
+        "three choices": (lambda: choose(gpu_turns.SLOTS, 0), (choices,)),
         "prefill of a turn": (lambda: predictor.prefill(given.turn, history.cache), (turn.shot, turn.logits)),
         "prefill of a history": (lambda: predictor.prefill(past), (history.logits,)),
     }

@@ -7,7 +7,7 @@ first is handed out, as in play. `parts` opens their engines.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -66,6 +66,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             torch.cuda.reset_peak_memory_stats()
         with energy.gpu_energy(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else energy.cpu_energy() as meter:
             measured = [play(parts, plan) for _ in range(job_args["turns"])]
+        to_state = [seconds_to_state(parts) for _ in range(job_args["turns"])]
         peaks = memory() if on_gpu else {"memory_peak_mib": None}
         playback = parts.geometry.frames / parts.geometry.fps
         yield {
@@ -89,6 +90,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "n": len(measured),
             "playback_seconds": playback,
             **summary(measured, playback),
+            "seconds_to_state_history_read_p50": percentile(to_state, 50),
             "energy_j_per_turn": None if meter.joules is None else round(meter.joules / len(measured), 3),
             "energy_source": meter.source,
             "first_prompt_seconds": None,
@@ -141,13 +143,9 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
     noise = denoiser.draw_noise(7, 1)
-    shot, choices = begin(parts, given)
-    denoising = denoiser.denoise(shot, MOTION_SCOPE, noise)
-    # As Pipeline.run_turn: the first step is queued before the state is read, where the device runs both at once.
-    early = [next(denoising)] if parts.engines.concurrent_prediction else []
-    choices()
+    shot = predict(parts, given)
     state = time.perf_counter()
-    *_, denoised = (*early, *denoising)
+    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, noise)
     latent = time.perf_counter()
     decoding = parts.vae.decode(denoised.latent)
     frames = iter(decoding)
@@ -160,18 +158,22 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     return Turn(state - started, denoised.seconds, decoding.seconds, *clock)
 
 
-def predict(parts: Parts, given: Prompt) -> FloatArray:
-    """The shot of a prompt, once the four strengths of its state are chosen."""
-    shot, choices = begin(parts, given)
-    choices()
-    return shot
-
-
-def begin(parts: Parts, given: Prompt) -> tuple[FloatArray, Callable[[], FloatArray]]:
-    """The shot of a prompt, and what waits for its state."""
-    prefill = prefill_prompt(parts.engines.predictor, given)
+def predict(parts: Parts, given: Prompt, past: object | None = None) -> FloatArray:
+    """The shot of a prompt, once its state is chosen. past: the history's cache, if that is read already."""
+    prefill = prefill_prompt(parts.engines.predictor, given, past)
     assert prefill.choose_next is not None
-    return prefill.shot, prefill.choose_next(SLOTS, 0)
+    prefill.choose_next(SLOTS, 0)
+    return prefill.shot
+
+
+def seconds_to_state(parts: Parts) -> float:
+    """From the instruction to the state, the history read before: `play` and `serve` do so while a player types."""
+    given = prompt(parts.geometry)
+    assert given.history is not None
+    past = parts.engines.predictor.prefill(given.history).cache
+    started = time.perf_counter()
+    predict(parts, given, past)
+    return time.perf_counter() - started
 
 
 def prompt(geometry: Geometry) -> Prompt:

@@ -20,17 +20,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .backends.interface import Engines, FloatArray
+from .backends.interface import Engines
 from .bundle.denoise_plan import DenoisePlan
 from .bundle.loader import Bundle
 from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
 from .session import Session
-from .stages.denoiser import DenoiseProgress, Denoiser
-from .stages.predictor import BegunPrediction, Prediction, Predictor
+from .stages.denoiser import Denoiser
+from .stages.predictor import Prediction, Predictor
 from .stages.prompt import PromptBuilder
 from .stages.reader import InstructionReader
 from .stages.vae import Vae
-from .state.game import motion_scope, scope_of_strength
+from .state.game import motion_scope
 from .state.instruction import Instruction
 
 
@@ -123,11 +123,8 @@ class Pipeline:
 
         # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.
         noise = self.denoiser.draw_noise(session.seed, turn)
-        denoising: Iterator[DenoiseProgress] | None = None
         if prediction is None:
-            with self.predictor.begin(session.history, prompt) as begun:
-                denoising = self._denoise_early(begun, noise)
-                prediction = begun.finish()
+            prediction = self.predictor.predict(session.history, prompt)
         state, rules = prediction.game_state, self.bundle.manifest.compatibility
         scope = motion_scope(state, rules.motion_table, rules.motion_source)
         character = session.character.after(state)
@@ -144,7 +141,7 @@ class Pipeline:
         )
 
         # 2. Denoise the clip's latent, a step at a time.
-        for step in denoising or self.denoiser.denoise(prediction.shot, scope, noise):
+        for step in self.denoiser.denoise(prediction.shot, scope, noise):
             yield Progress(
                 session=game,
                 turn=turn,
@@ -170,16 +167,3 @@ class Pipeline:
             total=time.perf_counter() - started,
         )
         yield Done(session=game, turn=turn, sequence=next(sequence), seconds=seconds)
-
-    def _denoise_early(self, begun: BegunPrediction, noise: Iterator[FloatArray]) -> Iterator[DenoiseProgress] | None:
-        """The turn's denoising with its first step queued, before the state is known.
-
-        None where that gains nothing, because the device would not run both at once, or where the motion scope is not
-        known yet.
-        """
-        rules = self.bundle.manifest.compatibility
-        if not (self.concurrent_prediction and begun.on_device and rules.motion_source == "motion_level"):
-            return None
-        scope = scope_of_strength(begun.motion_level, rules.motion_table)
-        denoising = self.denoiser.denoise(begun.shot, scope, noise)
-        return itertools.chain([next(denoising)], denoising)

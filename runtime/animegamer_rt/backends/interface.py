@@ -74,11 +74,9 @@ class StateSlots:
     between: tuple[tuple[int, ...], ...]
 
 
-ChooseNext = Callable[[StateSlots, int], Callable[[], FloatArray]]
-"""(slots, number of the option in the first of them) -> a function that waits for the choices in the others, f32
-[slots - 1]: numbers of options, NaN where logits of options were not finite. The device works in the meantime, on all
-of them or on the next one.
-To be called, and waited for, before any other call of the predictor."""
+ChooseNext = Callable[[StateSlots, int], FloatArray]
+"""(slots, number of the option in the first of them) -> the choices in the others, f32 [slots - 1]: numbers of options,
+NaN where logits of options were not finite. To be called before any other call of the predictor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class Prefill:
     """Result of a predictor run.
 
     shot f32 [r, D]. logits f32 [V]: for the token that follows the last row. cache: keys and values of that row and of
-    the past. choose_next: begins to choose after this run; None where only `extend` does.
+    the past. choose_next: chooses all of a state in one call; None where only `extend` does.
     """
 
     shot: FloatArray

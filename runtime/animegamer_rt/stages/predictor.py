@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,20 +30,6 @@ class Prediction:
     game_state: GameState
     history_turns: int
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class BegunPrediction:
-    """What is known of a prediction once its prompt is read: the shot f32 [226, D] and the state's motion level.
-
-    on_device: the device works on the other strengths already, so that nothing is gained by waiting for them now.
-    finish: chooses them, or waits for them, and returns the whole prediction.
-    """
-
-    shot: FloatArray
-    motion_level: int
-    on_device: bool
-    finish: Callable[[], Prediction]
 
 
 class Predictor:
@@ -80,28 +65,18 @@ class Predictor:
         Raises InstructionError when the instruction does not fit the window, UnusableOutputError for a shot or logits
         that are not finite.
         """
-        with self.begin(history, instruction) as begun:
-            return begun.finish()
-
-    @contextmanager
-    def begin(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Iterator[BegunPrediction]:
-        """As `predict`, with its shot before its state; no other prediction runs inside the `with`."""
         with self._lock:
             started = time.perf_counter()
             prompt = self._prompt_builder.build(instruction.text, history)
             prefill = prefill_prompt(self._engine, prompt, self._take(prompt.history))
-            first = self._choose(prefill.logits)
-            wait = None if prefill.choose_next is None else prefill.choose_next(self._slots, first)
-            shot = self._check.numbers("shot", prefill.shot)
-
-            def finish() -> Prediction:
-                others = self._extend(prefill.cache, first) if wait is None else self._read(wait())
-                choices = zip(STATE_TAGS, (first, *others), strict=True)
-                strengths = {name: STRENGTHS[choice] for (name, _), choice in choices}
-                seconds = time.perf_counter() - started
-                return Prediction(shot, GameState(**strengths), prompt.history_turns, seconds)
-
-            yield BegunPrediction(shot, STRENGTHS[first], wait is not None, finish)
+            shot, first = self._check.numbers("shot", prefill.shot), self._choose(prefill.logits)
+            if prefill.choose_next is None:
+                others = self._extend(prefill.cache, first)
+            else:
+                others = map(int, self._check.numbers("state's choices", prefill.choose_next(self._slots, first)))
+            choices = zip(STATE_TAGS, (first, *others), strict=True)
+            state = GameState(**{name: STRENGTHS[choice] for (name, _), choice in choices})
+            return Prediction(shot, state, prompt.history_turns, time.perf_counter() - started)
 
     def _extend(self, cache: object, choice: int) -> Iterator[int]:
         """The choices after the first one, each from the logits behind the one before."""
@@ -110,9 +85,6 @@ class Predictor:
             logits, cache = self._engine.extend(tokens, cache)
             choice = self._choose(logits)
             yield choice
-
-    def _read(self, choices: FloatArray) -> Iterator[int]:
-        return map(int, self._check.numbers("state's choices", choices))
 
     def _take(self, history: TokenBatch | None) -> object | None:
         """The prepared cache, if it is of this history. It serves once: the next prefill may take its memory."""

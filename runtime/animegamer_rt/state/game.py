@@ -78,12 +78,7 @@ def motion_scope(game_state: GameState, table: str = "paper", source: str = "mot
 
     `table` is a key of MOTION_TABLES, `source` one of MOTION_SOURCES; a bundle's manifest has checked both.
     """
-    return scope_of_strength(getattr(game_state, source), table)
-
-
-def scope_of_strength(strength: int, table: str = "paper") -> float:
-    """The motion scope for a strength of the table's source; a turn's is known as soon as this strength is."""
-    return MOTION_TABLES[table].get(strength, OTHER_MOTION_SCOPE)
+    return MOTION_TABLES[table].get(getattr(game_state, source), OTHER_MOTION_SCOPE)
 
 
 def _clamp(value: int) -> int:

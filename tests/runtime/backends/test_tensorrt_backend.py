@@ -17,7 +17,7 @@ from fake_device import SCRATCH_BYTES, FakeDevice
 
 import fakes
 from animegamer_rt.backends import onnxruntime as ort_backend
-from animegamer_rt.backends.interface import Engines, StateSlots
+from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name
 from animegamer_rt.backends.tensorrt.loader import load
@@ -89,29 +89,6 @@ def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool) 
     engines, device = opened(bundle, captures=captures)
     assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.load(bundle, EngineConfig(threads=1)))
     assert ("launch" in device.calls) == captures
-
-
-@pytest.mark.parametrize(("missing", "expected"), [(0, "text denoise text text"), (1, "text text text denoise")])
-def test_denoising_begins_while_the_state_is_chosen_where_each_has_a_stream(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, missing: int, expected: str
-) -> None:
-    roomy, device = opened(bundle)
-    needed = sum(len(block) for block in device.blocks.values()) + device.placed_bytes + RESERVE_BYTES
-    engines = opened(bundle, free=needed - missing)[0]
-    calls, start, text = list[str](), engines.denoiser.start, engines.predictor._queue_text  # type: ignore[attr-defined]
-    monkeypatch.setattr(engines.denoiser, "start", lambda *given: (calls.append("denoise"), start(*given))[1])
-    monkeypatch.setattr(engines.predictor, "_queue_text", lambda *given: (calls.append("text"), text(*given))[1])
-    assert frames_of(bundle, engines, turns=1) == frames_of(bundle, roomy, turns=1)
-    assert calls == expected.split()
-
-
-def test_choice_among_lost_logits_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = opened(bundle)[0].predictor
-    choose = predictor.prefill(PromptBuilder.from_bundle(bundle).build("Mia waves.", ()).turn).choose_next
-    assert choose is not None
-    logits, slots = iter([[0.0, 9.0, 3.0, 2.0], [0.0, 0.0, np.nan, 1.0]]), StateSlots((1, 2, 3), ((4,), (5,), (6,)))
-    monkeypatch.setattr(predictor, "_logits", lambda: np.array(next(logits), np.float32))
-    np.testing.assert_array_equal(choose(slots, 0)(), [0, np.nan, np.nan])
 
 
 def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from animegamer_export.evaluate.metrics import psnr
 from animegamer_kernels.library import OFF, PATH_VARIABLE
 from animegamer_rt import cli
 from animegamer_rt.backends import registry
-from animegamer_rt.backends.interface import Engines, Frames, Prefill
+from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.device import TorchDevice
@@ -114,29 +114,6 @@ def test_game_of_two_turns_looks_as_onnxruntime_paints_it(
     assert our_states == their_states
     assert ours.shape == theirs.shape == (34, 96, 144, 3)
     assert psnr(ours, theirs) > PSNR_DB
-
-
-def test_turn_that_is_denoised_before_its_state_is_known_is_the_same_turn(
-    bundle: Bundle, both: tuple[Engines, Engines], game: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, calls = both[0], list[str]()
-    start, prefill = ours.denoiser.start, ours.predictor.prefill
-
-    def noted(name: str, call: Callable[..., object]) -> Callable[..., object]:
-        return lambda *given: (calls.append(name), call(*given))[1]
-
-    def prefilled(*given: Any) -> Prefill:
-        found = prefill(*given)
-        choose = found.choose_next
-        assert choose is not None
-        return replace(found, choose_next=lambda slots, first: noted("state", choose(slots, first)))  # type: ignore[arg-type,return-value]
-
-    monkeypatch.setattr(ours.denoiser, "start", noted("denoise", start))
-    monkeypatch.setattr(ours.predictor, "prefill", prefilled)
-    # As on a GPU, where the choices run beside the first step.
-    frames, states = played(short_pipeline(bundle, replace(ours, concurrent_prediction=True)), turns=1)
-    assert calls == ["denoise", "state"] and states == game[1][:1]
-    np.testing.assert_array_equal(frames, game[0][: len(frames)])
 
 
 def test_parts_that_take_turns_in_memory_play_the_same_turn(

@@ -155,7 +155,7 @@ def play(engines: backend.Engines, predictor: Predictor) -> None:
     prefill = prefill_prompt(engines.predictor, example_prompt(predictor, 1, 8))
     engines.predictor.extend(np.array([5, 3, 4]), prefill.cache)
     assert prefill.choose_next is not None
-    prefill.choose_next(StateSlots((7, 8, 9), ((3, 4), (5, 6))), 1)()
+    prefill.choose_next(StateSlots((7, 8, 9), ((3, 4), (5, 6))), 1)
     noise = np.zeros(GEOMETRY.latent_shape, np.float32)
     denoising = engines.denoiser.start(noise, np.zeros((226, DENOISER.hidden), np.float32), 10.0)
     for step, coefficients in zip(PLAN, PLAN.coefficients(), strict=True):

@@ -50,7 +50,7 @@ def test_choices_on_the_device_are_those_of_extending_from_slot_to_slot() -> Non
         choose = prefill_prompt(part.predictor, given).choose_next
         assert choose is not None
         for _ in range(2):
-            np.testing.assert_array_equal(choose(SLOTS, first)(), others)
+            np.testing.assert_array_equal(choose(SLOTS, first), others)
         seen.add((first, *others))
     assert len(seen) > 2, "the choices hardly depend on the prompt"
     assert (torch_device.captured, torch_device.replayed) == (2, 10)
@@ -88,10 +88,10 @@ def test_merged_weights_are_whole_before_another_stream_can_reuse_the_layers_own
 def test_choice_among_lost_logits_is_none() -> None:
     part, given = engines(), prompt(1)
     choose = prefill_prompt(part.predictor, given).choose_next
-    assert choose is not None and np.isfinite(choose(SLOTS, 0)()).all()
+    assert choose is not None and np.isfinite(choose(SLOTS, 0)).all()
     with torch.no_grad():
         part.predictor.network.head.weight[SLOTS.options[2]] = torch.nan  # type: ignore[attr-defined]
-    assert np.isnan(choose(SLOTS, 0)()).all()
+    assert np.isnan(choose(SLOTS, 0)).all()
 
 
 def test_layers_of_one_input_are_one_product_and_are_held_once() -> None:

@@ -7,13 +7,12 @@ stream. Only the shot passes from it to the denoiser, through host memory, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, StateSlots, TokenBatch
+from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError
 
@@ -148,35 +147,11 @@ class Predictor:
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         cache = self._run(tokens, self._empty_past if past is None else past)
         shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
-        return Prefill(shot, self._logits(), cache, partial(self._choose_next, cache))
+        return Prefill(shot, self._logits(), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        longer = self._queue_text(tokens, cache)
+        longer = self._run(TokenBatch.text(tokens, self._shot_width), cache)
         return self._logits(), longer
-
-    def _choose_next(self, cache: object, slots: StateSlots, first: int) -> Callable[[], FloatArray]:
-        """The host takes the largest logits, but the run to the second slot is queued now: others may run beside it."""
-        options = list(slots.options)
-
-        def queue(choice: int, fixed: Sequence[int], cache: object) -> object:
-            return self._queue_text(np.array([options[choice], *fixed], np.int64), cache)
-
-        longer = queue(first, slots.between[0], cache)
-
-        def wait() -> FloatArray:
-            choices, cache = np.full(len(slots.between), np.nan, np.float32), longer
-            for number, fixed in enumerate([*slots.between[1:], None]):
-                logits = self._logits()[options]
-                if not np.isfinite(logits).all():
-                    break
-                choices[number] = choice = int(logits.argmax())
-                cache = cache if fixed is None else queue(choice, fixed, cache)
-            return choices
-
-        return wait
-
-    def _queue_text(self, tokens: IntArray, cache: object) -> _Cache:
-        return self._run(TokenBatch.text(tokens, self._shot_width), cache)
 
     def _run(self, tokens: TokenBatch, past: object) -> _Cache:
         assert isinstance(past, _Cache)

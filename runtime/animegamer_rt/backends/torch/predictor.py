@@ -133,8 +133,8 @@ class Predictor:
             logits: FloatArray = self.torch_device.to_host(self._logits).numpy()
         return logits, self._chain[-1]
 
-    def _choose_next(self, cache: Cache, slots: StateSlots, first: int) -> Callable[[], FloatArray]:
-        """See interface.ChooseNext: queues the work. Raises BackendError as `extend`."""
+    def _choose_next(self, cache: Cache, slots: StateSlots, first: int) -> FloatArray:
+        """See interface.ChooseNext. Raises BackendError as `extend`."""
         places = self._make_room(cache, sum(1 + len(fixed) for fixed in slots.between))
         with self.torch_device.use():
             if slots not in self._slot_ids:
@@ -142,13 +142,8 @@ class Predictor:
                 self._slot_ids[slots] = [self.torch_device.to_device(part) for part in ids]
             self._tokens[0, :1].fill_(slots.options[first])
             self._graphs.run((slots, places), lambda: self._fill(*self._slot_ids[slots], places=places))
-
-        def wait() -> FloatArray:
-            with self.torch_device.use():
-                choices: FloatArray = self.torch_device.to_host(self._choices[: len(slots.between)]).numpy()
-            return choices
-
-        return wait
+            choices: FloatArray = self.torch_device.to_host(self._choices[: len(slots.between)]).numpy()
+        return choices
 
     def _make_room(self, cache: object, count: int) -> int:
         """Sets the position behind a handle for `count` more tokens; returns how many positions they may attend to."""
