@@ -109,8 +109,8 @@ clients-dist:  ## pack the native client's headers and libraries, for Linux and 
 	client/native/dist.sh dist
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
-	$(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
-	$(BIN)/python tests/browser/faults_in_chromium.py $(ARGS)
+	PYTHONPATH=. $(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
+	PYTHONPATH=. $(BIN)/python tests/browser/faults_in_chromium.py $(ARGS)
 
 demo: $(VENV)/.dev  ## record games and write the page that plays them without a server into build/demo
 	$(BIN)/python client/demo/record.py $(ARGS)

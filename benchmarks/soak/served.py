@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import psutil
+from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
 
@@ -37,7 +38,8 @@ class Served:
         self.bundle, self.state, self.faults = bundle, folder / "state", folder / "faults"
         self.faults.mkdir(parents=True)
         (self.faults / "began").write_text(str(time.time()), encoding="utf-8")
-        self.port, self.starts, self.left_behind = 0, 0, 0
+        self._ports = ReservedPorts()
+        self.port, self.starts, self.left_behind = self._ports.port, 0, 0
         self._options, self._folder, self._cluster = options, folder, cluster
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -56,13 +58,14 @@ class Served:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._ports.close()
 
     def start(self) -> None:
         """Start it and wait until it plays turns. Raises ServerError with its last words if it ends instead."""
         self.starts += 1
         outputs = self._folder / f"stdout-{self.starts}.txt", self._folder / f"stderr-{self.starts}.txt"
         command = [sys.executable, str(PROGRAM), str(self.faults), "serve", "--bundle", str(self.bundle)]
-        command += ["--state-dir", str(self.state), "--port", str(self.port), *self._options]
+        command += ["--state-dir", str(self.state), *self._ports.option, *self._options]
         with outputs[0].open("wb") as output, outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
@@ -70,9 +73,7 @@ class Served:
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             lines = outputs[0].read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-            ready = [line for line in lines if line.startswith("ready tcp://")]
-            if ready:
-                self.port = int(ready[0].split()[1].rpartition(":")[2])
+            if any(line.startswith("ready tcp://") for line in lines):
                 return
             time.sleep(LOOK_S)
         raise ServerError("the server did not start", found=outputs[1].read_text(encoding="utf-8")[-1000:])

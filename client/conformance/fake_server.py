@@ -41,6 +41,7 @@ from client.conformance.fake_turns import (
     turn_events,
     welcome,
 )
+from client.conformance.ports import ReservedPorts
 
 from animegamer_client.codec import Message, decode, encode
 
@@ -72,11 +73,9 @@ class FakeServer:
         self._held = self._silent = self._drop_now = False
         self._quiet_until = 0.0
         self._context = zmq.Context()
-        self._turns: Any = None
-        self._control: Any = None
-        self.port = 0
-        while not self.port:
-            self.port = self._bind_anywhere()
+        self._ports = ReservedPorts()
+        self.port = self._ports.port
+        self._turns, self._control = self._bound(self.port), self._bound(self.port + 1)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
@@ -102,32 +101,26 @@ class FakeServer:
         self._stop.set()
         self._thread.join(10)
         self._context.destroy(linger=0)
+        self._ports.close()
 
-    def _bind_anywhere(self) -> int:
-        turns, control = self._router(), self._router()
-        port = int(turns.bind_to_random_port("tcp://127.0.0.1", 20_000, 32_000))  # as the real one
-        try:
-            control.bind(f"tcp://127.0.0.1:{port + 1}")
-        except zmq.ZMQError:
-            turns.close()
-            control.close()
-            return 0
-        self._turns, self._control = turns, control
-        return port
-
-    def _router(self) -> Any:
+    def _bound(self, port: int) -> Any:
+        """A new socket at this port, as soon as the one that was there before has left it."""
         socket = self._context.socket(zmq.ROUTER)
         socket.linger = 0
         if self._secret_key is not None:
             socket.curve_server, socket.curve_secretkey = True, self._secret_key
-        return socket
+        for _ in range(200):
+            with contextlib.suppress(zmq.ZMQError):
+                socket.bind(f"tcp://127.0.0.1:{port}")
+                return socket
+            time.sleep(0.01)
+        raise OSError(f"port {port} does not come free")
 
     def _drop(self) -> None:
         self._turns.close(linger=0)
         self._greeted.clear()
         self._later = None
-        self._turns = self._router()
-        self._bind(self._turns, self.address)
+        self._turns = self._bound(self.port)
 
     def _die(self, seconds: float) -> None:
         """Leave both ports for so long; the running turn is forgotten, what is done is kept."""
@@ -135,17 +128,8 @@ class FakeServer:
         for socket in (self._turns, self._control):
             socket.close(linger=0)
         self._stop.wait(seconds)
-        self._control = self._router()
-        self._bind(self._control, f"tcp://127.0.0.1:{self.port + 1}")
+        self._control = self._bound(self.port + 1)
         self._drop()
-
-    def _bind(self, socket: Any, address: str) -> None:
-        for _ in range(200):
-            with contextlib.suppress(zmq.ZMQError):
-                socket.bind(address)
-                return
-            time.sleep(0.01)
-        raise OSError("the port does not come free")
 
     def _serve(self) -> None:
         while not self._stop.is_set():

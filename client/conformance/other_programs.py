@@ -6,6 +6,8 @@ import contextlib
 import socket
 import threading
 
+from client.conformance.ports import ReservedPorts
+
 MECHANISM_BYTES, FILLER_BYTES = 20, 32
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(MECHANISM_BYTES, b"\0") + bytes(FILLER_BYTES)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
@@ -28,19 +30,15 @@ class OtherProgram:
 
     def __init__(self, kind: str) -> None:
         self._says, self._is_router = SAYS.get(kind, b""), kind in ROUTERS
+        self._ports = ReservedPorts()
+        self.address = f"tcp://127.0.0.1:{self._ports.port}"
         self._listeners: list[socket.socket] = []
         self._taken: list[socket.socket] = []
-        while len(self._listeners) < 2:
-            first = socket.create_server(("127.0.0.1", 0))
-            try:
-                self._listeners = [first, socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))]
-            except OSError:
-                first.close()
-        self.address = f"tcp://127.0.0.1:{self._listeners[0].getsockname()[1]}"
         if kind == "none":
-            self.close()
             return
-        for listener in self._listeners:
+        for port in (self._ports.port, self._ports.port + 1):
+            listener = socket.create_server(("127.0.0.1", port))
+            self._listeners.append(listener)
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
@@ -49,6 +47,7 @@ class OtherProgram:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
+        self._ports.close()
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -182,6 +182,7 @@ class Suite:
                 if fault:
                     return fault
         finally:
+            driver.ask("close")  # it looks for its server no longer when another one may get these ports
             seen = json.loads(self._servers.ask(json.dumps({"end": server["id"]})))["seen"]
         told = {kind: seen.get(kind, 0) for kind in scenario.get("saw", {})}
         return "" if told == scenario.get("saw", {}) else f"the server was sent {told}, expected {scenario['saw']}"

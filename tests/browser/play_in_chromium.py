@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from chromium import Chromium, Page
+from client.conformance.ports import ReservedPorts
 
 SIZES = {"desk": (1440, 900), "phone": (390, 844), "wall": (1080, 1920)}
 CHIPS = {
@@ -32,21 +33,14 @@ READY = "document.querySelector('#gif').disabled === false"
 HOSTILE = "<img src=x onerror=document.title='hit'> waves in the room"
 
 
-def free_ports() -> tuple[int, int]:
-    """Two ports: one with a free next one for the server, and one for the page."""
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        return one.getsockname()[1] + 2, two.getsockname()[1]
-
-
 class Serve:
     """`animegamer-rt serve --web` on ports that stay the same when it is started again."""
 
     def __init__(self, options: list[str], state: str) -> None:
-        port, web = free_ports()
+        self._ports = ReservedPorts()
+        web = self._ports.port + 2
         self.url = f"http://127.0.0.1:{web}/"
-        self._command = [sys.executable, "-m", "animegamer_rt", "serve", "--port", str(port), "--web", str(web)]
+        self._command = [sys.executable, "-m", "animegamer_rt", "serve", *self._ports.option, "--web", str(web)]
         self._command += ["--metrics-port", "0", "--state-dir", state, *options]
 
     def start(self) -> None:
@@ -78,6 +72,7 @@ class Serve:
         """End it."""
         self._process.terminate()
         self._process.wait(60)
+        self._ports.close()
 
 
 def await_turns(page: Page, count: int) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import av
 import pytest
+from client.conformance.ports import ReservedPorts
 from live_server import LiveServer
 
 import fakes
@@ -157,9 +158,8 @@ def test_a_dead_worker_is_reported_and_the_turn_goes_on(slow_address: str, truth
 
 
 def test_a_restarted_server_is_resumed_without_loss(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
-    with LiveServer(bundle, tmp_path, device="simulated:0.5") as server:
-        server.ready()
-        with Client(f"tcp://127.0.0.1:{server.port}", timeout_s=60) as client:
+    with ReservedPorts() as ports, LiveServer(bundle, tmp_path, *ports.option, device="simulated:0.5") as server:
+        with Client(f"tcp://127.0.0.1:{server.ready().port}", timeout_s=60) as client:
             game, events = client.open(seed=3), []
             assert pictures(list(game.turn(TEXTS[0]))) == truth[0]
             turn = game.turn(TEXTS[1])
@@ -168,7 +168,7 @@ def test_a_restarted_server_is_resumed_without_loss(bundle: Path, tmp_path: Path
                 if isinstance(event, Progress) and event.step == 2:
                     break_off(server)
                     break
-            with LiveServer(bundle, tmp_path, "--port", str(server.port)):
+            with LiveServer(bundle, tmp_path, *ports.option):
                 events += turn
                 assert pictures(events) == truth[1]
                 assert game.turns == 2

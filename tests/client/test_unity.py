@@ -25,6 +25,7 @@ import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
+from client.conformance.ports import ReservedPorts
 from client.conformance.suite import Process
 from live_server import LiveServer
 
@@ -121,13 +122,13 @@ def test_the_code_of_the_readme_compiles(build: MonoBuild) -> None:
 def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
     build: MonoBuild, bundle: Path, tmp_path: Path
 ) -> None:
-    with LiveServer(bundle, tmp_path, device="simulated:0.5") as first:
+    with ReservedPorts() as ports, LiveServer(bundle, tmp_path, *ports.option, device="simulated:0.5") as first:
         with build.start("restart", address_of(first.ready())) as driver:
             try:
                 assert driver.stdout is not None and driver.stdout.readline() == "kill the server\n"
                 first.process.kill()
                 first.process.wait()
-                with LiveServer(bundle, tmp_path, "--port", str(first.port)):
+                with LiveServer(bundle, tmp_path, *ports.option):
                     assert driver.communicate(timeout=100)[0] == "restart\n"
             finally:
                 driver.kill()

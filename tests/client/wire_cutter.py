@@ -7,6 +7,8 @@ import socket
 import threading
 from types import TracebackType
 
+from client.conformance.ports import ReservedPorts
+
 
 class WireCutter:
     """Relays two adjacent ports to those of a server at tcp://127.0.0.1:PORT."""
@@ -15,23 +17,19 @@ class WireCutter:
         self._to = int(address.rsplit(":", 1)[1])
         self._wires: list[socket.socket] = []
         self._lock = threading.Lock()
+        self._ports = ReservedPorts()
         self._listeners: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
     @property
     def address(self) -> str:
         """Where clients connect."""
-        return f"tcp://127.0.0.1:{self._listeners[0].getsockname()[1]}"
+        return f"tcp://127.0.0.1:{self._ports.port}"
 
     def __enter__(self) -> WireCutter:
-        while not self._listeners:
-            first = socket.create_server(("127.0.0.1", 0))
-            try:
-                self._listeners = [first, socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))]
-            except OSError:
-                first.close()
-        for offset, listener in enumerate(self._listeners):
-            self._run(self._accept, listener, offset)
+        for offset in range(2):
+            self._listeners.append(socket.create_server(("127.0.0.1", self._ports.port + offset)))
+            self._run(self._accept, self._listeners[-1], offset)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -42,6 +40,7 @@ class WireCutter:
         self.cut()
         for thread in self._threads:
             thread.join(10)
+        self._ports.close()
 
     def cut(self) -> None:
         """Close every connection, in both directions; new ones are accepted."""

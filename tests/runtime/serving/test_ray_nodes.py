@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import zmq
+from client.conformance.ports import ReservedPorts
 
 import fakes
 from animegamer_rt import __version__
@@ -50,9 +51,8 @@ def test_a_node_that_cannot_run_a_worker_says_what_to_do(job: NodeJob, tmp_path:
     assert "animegamer-rt" in run_worker(older, "10.0.0.7") and "0.0.1 at the server; install the same" in run_worker(
         older, "n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed: NodeJob = {**job, "port": listener.getsockname()[1]}
-    said = run_worker(closed, "10.0.0.7")
+    with ReservedPorts() as closed:
+        said = run_worker({**job, "port": closed.port}, "10.0.0.7")
     assert said.startswith("could not start on node 10.0.0.7: the server is not reached at 127.0.0.1:")
     assert "Connection refused" in said
 
@@ -72,13 +72,13 @@ def test_an_address_where_no_cluster_answers_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     with pytest.raises(ConfigError, match="expected HOST:PORT; give what `ray start --head` printed"):
         own_address("ray://head:10001")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-        assert own_address(f"127.0.0.1:{port}") == "127.0.0.1", "where nodes find the server"
-    with pytest.raises(
-        ClusterError, match="no Ray cluster answers; found Connection refused; start one with: ray start"
-    ):
-        own_address(f"127.0.0.1:{port}")
+    with ReservedPorts() as ports:
+        with socket.create_server(("127.0.0.1", ports.port)):
+            assert own_address(f"127.0.0.1:{ports.port}") == "127.0.0.1", "where nodes find the server"
+        with pytest.raises(
+            ClusterError, match="no Ray cluster answers; found Connection refused; start one with: ray start"
+        ):
+            own_address(f"127.0.0.1:{ports.port}")
 
 
 def test_a_worker_asks_ray_for_its_cores_or_a_gpu() -> None:

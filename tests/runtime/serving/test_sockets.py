@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import zmq
+from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.descriptors import RESERVED, raise_limit
@@ -31,9 +32,7 @@ def test_a_broken_network_is_noticed_within_the_minute_that_the_protocol_names()
 
 
 def test_both_ports_are_had_or_none() -> None:
-    free = ServerSockets(ServeOptions(port=0))
-    free.close()
-    with socket.create_server(("127.0.0.1", free.port + 1)):
+    with ReservedPorts() as free, socket.create_server(("127.0.0.1", free.port + 1)):
         with pytest.raises(ServerError, match=f"port {free.port + 1}: the port is in use"):
             ServerSockets(ServeOptions(port=free.port))
         socket.create_server(("127.0.0.1", free.port)).close()

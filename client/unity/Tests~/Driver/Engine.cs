@@ -52,6 +52,7 @@ namespace AnimeGamer.Driver
             server.arguments = arguments;
             server.options = options;
             server.folder = folder;
+            ServerProcess.StopAll();  // AddComponent started one at once where animegamer-rt is on the path
             AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
             session.server = server;
             System.Threading.Tasks.Task<Done> turn = session.SayAsync("Mirel walks.");

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from browser_socket import MSGPACK, Browser, web
+from client.conformance.ports import ReservedPorts
 from live_server import LiveServer, frames, until_timeout
 
 NGINX, OPENSSL = (shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin") for name in ("nginx", "openssl"))
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="on Debian: apt-
 
 
 @contextmanager
-def _proxy(folder: Path, gateway: str) -> Iterator[tuple[int, ssl.SSLContext]]:
-    """nginx before a gateway; its port, and the TLS of a browser that trusts its certificate."""
+def _proxy(folder: Path, gateway: str, port: int) -> Iterator[ssl.SSLContext]:
+    """nginx at a port before a gateway; the TLS of a browser that trusts its certificate."""
     [location] = re.findall(r"```nginx\n(.*?)```", WEB_PAGE.read_text("utf-8"), re.DOTALL)
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     names = ["-subj", f"/CN={SITE}", "-addext", f"subjectAltName=DNS:{SITE}"]
@@ -34,9 +35,6 @@ def _proxy(folder: Path, gateway: str) -> Iterator[tuple[int, ssl.SSLContext]]:
     subprocess.run(
         [str(OPENSSL), "req", *kind, *names, "-keyout", key, "-out", certificate], check=True, capture_output=True
     )
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     (folder / "nginx.conf").write_text(
         f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}\nhttp {{\naccess_log off;\n"
@@ -52,7 +50,7 @@ def _proxy(folder: Path, gateway: str) -> Iterator[tuple[int, ssl.SSLContext]]:
                     if probe.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 assert nginx.poll() is None, (folder / "nginx.log").read_text()
-            yield port, ssl.create_default_context(cafile=certificate)
+            yield ssl.create_default_context(cafile=certificate)
         finally:
             nginx.terminate()
 
@@ -60,9 +58,9 @@ def _proxy(folder: Path, gateway: str) -> Iterator[tuple[int, ssl.SSLContext]]:
 def test_the_page_and_its_turns_come_through_a_tls_proxy_at_a_sub_path(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("cel and peg\n")
     options = ("--web", "0", "--web-password", str(tmp_path / "password"), "--origin", f"https://{SITE}")
-    with LiveServer(bundle, tmp_path / "state", *options) as server:
-        gateway = web(server.ready()).split("/")[2]
-        with _proxy(tmp_path, gateway) as (port, tls):
+    with LiveServer(bundle, tmp_path / "state", *options) as server, ReservedPorts() as ports:
+        gateway, port = web(server.ready()).split("/")[2], ports.port
+        with _proxy(tmp_path, gateway, port) as tls:
 
             def ask(method: str, path: str, body: str = "", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
                 asked = http.client.HTTPSConnection(SITE, context=tls)

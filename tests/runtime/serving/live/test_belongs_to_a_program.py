@@ -6,12 +6,12 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import zmq
+from client.conformance.ports import ReservedPorts
 from live_server import TIMEOUT_S, LiveServer, RawClient, frames, refusal, until_timeout
 
 from animegamer_rt.errors import TRY_AGAIN
@@ -67,15 +67,14 @@ def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path
 
 def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp_path: Path) -> None:
     arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", str(port), "--metrics-port", "0"]
+    ports = ReservedPorts()
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, *ports.option, "--metrics-port", "0"]
     server = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     os.close(writing)
     try:
-        with RawClient(port) as player:
+        with RawClient(ports.port) as player:
             for _ in until_timeout():
                 if player.ask("status", control=True, answer="status").fields["state"] == "ready":
                     break
@@ -87,6 +86,7 @@ def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp
     finally:
         server.kill()
         server.communicate()
+        ports.close()
 
 
 def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from client.conformance.ports import ReservedPorts
 from live_server import LiveServer, error_code, frames, refusal, until_timeout
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -79,21 +80,10 @@ def test_deaths_of_the_worker_are_counted(own_server: LiveServer) -> None:
 
 
 def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path, tmp_path: Path) -> None:
-    with socket.socket() as holder:
-        for _ in until_timeout():
-            with socket.socket() as first, socket.socket() as second:
-                first.bind(("127.0.0.1", 0))
-                port = first.getsockname()[1]
-                try:
-                    second.bind(("127.0.0.1", port + 1))
-                    holder.bind(("127.0.0.1", port + 2))
-                except (OSError, OverflowError):
-                    continue
-                break
-        holder.listen()
-        code, said = refusal(bundle, tmp_path, "--port", str(port))
+    with ReservedPorts() as ports, socket.create_server(("127.0.0.1", ports.port + 2)):
+        code, said = refusal(bundle, tmp_path, *ports.option)
     assert code == TRY_AGAIN
-    assert f"error: port {port + 2}: the metrics' port cannot be bound" in said and "--metrics-port" in said
+    assert f"error: port {ports.port + 2}: the metrics' port cannot be bound" in said and "--metrics-port" in said
 
 
 def test_no_page_is_served_when_none_is_wanted(bundle: Path, tmp_path: Path) -> None:

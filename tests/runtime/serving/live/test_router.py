@@ -15,6 +15,7 @@ import pytest
 from benchmarks.soak import player as soak_player
 from benchmarks.soak.undisturbed import compare
 from browser_socket import Browser, web
+from client.conformance.ports import ReservedPorts
 from live_server import Game, LiveServer, RawClient, error_code, frames, until_timeout
 
 from animegamer_client import Client
@@ -74,18 +75,19 @@ class Router:
 
 @pytest.fixture(scope="module")
 def servers(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveServer]]:
-    both = [
-        LiveServer(bundle, tmp_path_factory.mktemp(f"shard-{number}"), "--shard", f"{number}/2", *OPTIONS)
-        for number in (1, 2)
-    ]
-    try:
-        for server in both:
-            server.ready()
-        yield both
-    finally:
-        for server in both:
-            with server:
-                pass
+    with ReservedPorts() as first, ReservedPorts() as second:
+        both = [
+            LiveServer(bundle, tmp_path_factory.mktemp(shard[0]), "--shard", shard, *ports.option, *OPTIONS)
+            for shard, ports in (("1/2", first), ("2/2", second))
+        ]
+        try:
+            for server in both:
+                server.ready()
+            yield both
+        finally:
+            for server in both:
+                with server:
+                    pass
 
 
 def knows(server: LiveServer, game: Game) -> bool:
@@ -135,18 +137,24 @@ def test_sessions_are_found_and_move_and_players_are_told(
         assert router.end() == 0
 
 
+@pytest.fixture
+def port() -> Iterator[int]:
+    with ReservedPorts() as ports:
+        yield ports.port
+
+
 def test_players_play_on_while_servers_and_router_are_started_again(
-    servers: list[LiveServer], bundle: Path, monkeypatch: pytest.MonkeyPatch
+    servers: list[LiveServer], port: int, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(soak_player, "SILENCE_S", 1.5)
     tiny = open_bundle(str(bundle))
     ports = [server.port for server in servers]
-    router = Router(*ports)
+    router = Router(*ports, port=port)
     router.client().close()
     done: list[int] = []
     stop = threading.Event()
     players = [
-        soak_player.Player(index, router.port, SEED, tiny.manifest.world, TURNS, lambda: done.append(1), stop)
+        soak_player.Player(index, port, SEED, tiny.manifest.world, TURNS, lambda: done.append(1), stop)
         for index in range(PLAYERS)
     ]
     for player in players:
@@ -157,7 +165,7 @@ def test_players_play_on_while_servers_and_router_are_started_again(
         servers[place] = LiveServer(bundle, server.state, *options).ready()
     router.end(signal.SIGKILL)
     before = len(done)
-    router = Router(*ports, port=router.port)
+    router = Router(*ports, port=port)
     for player in players:
         player.join(60)
     assert before < len(done), "the games were over before the router was killed"
