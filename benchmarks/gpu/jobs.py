@@ -78,11 +78,11 @@ class Variant:
 
 FOR_GOALS = (
     Variant("fp8", kernels=True, attention="int8-wgmma"),
-    Variant("fp8", kernels=True),
     Variant("bf16", kernels=True, attention="wgmma"),
+    Variant("fp8", kernels=True),
+    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
     Variant("bf16", kernels=True),
     Variant("bf16"),
-    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
 )
 """The variants that should reach the goals, and plain operators in case the kernels fail."""
 VARIANTS = (
