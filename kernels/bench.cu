@@ -138,8 +138,7 @@ Case attention_case(agk_products products) {
     };
     const double operations = 2.0 * BATCH * TOKENS * TOKENS * WIDTH;
     const bool half_sums = products == AGK_HALF_SUMS;
-    constexpr const char* NAMES[] = {"attention_int8", "attention_int8 half sums", "attention_int8 wgmma",
-                                     "attention_int8 wgmma ones", "attention_int8 wgmma pipelined"};
+    constexpr const char* NAMES[] = {"attention_int8", "attention_int8 half sums", "attention_int8 wgmma"};
     const char* name = NAMES[products];
     return {name, "2 x 6976 x 30 x 64 bf16",
             static_cast<double>(ROWS) * WIDTH * (2 + 2 * 2), prepare, operations, half_sums ? 0.0 : operations,
@@ -291,8 +290,6 @@ int main(int argc, char** argv) {
     // Its floor is computed from the rate of mma.sync, so it may be faster than its floor.
     if (gpu.major == 9 && gpu.minor == 0) {
         cases.push_back(attention_case(AGK_WARPGROUPS));
-        cases.push_back(attention_case(AGK_WARPGROUPS_ONES));
-        cases.push_back(attention_case(AGK_WARPGROUPS_PIPELINED));
         cases.push_back(half_attention_case());
     }
     std::string json;

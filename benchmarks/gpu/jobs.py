@@ -34,7 +34,7 @@ KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
 """Of kernel_cases.FAMILIES. Each is a job of its own: one that crashes ends no other."""
 ATTENTION_CHECK = "kernels-attention"
 """The job of `checks` that runs our own attention by itself."""
-OWN_ATTENTIONS = ("int8", "int8-wgmma", "int8-wgmma-pipelined", "wgmma")
+OWN_ATTENTIONS = ("int8", "int8-wgmma", "wgmma")
 """As in backends.torch.attention, which imports torch."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
 """Kind -> whether it needs the kernels' library."""
@@ -78,12 +78,11 @@ class Variant:
 
 FOR_GOALS = (
     Variant("fp8", kernels=True, attention="int8-wgmma"),
-    Variant("fp8", kernels=True),
-    Variant("fp8", kernels=True, attention="int8-wgmma-pipelined"),
     Variant("bf16", kernels=True, attention="wgmma"),
+    Variant("fp8", kernels=True),
+    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
     Variant("bf16", kernels=True),
     Variant("bf16"),
-    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
 )
 """The variants that should reach the goals, and plain operators in case the kernels fail."""
 VARIANTS = (

@@ -233,8 +233,7 @@ def attention_cases(kernels: Kernels, sizes: Sizes, device: str) -> Iterator[Cas
     yield Case("attention_int8", "int8 scores", given, ours, plain)
     if has_warpgroups(vectors.device):
         # Their reference, on the CPU, is the same.
-        for mma in (MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_PIPELINED, MmaKind.WARPGROUPS_ONES):
-            yield Case(f"attention_int8 {mma.name.lower()}", "int8 scores", given, partial(ours, mma=mma), plain)
+        yield Case("attention_int8 wgmma", "int8 scores", given, partial(ours, mma=MmaKind.WARPGROUPS), plain)
         yield Case("attention", "bf16", given, halves, plain)
 
 

@@ -21,15 +21,12 @@ class MmaKind(IntEnum):
     """The tensor core instructions to use, enum agk_products.
 
     WARPS: mma.sync with float32 accumulators, on any GPU. HALF_SUMS: mma.sync with float16 accumulators for P V, on any
-    GPU. WARPGROUPS: wgmma, on sm_90 only. WARPGROUPS_ONES: the same with sums of weights by columns of ones.
-    WARPGROUPS_PIPELINED: as WARPGROUPS, with a warpgroup that only copies, so that the others need not keep in step.
+    GPU. WARPGROUPS: wgmma, on sm_90 only.
     """
 
     WARPS = 0
     HALF_SUMS = 1
     WARPGROUPS = 2
-    WARPGROUPS_ONES = 3
-    WARPGROUPS_PIPELINED = 4
 
 
 class AttentionInt8Arguments(Arguments):

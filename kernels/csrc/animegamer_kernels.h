@@ -209,16 +209,8 @@ AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
 
 /* The MMA instruction of attention_int8. AGK_WARPS: mma.sync, on every GPU. AGK_HALF_SUMS: mma.sync with weights, values (scaled
  * by 1/64) and the sums of each 64 keys in float16, twice the rate on GeForce; values below 0.004 lose precision, down to
- * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with an error of the CUDA runtime.
- * AGK_WARPGROUPS_ONES: the same, but the sums of the weights come from columns of ones beside the values.
- * AGK_WARPGROUPS_PIPELINED: as AGK_WARPGROUPS, but other threads copy keys and values, and nothing holds the rest in step. */
-typedef enum agk_products {
-    AGK_WARPS = 0,
-    AGK_HALF_SUMS = 1,
-    AGK_WARPGROUPS = 2,
-    AGK_WARPGROUPS_ONES = 3,
-    AGK_WARPGROUPS_PIPELINED = 4
-} agk_products;
+ * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with an error of the CUDA runtime. */
+typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2 } agk_products;
 
 /* Attention over all tokens, softmax(query key^T / 8) value. Queries and keys are as agk_head_norm_int8 writes them, with a
  * key_group that is a multiple of 64. Element (entry, token, head, i) of value is at entry * batch_stride +

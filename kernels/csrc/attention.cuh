@@ -1,5 +1,5 @@
-// Parts of attention that do not depend on the MMA instruction: tiles of keys and values in shared memory,
-// the online softmax, loading of queries and storing of results.
+// Parts of attention that do not depend on the MMA instruction: copying keys and values to shared memory, the online softmax,
+// loading of queries and storing of results.
 //
 // Of every 16 queries of its warp a thread holds two rows (lane / 4 and 8 below), and two of every eight columns. This is the
 // accumulator layout of both mma.m16n8 and wgmma in the PTX ISA.
@@ -17,25 +17,10 @@ constexpr int KEYS = ATTENTION_KEYS, WIDTH = ATTENTION_WIDTH;
 // An MMA has 16 rows per warp and tiles of 8 columns. With 16-bit operands its depth is 16.
 constexpr int ROWS = 16, COLUMNS = 8;
 constexpr int KEY_TILES = KEYS / COLUMNS, WIDTH_TILES = WIDTH / COLUMNS, STEPS = KEYS / 16;
-constexpr int KEY_CHUNKS = WIDTH / 16, VALUE_CHUNKS = WIDTH / 8;
+// Threads that copy: all of a block with mma.sync, one warpgroup of four with wgmma.
+constexpr int COPYING = 4 * WARP;
 // exp(x / sqrt(64)) as a power of two.
 constexpr float LOG2E_BY_8 = 1.4426950408889634f / 8.0f;
-
-// Keys and values of KEYS tokens in shared memory. The 16-byte chunks of a row are permuted by the row's number, so that the
-// eight rows of a loaded matrix are in different banks. The permutations are wgmma's swizzles of 64 and 128 bytes, whose
-// pattern starts at a multiple of 1024.
-template <typename T>
-struct alignas(1024) Tile {
-    int8_t keys[KEYS * WIDTH];
-    T values[KEYS * WIDTH];
-
-    __device__ __forceinline__ int8_t* key(unsigned row, unsigned chunk) {
-        return keys + row * WIDTH + (chunk ^ (row / 2 % KEY_CHUNKS)) * 16;
-    }
-    __device__ __forceinline__ T* value(unsigned row, unsigned chunk) {
-        return values + row * WIDTH + (chunk ^ (row % VALUE_CHUNKS)) * 8;
-    }
-};
 
 // Addresses of the keys, values and scales of a block's head.
 template <typename T>
@@ -56,37 +41,31 @@ struct HeadPointers {
     }
 };
 
-// Copies a head's keys and values to tiles, one tile after the other. All THREADS of the block take part.
-template <int THREADS, typename T>
-class TileLoader {
+// Copies a head's keys or values to shared memory, KEYS rows at a time, by COPYING threads. Row by row, chunks of 16 bytes are
+// permuted, so that the eight rows of a loaded matrix are in different banks. The permutations are wgmma's swizzles of 64 and
+// 128 bytes, the width of a row.
+template <typename Element>
+class RowLoader {
   public:
-    __device__ __forceinline__ TileLoader(const HeadPointers<T>& head, int64_t stride)
-        : keys(head.keys + threadIdx.x * 16),
-          values(head.values + threadIdx.x / VALUE_CHUNKS * stride + threadIdx.x % VALUE_CHUNKS * 8),
-          stride(stride) {}
+    __device__ __forceinline__ RowLoader(const Element* head, int64_t stride)
+        : from(head + threadIdx.x / CHUNKS * stride + threadIdx.x % CHUNKS * CHUNK), stride(stride) {}
 
-    // Starts to copy the next KEYS tokens. Only `left` of them exist; the others become zeros.
-    __device__ __forceinline__ void next(Tile<T>& to, int left) {
-        constexpr int KEY_ROWS = THREADS / KEY_CHUNKS, VALUE_ROWS = THREADS / VALUE_CHUNKS;
-        static_assert(KEY_ROWS % 8 == 0 && VALUE_ROWS % 8 == 0, "a chunk's place in its row is the same in all its rows");
-        const int key = threadIdx.x / KEY_CHUNKS, value = threadIdx.x / VALUE_CHUNKS;
+    // Starts to copy the next rows. Only `left` of them exist; the others become zeros.
+    __device__ __forceinline__ void next(Element* to, int left) {
+        const int row = threadIdx.x / CHUNKS, place = threadIdx.x % CHUNKS ^ (CHUNKS == 8 ? row % 8 : row / 2 % 4);
 #pragma unroll
-        for (int row = 0; row < KEYS; row += KEY_ROWS) {
-            if (KEYS % KEY_ROWS != 0 && row + key >= KEYS) continue;
-            copy_async(to.key(key, threadIdx.x % KEY_CHUNKS) + row * WIDTH, keys + row * WIDTH, row + key < left);
+        for (int first = 0; first < KEYS; first += AT_ONCE) {
+            copy_async(to + (first + row) * WIDTH + place * CHUNK, from + first * stride, first + row < left);
         }
-#pragma unroll
-        for (int row = 0; row < KEYS; row += VALUE_ROWS) {
-            if (KEYS % VALUE_ROWS != 0 && row + value >= KEYS) continue;
-            copy_async(to.value(value, threadIdx.x % VALUE_CHUNKS) + row * WIDTH, values + row * stride, row + value < left);
-        }
-        keys += KEYS * WIDTH;
-        values += KEYS * stride;
+        from += KEYS * stride;
     }
 
   private:
-    const int8_t* keys;
-    const T* values;
+    static constexpr int CHUNK = 16 / sizeof(Element), CHUNKS = WIDTH / CHUNK, AT_ONCE = COPYING / CHUNKS;
+    static_assert(CHUNKS == 8 || CHUNKS == 4);
+    static_assert(AT_ONCE % 8 == 0, "a chunk's place in its row is the same in all its rows");
+
+    const Element* from;
     int64_t stride;
 };
 
@@ -147,6 +126,17 @@ __device__ __forceinline__ void load_queries(Softmax& softmax, uint32_t (&query)
     }
 }
 
+// Maximum and sum over the four threads that hold a row.
+template <typename Score>
+__device__ __forceinline__ Score row_max(Score x) {
+    x = max(x, __shfl_xor_sync(~0u, x, 1));
+    return max(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ __forceinline__ float row_sum(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
 // Sets the scores of all but the first `keys` keys of a tile to `lowest`.
 template <typename Score>
 __device__ __forceinline__ void mask(Score (&scores)[KEY_TILES][4], int keys, Score lowest) {
@@ -158,7 +148,7 @@ __device__ __forceinline__ void mask(Score (&scores)[KEY_TILES][4], int keys, Sc
 }
 
 // Turns scores of 16 queries by KEYS keys into weights, in place. largest_score: of each row. shrink: the factor that earlier
-// results need, because the maximum has changed. The largest weight is 1. The caller sums the weights.
+// results need, because the maximum has changed. The largest weight is 1.
 __device__ __forceinline__ void online_softmax(Softmax& row, float (&weights)[KEY_TILES][4], const float (&largest_score)[2],
                                                  float key_scale, float (&shrink)[2]) {
 #pragma unroll
@@ -174,6 +164,16 @@ __device__ __forceinline__ void online_softmax(Softmax& row, float (&weights)[KE
             low = exp2_approx(fmaf(low, scale, -largest));
             high = exp2_approx(fmaf(high, scale, -largest));
         }
+    }
+}
+
+// Adds a thread's weights of a tile to its sums of both rows.
+__device__ __forceinline__ void add_weights(float (&sum)[2], const float (&weights)[KEY_TILES][4], const float (&shrink)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        sum[half] *= shrink[half];
+#pragma unroll
+        for (int tile = 0; tile < KEY_TILES; ++tile) sum[half] += weights[tile][2 * half] + weights[tile][2 * half + 1];
     }
 }
 
@@ -199,15 +199,15 @@ __device__ __forceinline__ bool any_maximum_changed(const float (&shrink)[TILES]
 }
 
 // Rescales sums to a new maximum.
-template <int TILES>
-__device__ __forceinline__ void rescale(float (&sums)[TILES][4], const float (&shrink)[2]) {
+__device__ __forceinline__ void rescale(float (&sums)[WIDTH_TILES][4], const float (&shrink)[2]) {
 #pragma unroll
-    for (int i = 0; i < TILES * 4; ++i) sums[i / 4][i % 4] *= shrink[i % 4 / 2];
+    for (int i = 0; i < WIDTH_TILES * 4; ++i) sums[i / 4][i % 4] *= shrink[i % 4 / 2];
 }
 
-// Writes the results of 16 queries: the first WIDTH_TILES tiles of `out`, divided by the sum of the row's weights.
-template <typename T, int TILES, typename Args>
-__device__ __forceinline__ void store_results(const Args& a, const float (&out)[TILES][4], const float (&sum)[2], int first_row) {
+// Writes the results of 16 queries, divided by the sum of the row's weights.
+template <typename T, typename Args>
+__device__ __forceinline__ void store_results(const Args& a, const float (&out)[WIDTH_TILES][4], const float (&sum)[2],
+                                              int first_row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float inverse = 1.0f / sum[half];
@@ -229,9 +229,7 @@ inline agk_attention_int8_args with_small_groups(agk_attention_int8_args a) {
     return a;
 }
 
-// attention_int8 with wgmma, on sm_90a. The arguments must have been checked. Defined in attention_int8_wgmma.cu and
-// attention_pipelined.cu.
+// attention_int8 with wgmma, on sm_90a. The arguments must have been checked. Defined in attention_wgmma.cu.
 int attention_int8_by_warpgroups(const agk_attention_int8_args& args, cudaStream_t stream);
-int attention_int8_pipelined(const agk_attention_int8_args& args, cudaStream_t stream);
 
 }  // namespace agk

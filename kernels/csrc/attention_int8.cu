@@ -11,7 +11,7 @@
 namespace agk {
 namespace {
 
-constexpr int WARPS = 4, THREADS = WARPS * WARP;
+constexpr int WARPS = COPYING / WARP;
 // Each warp has two tiles of 16 queries, so that each key and value read from shared memory is used twice. With one tile the
 // bandwidth of shared memory would be the limit.
 constexpr int ROW_TILES = 2;
@@ -43,28 +43,37 @@ __device__ __forceinline__ void add_halves(float& low, float& high, uint32_t sum
     high += to_float(both[1]);
 }
 
-// Reductions over the four threads that hold a row.
-__device__ __forceinline__ float row_max(float x) {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-__device__ __forceinline__ float row_sum(float x) {
-    x += __shfl_xor_sync(~0u, x, 1);
-    return x + __shfl_xor_sync(~0u, x, 2);
-}
+// Keys and values of KEYS tokens in shared memory, and where RowLoader writes a chunk of a row.
+template <typename T>
+struct alignas(128) Tile {
+    int8_t keys[KEYS * WIDTH];
+    T values[KEYS * WIDTH];
+
+    __device__ __forceinline__ int8_t* key(unsigned row, unsigned chunk) {
+        return keys + row * WIDTH + (chunk ^ (row / 2 % 4)) * 16;
+    }
+    __device__ __forceinline__ T* value(unsigned row, unsigned chunk) {
+        return values + row * WIDTH + (chunk ^ (row % 8)) * 8;
+    }
+};
 
 // Grid: (tiles of QUERIES queries, heads, batch). At most 255 registers per thread, so two blocks fit on a multiprocessor.
 template <typename T, bool HALF_SUMS>
-__global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int8_args a) {
+__global__ void __launch_bounds__(COPYING, 2) attention_kernel(agk_attention_int8_args a) {
     using Weight = std::conditional_t<HALF_SUMS, __half, T>;
     __shared__ Tile<T> tiles[2];
     const unsigned lane = threadIdx.x % WARP;
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + threadIdx.x / WARP * ROW_TILES * ROWS + lane / 4;
     const HeadPointers<T> head(a);
-    TileLoader<THREADS, T> loader(head, a.token_stride);
+    RowLoader<int8_t> keys(head.keys, WIDTH);
+    RowLoader<T> values(head.values, a.token_stride);
+    const auto copy_next = [&](Tile<T>& to, int left) {
+        keys.next(to.keys, left);
+        values.next(to.values, left);
+    };
     KeyScales key_scales(head.key_scales, a.key_group);
-    loader.next(tiles[0], tokens);
+    copy_next(tiles[0], tokens);
 
     uint32_t query[ROW_TILES][2][4];
     Softmax softmax[ROW_TILES];
@@ -78,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
         wait_for_copies();
         // Now all threads' copies have arrived, and no thread still reads the other tile.
         __syncthreads();
-        if (first + KEYS < tokens) loader.next(tiles[(first / KEYS + 1) % 2], tokens - first - KEYS);
+        if (first + KEYS < tokens) copy_next(tiles[(first / KEYS + 1) % 2], tokens - first - KEYS);
 
         int scores[ROW_TILES][KEY_TILES][4];
 #pragma unroll
@@ -115,14 +124,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_kernel(agk_attention_int
                 largest[half] = row_max(largest[half]);
             }
             online_softmax(softmax[row], exact, largest, key_scale, shrink[row]);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                sum[row][half] *= shrink[row][half];
-#pragma unroll
-                for (int column = 0; column < KEY_TILES; ++column) {
-                    sum[row][half] += exact[column][2 * half] + exact[column][2 * half + 1];
-                }
-            }
+            add_weights(sum[row], exact, shrink[row]);
             pack<Weight>(exact, weights[row]);
         }
         if (any_maximum_changed(shrink)) {
@@ -186,14 +188,13 @@ extern "C" int agk_attention_int8(const agk_attention_int8_args* args, void* to)
     if (const int code = check(args)) return code;
     const auto stream = static_cast<cudaStream_t>(to);
     const agk_attention_int8_args a = with_small_groups(*args);
-    if (a.products == AGK_WARPGROUPS_PIPELINED) return attention_int8_pipelined(a, stream);
-    if (a.products >= AGK_WARPGROUPS) return attention_int8_by_warpgroups(a, stream);
+    if (a.products == AGK_WARPGROUPS) return attention_int8_by_warpgroups(a, stream);
     const dim3 grid(static_cast<unsigned>(divide_up(a.tokens, QUERIES)), static_cast<unsigned>(a.heads),
                     static_cast<unsigned>(a.batch));
     return with_halves(a.dtype, [&](auto element) {
         using T = decltype(element);
         const auto kernel = a.products == AGK_HALF_SUMS ? attention_kernel<T, true> : attention_kernel<T, false>;
-        kernel<<<grid, THREADS, 0, stream>>>(a);
+        kernel<<<grid, COPYING, 0, stream>>>(a);
         return launch_result("attention_int8");
     });
 }

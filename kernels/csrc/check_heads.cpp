@@ -126,7 +126,7 @@ int check(const agk_attention_int8_args* args) {
         return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
                     ATTENTION_KEYS);
     }
-    if (AGK_WARPS <= args->products && args->products <= AGK_WARPGROUPS_PIPELINED) return AGK_OK;
+    if (AGK_WARPS <= args->products && args->products <= AGK_WARPGROUPS) return AGK_OK;
     return fail(AGK_BAD_OPTION, "%s: products %d: expected one of agk_products", name, args->products);
 }
 

@@ -114,31 +114,8 @@ __device__ __forceinline__ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
 }
 
-// d += a b, halves T to float32: a 64 x DEPTH row-major; b DEPTH x 72, the first 64 columns of a row contiguous.
-#define AGK_MULTIPLY_HALVES(TYPE)                                                                                          \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n72k16.f32." TYPE "." TYPE " "                                           \
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
-                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35}, "                                 \
-                 "{%36, %37, %38, %39}, %40, 1, 1, 1, 1;"                                                                  \
-                 : "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), "+f"(d[1][0]), "+f"(d[1][1]),               \
-                   "+f"(d[1][2]), "+f"(d[1][3]), "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]),               \
-                   "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), "+f"(d[4][0]), "+f"(d[4][1]),               \
-                   "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),               \
-                   "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),               \
-                   "+f"(d[7][2]), "+f"(d[7][3]), "+f"(d[8][0]), "+f"(d[8][1]), "+f"(d[8][2]), "+f"(d[8][3])                \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-
-template <typename T>
-__device__ __forceinline__ void mma(float (&d)[WIDTH_TILES + 1][4], const uint32_t (&a)[4], uint64_t b) {
-    if constexpr (std::is_same_v<T, __half>) {
-        AGK_MULTIPLY_HALVES("f16");
-    } else {
-        AGK_MULTIPLY_HALVES("bf16");
-    }
-}
-#undef AGK_MULTIPLY_HALVES
-
-// The same with a b of 64 columns; without ADD d = a b. With BY_KEYS a column's DEPTH elements are contiguous instead.
+// d = a b, or with ADD d += a b, halves T to float32: a 64 x DEPTH row-major; b DEPTH x 64, the 64 columns of a row contiguous,
+// or with BY_KEYS the DEPTH elements of a column.
 #define AGK_MULTIPLY_HALVES(TYPE)                                                                                          \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                           \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
@@ -167,23 +144,16 @@ __device__ __forceinline__ void mma(float (&d)[WIDTH_TILES][4], const uint32_t (
 
 namespace agk {
 
-// PTX ISA, "Matrix Descriptor Format": start address, offset to the part beyond the swizzle's width, offset to the next 8 rows,
-// and the swizzle. The first three are in units of 16 bytes, from bits 0, 16 and 32 on.
+// PTX ISA, "Matrix Descriptor Format": start address, offset to the next 8 rows, and the swizzle, whose width a row has. The
+// first two are in units of 16 bytes, from bits 0 and 32 on.
 enum class Swizzle : uint64_t { Bytes128 = 1, Bytes64 = 2 };
 
-__device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned bytes_beyond, unsigned bytes_of_8_rows,
-                                             Swizzle swizzle) {
+__device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned bytes_of_8_rows, Swizzle swizzle) {
     const auto field = [](uint64_t bytes) { return (bytes & 0x3ffff) >> 4; };
-    return field(shared_address(shared)) | field(bytes_beyond) << 16 | field(bytes_of_8_rows) << 32 |
-           static_cast<uint64_t>(swizzle) << 62;
+    return field(shared_address(shared)) | field(bytes_of_8_rows) << 32 | static_cast<uint64_t>(swizzle) << 62;
 }
 
 // The descriptor of a matrix `bytes` further on.
 __device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, unsigned bytes) { return descriptor + bytes / 16; }
-
-// The same, but the part beyond the swizzle's width stays at its address.
-__device__ __forceinline__ uint64_t advance_descriptor_before(uint64_t descriptor, unsigned bytes) {
-    return descriptor + bytes / 16 - (static_cast<uint64_t>(bytes / 16) << 16);
-}
 
 }  // namespace agk

@@ -76,7 +76,6 @@ ATTENTIONS: Mapping[str, str] = MappingProxyType(
         "wgmma": "our kernel with 16-bit scores by sm_90's own instructions",
         "int8": "our kernel with INT8 scores, sm_80 and later",
         "int8-wgmma": "our kernel with INT8 scores by sm_90's own instructions",
-        "int8-wgmma-pipelined": "the same with threads that only copy",
         "fastest": "the fastest of these that is accurate, timed when the engines are opened",
     }
 )

@@ -151,7 +151,7 @@ def test_the_goals_variants_are_timed_first_and_profiled_before_peers() -> None:
     names = [(job.stage, job.name) for job in jobs.jobs("cuda", ["full"], jobs.PLANS, lambda variant: True)]
     order = [job for job in names if job[0] in ("turns", "profile", "peers")]
     assert order[0] == ("turns", "full-fp8-kernels-int8-wgmma-attention")
-    assert order[1] == ("turns", "full-fp8-kernels")
+    assert order[1] == ("turns", "full-bf16-kernels-wgmma-attention")
     assert {stage for stage, _ in order[2:4]} == {"profile"}
     assert len(names) == len(set(names)) and ("peers", "compiled-predictor") not in names
     assert set(jobs.OWN_ATTENTIONS) == set(OWN_ATTENTIONS)

@@ -45,16 +45,11 @@ CASES = (
     Case(2, 129, 2, torch.float16, products=MmaKind.HALF_SUMS),
     Case(2, 226 + 17, 2, products=MmaKind.HALF_SUMS),
     Case(1, 1, 1, torch.float16, products=MmaKind.WARPGROUPS),
-    Case(1, 64, 2, products=MmaKind.WARPGROUPS_ONES),
+    Case(1, 64, 2, products=MmaKind.WARPGROUPS),
     Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS),
-    Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS_ONES),
     Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS),
-    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS_ONES),
-    Case(1, 1, 1, torch.float16, products=MmaKind.WARPGROUPS_PIPELINED),
-    Case(2, 129, 2, outlier=20.0, products=MmaKind.WARPGROUPS_PIPELINED),
-    Case(1, 2 * 192 + 5, 1, torch.float16, 32, 192, outlier=20.0, products=MmaKind.WARPGROUPS_PIPELINED),
 )
-EVERY_LAYOUT = (MmaKind.WARPS, MmaKind.WARPGROUPS, MmaKind.WARPGROUPS_ONES, MmaKind.WARPGROUPS_PIPELINED)
+EVERY_LAYOUT = (MmaKind.WARPS, MmaKind.WARPGROUPS)
 FULL = Case(2, 6976, 30)
 
 

@@ -135,9 +135,9 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
     for name in HOPPER_ATTENTIONS:
         assert select_attention(name, torch_device, kernels, SIZE) == (name, f"{name} attention")
-    times = {"torch": 3.0, "flash": 3.0, "wgmma": 2.5, "int8": 2.0, "int8-wgmma": 1.5, "int8-wgmma-pipelined": 1.0}
+    times = {"torch": 3.0, "flash": 3.0, "wgmma": 2.5, "int8": 2.0, "int8-wgmma": 1.5}
     way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
-    assert way == "int8-wgmma-pipelined" and "int8-wgmma 1.500 ms, int8 2.000 ms, wgmma 2.500 ms" in words
+    assert way == "int8-wgmma" and "int8-wgmma 1.500 ms, int8 2.000 ms, wgmma 2.500 ms" in words
 
 
 def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernels) -> None:

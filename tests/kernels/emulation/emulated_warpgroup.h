@@ -30,30 +30,23 @@ inline uint8_t* from_shared(uint32_t address) {
 
 // "Matrix Descriptor Format", "Canonical Layouts": the address of element (k, n) of a right side of `bytes` an element.
 struct Descriptor {
-    uint32_t start, leading, stride, swizzle_bytes;
+    uint32_t start, stride, swizzle_bytes;
 
     explicit Descriptor(uint64_t bits)
-        : start((bits & 0x3fff) << 4), leading((bits >> 16 & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
+        : start((bits & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
         constexpr uint32_t SWIZZLES[] = {16, 128, 64, 32};
         swizzle_bytes = SWIZZLES[bits >> 62];
         if (bits >> 49 & 7) refuse("a descriptor with a base offset");
-        if (swizzle_bytes > 16 && start % (8 * swizzle_bytes) >= swizzle_bytes) {
+        if (start % (8 * swizzle_bytes) >= swizzle_bytes) {
             refuse("a matrix that does not begin in the first row of its swizzle's pattern");
         }
     }
 
     const uint8_t* at(unsigned k, unsigned n, unsigned bytes, bool n_major) const {
-        const bool swizzled = swizzle_bytes > 16;
         // along: the contiguous index. A row is as wide as the swizzle, and 8 rows are one pattern.
         const unsigned along = (n_major ? n : k) * bytes, across = n_major ? k : n;
-        uint32_t offset = across % 8 * swizzle_bytes + along % swizzle_bytes;
-        if (swizzled || !n_major) {
-            offset += across / 8 * stride + along / swizzle_bytes * leading;
-        } else {
-            offset += across / 8 * leading + along / swizzle_bytes * stride;
-        }
-        if (swizzled && !n_major && along >= swizzle_bytes) refuse("a row that is longer than its swizzle");
-        uint32_t address = start + offset;
+        if (along >= swizzle_bytes) refuse("a row that is longer than its swizzle");
+        uint32_t address = start + across / 8 * stride + across % 8 * swizzle_bytes + along;
         address ^= (address >> 7 & (swizzle_bytes / 16 - 1)) << 4;
         return from_shared(address);
     }
@@ -157,8 +150,8 @@ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
 }
 
-template <typename T, bool ADD = true, bool BY_KEYS = false, std::size_t TILES>
-void mma(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
+template <typename T, bool ADD = true, bool BY_KEYS = false>
+void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     emulation::begin_product<T, DEPTH, ADD, !BY_KEYS>(d, a, b, emulation::of_left_halves);
 }
 

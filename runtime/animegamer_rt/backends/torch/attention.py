@@ -1,8 +1,8 @@
 """The denoiser's attention implementations, and the choice of the fastest one that is accurate on this device.
 
-Four belong to PyTorch: its own choice, or one of its libraries by name. Four are ours. Those with INT8 scores cost
+Four belong to PyTorch: its own choice, or one of its libraries by name. Three are ours. Those with INT8 scores cost
 fidelity, so only their names or `fastest` select them. This module knows heads and does not know the network.
-**No GPU has run it yet.** Source: MODEL.md section 4; docs/TORCH.md.
+Source: MODEL.md section 4; docs/TORCH.md.
 """
 
 from __future__ import annotations
@@ -25,19 +25,16 @@ from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
 from .device import TorchDevice
 from .kernels import Kernels, RowNorm, has_warpgroups
 
-Attention = Literal["torch", "cudnn", "flash", "efficient", "wgmma", "int8", "int8-wgmma", "int8-wgmma-pipelined"]
+Attention = Literal["torch", "cudnn", "flash", "efficient", "wgmma", "int8", "int8-wgmma"]
 AttentionChoice = Literal[Attention, "fastest"]
 """An implementation by name, or `fastest`, which times all that the device has. Whatever is chosen is compared with
 float32 attention when the engines are opened."""
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
-INT8_KINDS: Mapping[Attention, MmaKind | None] = MappingProxyType(
-    {"int8": None, "int8-wgmma": MmaKind.WARPGROUPS, "int8-wgmma-pipelined": MmaKind.WARPGROUPS_PIPELINED}
-)
-"""Our kernels with INT8 scores, and their instructions; None: those that the GPU has, from sm_80 on. The twin with sums
-by columns of ones is left out: the shape of its products is one that other libraries do not use."""
+INT8_KINDS: Mapping[Attention, MmaKind | None] = MappingProxyType({"int8": None, "int8-wgmma": MmaKind.WARPGROUPS})
+"""Our kernels with INT8 scores, and their instructions; None: those that the GPU has, from sm_80 on."""
 OWN_ATTENTIONS: tuple[Attention, ...] = ("wgmma", *INT8_KINDS)
 """Our own kernels."""
-HOPPER_ATTENTIONS: tuple[Attention, ...] = ("wgmma", "int8-wgmma", "int8-wgmma-pipelined")
+HOPPER_ATTENTIONS: tuple[Attention, ...] = ("wgmma", "int8-wgmma")
 """Those that need the instructions of sm_90."""
 
 SDPA_BACKENDS: Mapping[Attention, SDPBackend] = MappingProxyType(

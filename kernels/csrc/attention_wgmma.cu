@@ -1,16 +1,18 @@
-// Attention for Hopper in which nothing holds the warpgroups in step: attention_int8, and attention with scores of halves.
+// Attention for Hopper with wgmma, which reads keys and values from shared memory and has twice the rate of mma.sync:
+// attention_int8, and attention with scores of halves.
 //
 // One warpgroup copies keys and values, three have 64 queries each. Each slot of shared memory has two barriers: `full`, where
 // the copying threads arrive when their copies are there, and `empty`, where the others' warps arrive when no MMA reads the
-// slot any more. So one warpgroup's products run while another makes weights, without a turn to wait for. The order within a
-// warpgroup is that of attention_int8_wgmma.cu. (Threads that only copy, and registers given up by them: FlashAttention-3,
-// arXiv:2407.08608.)
-#include "warpgroup_attention.cuh"
+// slot any more. So one warpgroup's products run while another makes weights. Within a warpgroup, a tile's scores are started
+// before the results of the tile before, which run while the scores become weights. (This order, threads that only copy, and
+// registers given up by them: FlashAttention-3, arXiv:2407.08608.) A kernel with INT8 scores in which all threads copied and
+// met at a barrier of the block for each tile took 1.4 times as long on an H100.
+#include "warpgroup.cuh"
 
 namespace agk {
 namespace {
 
-constexpr int COPYING = 4 * WARP, WARPS = 12, THREADS = COPYING + WARPS * WARP, QUERIES = WARPS * ROWS;
+constexpr int WARPS = 12, THREADS = COPYING + WARPS * WARP, QUERIES = WARPS * ROWS;
 // 512 threads have 128 registers each. These fit the same number, and the kernel needs more than 128.
 constexpr int REGISTERS_TO_COPY = 32, REGISTERS = 160;
 // One tile for the product with values, one for the scores, two on their way.
@@ -37,33 +39,44 @@ struct Slot {
     }
 };
 
-// Copies KEYS rows of a head at a time. Their chunks of 16 bytes are permuted as wgmma's swizzle of the row's width says.
-template <typename Element>
-class RowLoader {
-  public:
-    __device__ __forceinline__ RowLoader(const Element* head, int64_t stride)
-        : from(head + threadIdx.x / CHUNKS * stride + threadIdx.x % CHUNKS * CHUNK), stride(stride) {}
+// Waits for the last results and rescales them to the maximum of the next weights.
+__device__ __forceinline__ void settle(float (&results)[WIDTH_TILES][4], uint32_t (&weights)[STEPS][4],
+                                       const float (&shrink)[1][2]) {
+    wait<0>(results, weights);
+    if (any_maximum_changed(shrink)) rescale(results, shrink[0]);
+}
 
-    // Only `left` of the rows exist; the others become zeros.
-    __device__ __forceinline__ void next(Element* to, int left) {
-        const int row = threadIdx.x / CHUNKS, place = threadIdx.x % CHUNKS ^ (CHUNKS == 8 ? row % 8 : row / 2 % 4);
+__device__ __forceinline__ int largest_of(int a, int b, int c) { return __vimax3_s32(a, b, c); }
+__device__ __forceinline__ float largest_of(float a, float b, float c) { return fmaxf(a, fmaxf(b, c)); }
+
+// Weights of a tile of which `keys` keys exist, from its scores, int32 or float32. shrink: as of online_softmax.
+template <typename Score>
+__device__ __forceinline__ void weigh(Softmax& softmax, Score (&scores)[KEY_TILES][4], float (&weights)[KEY_TILES][4], int keys,
+                                      float key_scale, float (&shrink)[2]) {
 #pragma unroll
-        for (int first = 0; first < KEYS; first += AT_ONCE) {
-            copy_async(to + (first + row) * WIDTH + place * CHUNK, from + first * stride, first + row < left);
+    for (int i = 0; i < KEY_TILES * 4; ++i) weights[i / 4][i % 4] = static_cast<float>(scores[i / 4][i % 4]);
+    if (keys < KEYS) {
+        mask(weights, keys, -INFINITY);
+        if constexpr (std::is_same_v<Score, int>) {
+            mask(scores, keys, INT32_MIN);
+        } else {
+            mask(scores, keys, -INFINITY);
         }
-        from += KEYS * stride;
     }
+    float largest[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        Score of_row = max(scores[0][2 * half], scores[0][2 * half + 1]);
+#pragma unroll
+        for (int tile = 1; tile < KEY_TILES; ++tile) {
+            of_row = largest_of(of_row, scores[tile][2 * half], scores[tile][2 * half + 1]);
+        }
+        largest[half] = static_cast<float>(row_max(of_row));
+    }
+    online_softmax(softmax, weights, largest, key_scale, shrink);
+}
 
-  private:
-    static constexpr int CHUNK = 16 / sizeof(Element), CHUNKS = WIDTH / CHUNK, AT_ONCE = COPYING / CHUNKS;
-    static_assert(CHUNKS == 8 || CHUNKS == 4);
-    static_assert(AT_ONCE % 8 == 0, "a chunk's place in its row is the same in all its rows");
-
-    const Element* from;
-    int64_t stride;
-};
-
-// What INT8 scores and scores of halves do not share. QUERY: registers of a thread's 16 queries, four a product.
+// What INT8 scores and scores of halves do not share. PRODUCTS: MMAs of a tile's scores.
 template <typename T>
 struct Int8Scores {
     using Args = agk_attention_int8_args;
@@ -160,9 +173,9 @@ __device__ __forceinline__ void attend(Memory& shared, Kind& kind, const typenam
     constexpr unsigned SLOT_BYTES = sizeof(shared.slots[0]), STEP_OF_VALUES = DEPTH * WIDTH * sizeof(T);
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + (threadIdx.x - COPYING) / WARP * ROWS + threadIdx.x % WARP / 4;
-    const uint64_t key_descriptor = make_descriptor(shared.slots[0].keys, 0, 8 * WIDTH * sizeof(typename Kind::Key),
+    const uint64_t key_descriptor = make_descriptor(shared.slots[0].keys, 8 * WIDTH * sizeof(typename Kind::Key),
                                                     sizeof(typename Kind::Key) == 1 ? Swizzle::Bytes64 : Swizzle::Bytes128);
-    const uint64_t value_descriptor = make_descriptor(shared.slots[0].values, 0, 8 * WIDTH * sizeof(T), Swizzle::Bytes128);
+    const uint64_t value_descriptor = make_descriptor(shared.slots[0].values, 8 * WIDTH * sizeof(T), Swizzle::Bytes128);
 
     Softmax softmax;
     float results[WIDTH_TILES][4] = {}, sum[2] = {}, weights[KEY_TILES][4], shrink[1][2];
@@ -220,7 +233,7 @@ __device__ __forceinline__ void attend(Memory& shared, Kind& kind, const typenam
 
 // Grid: (tiles of QUERIES queries, heads, batch). One block per multiprocessor.
 template <typename Kind>
-__global__ void __launch_bounds__(THREADS, 1) pipelined_kernel(typename Kind::Args a) {
+__global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(typename Kind::Args a) {
     using Memory = Shared<typename Kind::Key, typename Kind::Value>;
     AGK_LAUNCHED_SHARED(Memory, shared);
     if (threadIdx.x == 0) {
@@ -244,7 +257,7 @@ __global__ void __launch_bounds__(THREADS, 1) pipelined_kernel(typename Kind::Ar
 template <typename Kind>
 int launch(const char* name, const typename Kind::Args& args, cudaStream_t stream) {
     constexpr size_t BYTES = sizeof(Shared<typename Kind::Key, typename Kind::Value>);
-    const auto kernel = pipelined_kernel<Kind>;
+    const auto kernel = warpgroup_kernel<Kind>;
     const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(BYTES));
     if (error != cudaSuccess) return cuda_result(name, error);
     const dim3 grid(static_cast<unsigned>(divide_up(args.tokens, QUERIES)), static_cast<unsigned>(args.heads),
@@ -255,7 +268,7 @@ int launch(const char* name, const typename Kind::Args& args, cudaStream_t strea
 
 }  // namespace
 
-int attention_int8_pipelined(const agk_attention_int8_args& args, cudaStream_t stream) {
+int attention_int8_by_warpgroups(const agk_attention_int8_args& args, cudaStream_t stream) {
     return with_halves(args.dtype, [&](auto element) {
         return launch<Int8Scores<decltype(element)>>("attention_int8", args, stream);
     });
