@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-import av
 import numpy as np
 import numpy.typing as npt
 
@@ -37,6 +36,8 @@ def clip_scale(height: int) -> int:
 
 def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None) -> None:
     """Encode frames as H.264 in an mp4, enlarged `scale` times (default: `clip_scale`). Raises OutputError."""
+    import av  # loads FFmpeg: a worker has this module without writing files
+
     _, height, width, _ = frames.shape
     scale = clip_scale(height) if scale is None else scale
     # 4:2:0 colour needs even sides.
@@ -77,6 +78,8 @@ def write_contact_sheet(path: Path, rows: Sequence[Picture]) -> None:
 
 def write_png(path: Path, picture: Picture) -> None:
     """Write one RGB picture [H, W, 3] as a PNG. Raises OutputError."""
+    import av
+
     codec = av.CodecContext.create("png", "w")
     assert isinstance(codec, av.VideoCodecContext)
     codec.height, codec.width = picture.shape[:2]

@@ -12,7 +12,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-import av
 import numpy as np
 import numpy.typing as npt
 
@@ -64,6 +63,8 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
 
     Its size is checked before anything of its size is allocated.
     """
+    import av  # loads FFmpeg, which most games need not
+
     try:
         kind = format_of(content)
         if kind is None or kind not in limits.formats:

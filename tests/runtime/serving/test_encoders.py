@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import av
 import numpy as np
@@ -83,3 +85,8 @@ def test_a_clip_of_odd_size_loses_its_last_row_and_column() -> None:
     (found,) = frames_of(b"".join(clip([picture])))
     assert found.shape == (14, 22, 3)
     assert psnr_db(found, picture[:14, :22]) > 28
+
+
+def test_a_worker_has_no_codecs_loaded_before_a_client_wants_them() -> None:
+    code = "import sys, animegamer_rt.serving.worker.__main__; print('av' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

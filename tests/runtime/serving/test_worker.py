@@ -159,7 +159,7 @@ def test_a_turn_that_is_given_up_ends_its_clips_encoder(pipeline: Pipeline, monk
             super().close()
             ended.append(self)
 
-    monkeypatch.setattr("animegamer_rt.serving.worker.turn.ClipEncoder", Encoder)
+    monkeypatch.setattr("animegamer_rt.serving.worker.encoders.ClipEncoder", Encoder)
     retry = PrecisionRetry(pipeline, None, lambda: None)
     messages = play_turn(retry, prepare_turn(retry, Game(codec="mp4").job(TEXTS[0])))
     assert any(message.type == "clip" for message in messages)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,11 @@ from animegamer_rt.state.game_fields import character_to_fields, game_state_to_f
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
 
-from .encoders import ClipEncoder, Frame, JpegEncoder
 from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
+
+if TYPE_CHECKING:
+    from .encoders import ClipEncoder, Frame, JpegEncoder
 
 Shots = Mapping[int, npt.NDArray[np.float16]]
 """Turn -> its shot, fp16 [226, D]."""
@@ -118,8 +120,11 @@ class _FrameStream:
 
     def __init__(self, options: FrameOptions, geometry: Geometry, replies: ReplyBuilder) -> None:
         self._options, self._geometry, self._replies = options, geometry, replies
-        jpeg = options.codec == "jpeg"
-        self._jpeg = JpegEncoder(geometry.height, geometry.width, options.jpeg_quality) if jpeg else None
+        self._jpeg: JpegEncoder | None = None
+        if options.codec == "jpeg":
+            from . import encoders  # loads FFmpeg, which raw frames need not
+
+            self._jpeg = encoders.JpegEncoder(geometry.height, geometry.width, options.jpeg_quality)
 
     def messages(self, event: FrameReady) -> Iterator[Message]:
         if self._options.codec == "mp4":
@@ -148,7 +153,11 @@ class _ClipStream:
         self._replies, self._chunk_index = replies, count()
         self._waiting: list[Frame] = []
         if self._wanted:
-            self._encoder = ClipEncoder(geometry.height, geometry.width, geometry.fps, pixel_format)
+            from . import encoders
+
+            self._encoder: ClipEncoder = encoders.ClipEncoder(
+                geometry.height, geometry.width, geometry.fps, pixel_format
+            )
 
     def messages(self, event: FrameReady) -> Iterator[Message]:
         if self._alone:
