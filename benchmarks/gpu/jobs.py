@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "smoke", "reference", "checks", "rates", "kernels", "turns", "peers", "queue", "profile")
+STAGES = ("build", "smoke", "reference", "checks", "rates", "kernels", "turns", "peers", "queue", "serve", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 240,
@@ -21,6 +21,7 @@ LIMITS_S: Mapping[str, float] = {
     "turns": 240,
     "peers": 150,
     "queue": 200,
+    "serve": 100,
     "profile": 200,
 }
 """Time limit of a job in each stage, in seconds: several times what it should take."""
@@ -167,6 +168,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
             seen.add("peers")
             yield from peer_jobs(PEER_MODES[0])
             yield queue_job(first, on_gpu)
+            yield serve_job(on_gpu)
         if variant.kernels and "kernels" not in seen:
             seen.add("kernels")
             for family in KERNEL_FAMILIES:
@@ -193,6 +195,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         yield from kernel_jobs(on_gpu)
     if "peers" not in seen:
         yield queue_job(first, on_gpu)
+        yield serve_job(on_gpu)
     for mode in PEER_MODES["peers" in seen : None if on_gpu else 1]:
         yield from peer_jobs(mode)
     for size in others:
@@ -246,6 +249,14 @@ def queue_job(size: str, on_gpu: bool) -> Job:
         "plan": "balanced" if on_gpu else "fast",
     }
     return Job("queue", f"{size}-{variant.name}", args)
+
+
+def serve_job(on_gpu: bool) -> Job:
+    """Turns through a server, which ends them after `seconds`: enough on a GPU to tell growth (benchmarks/soak)."""
+    if not on_gpu:
+        return Job("serve", "players", {"plan": "fast", "game_turns": 2, "cancels": 1, "many_turns": 6, "seconds": 60})
+    few = {"game_turns": 10, "cancels": 20}
+    return Job("serve", "players", {"plan": "balanced", **few, "many_turns": 1200, "seconds": 66})
 
 
 def kernel_jobs(on_gpu: bool) -> Iterator[Job]:

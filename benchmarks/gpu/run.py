@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels"))]
+PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "client/python"))]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
 from animegamer_rt.bench.records import read_json  # noqa: E402
@@ -267,6 +267,11 @@ def summary(record: Record) -> int:
     for entry in first:
         why = entry.get("broken", f"error {entry.get('error')}").strip().splitlines()[-1]
         print(f"smoke failed: {entry['part']}: {entry.get('what', entry.get('check', ''))}: {why}")
+    served = record.data.get("serve", [])
+    for entry in served:
+        told = {name: value for name, value in entry.items() if name not in ("job", "part", "samples", "broken")}
+        why = entry.get("broken", "").strip().splitlines()[-1:]
+        print(f"serve, {entry['part']}: {told}", *why)
     others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
     for turn in others:
         found = turn["against_plain_bf16"]
@@ -282,7 +287,7 @@ def summary(record: Record) -> int:
     print(f"record: {record.path}")
     if left := record.data.get("not_run"):
         print(f"{len(left)} jobs not run: {', '.join(left)}")
-    return 1 if first or wrong or others or failed else 0
+    return 1 if first or wrong or others or failed or not all(entry["passed"] for entry in served) else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

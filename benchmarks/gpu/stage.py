@@ -25,6 +25,7 @@ MODULES: Mapping[str, str] = {
     "turns": "turns",
     "peers": "peers",
     "queue": "turn_queue",
+    "serve": "serve",
     "profile": "operator_profile",
 }
 """Stage -> the module whose `entries` yields the results."""

@@ -65,6 +65,8 @@ elif job["stage"] == "peers":
 elif job["stage"] == "checks":
     say(check="an answer", passed=faults.get(name) != "wrong", error=1.0)
     misbehave(faults.get(name))
+elif job["stage"] == "serve":
+    say(part="a part", passed=faults.get(name) != "wrong")
 """
 FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-turn", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")
@@ -183,8 +185,9 @@ def test_record_is_whole_when_it_cannot_be_written_any_more(
     assert not list((tmp_path / "results").glob(".*"))
 
 
-def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: Path) -> None:
-    assert run("--stages", "checks,turns", faults={"checks bf16": "wrong"}) == 1
+@pytest.mark.parametrize("failed", ["checks bf16", "serve players"])
+def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: Path, failed: str) -> None:
+    assert run("--stages", "checks,turns,serve", faults={failed: "wrong"}) == 1
     assert turns_in(record_in(tmp_path)[1]) == ALL
 
 

@@ -26,7 +26,10 @@ LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1
 
 
 class ServerProcess:
-    """A server with the state folder `state`; all of its workers are ready inside `with`. ray: its cluster."""
+    """A server with the state folder `state`; all of its workers are ready inside `with`. ray: its cluster.
+
+    start_s: longest wait for that.
+    """
 
     def __init__(
         self,
@@ -36,9 +39,10 @@ class ServerProcess:
         plan: str | None = None,
         workers: int = 1,
         ray: str | None = None,
+        start_s: float = START_S,
     ) -> None:
         state.mkdir(parents=True)
-        self.device, self.workers = device, workers
+        self.device, self.workers, self._start_s = device, workers, start_s
         self._outputs = state / "stdout.txt", state / "stderr.txt"
         options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
@@ -84,7 +88,7 @@ class ServerProcess:
         return float(used.user + used.system)
 
     def _await(self, stream: int, text: str) -> str:
-        until = time.monotonic() + START_S
+        until = time.monotonic() + self._start_s
         while time.monotonic() < until:
             lines = self._outputs[stream].read_text(encoding="utf-8", errors="replace").split("\n")
             found = [line for line in lines[:-1] if text in line]
