@@ -29,7 +29,9 @@ FAMILY_LIMIT_S = 60.0
 """Of the check of one family of kernels, a few seconds of work: the first to show that a kernel never ends."""
 SKIPPING = "balanced-skipping"
 """Not in the bundle; made from its plan `balanced` by parts.skipping_plan."""
-PLANS = ("balanced", "fast", "exact", SKIPPING)
+EXPORTED = ("exported-balanced", "exported-fast")
+"""The coarse plans that a bundle of checkpoints begins with, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
+PLANS = ("balanced", "fast", "exact", *EXPORTED, SKIPPING)
 """In the order of their turns: the short ones first, so that a run that is cut has most of its answers."""
 KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
 """Of kernel_cases.FAMILIES. Each is a job of its own: one that crashes ends no other."""
@@ -226,10 +228,11 @@ def can_play(size: str, variant: Variant) -> bool:
 
 
 def turn_job(size: str, variant: Variant, plans: Sequence[str]) -> Job:
-    """Turns of every plan at a size by a variant. Only the goals' variants skip blocks, and one on a CPU."""
-    skips = variant in (*FOR_GOALS, CPU_VARIANTS[0])
+    """Turns of every plan at a size by a variant. Only the goals' variants play all, and one on a CPU."""
+    left_out = set(EXPORTED if size == "pocket" else ())
+    left_out |= set() if variant in (*FOR_GOALS, CPU_VARIANTS[0]) else {*EXPORTED, SKIPPING}
     args = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
-    played = tuple(plan for plan in plans if skips or plan != SKIPPING)
+    played = tuple(plan for plan in plans if plan not in left_out)
     return Job("turns", f"{size}-{variant.name}", args, played, after=variant.check)
 
 

@@ -15,6 +15,7 @@ from zlib import crc32
 
 import torch
 
+from animegamer_export.build.default_plans import default_plans
 from animegamer_export.plan_search.block_skips import block_skip_variants
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import loader as backend
@@ -31,7 +32,7 @@ from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.stages.vae import Vae
-from benchmarks.gpu.jobs import SKIPPING, Variant
+from benchmarks.gpu.jobs import EXPORTED, SKIPPING, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     bundle, size = open_bundle(job_args["bundle"]), SIZES.get(job_args["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
+    plans |= {name: default_plans()[name.removeprefix("exported-")] for name in EXPORTED}
     torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs != "off")
     with torch_device.use():
         packed = variant.int4_predictor

@@ -45,7 +45,7 @@ elif job["stage"] == "build":
     say(built=False, library=str(folder / "faults") if faults.get("build") else None)
 elif job["stage"] == "turns":
     for plan in job["plans"]:
-        seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0, "balanced-skipping": 1.5}[plan]
+        seconds = {"exact": 4.0, "balanced": 2.0, "fast": 1.0}.get(plan, 1.5)
         figures = {"p50": seconds, "p95": seconds}
         say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch", preset=None,
             size=job["size"], origin="random weights", shape=[17, 480, 720], plan=plan, steps=50, branches=100,
@@ -71,7 +71,7 @@ elif job["stage"] == "serve":
 FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-turn", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")
 ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-turn", "bf16-eager") for plan in PLANS]
-ALL.insert(3, ("bf16", "balanced-skipping"))
+ALL[3:3] = [("bf16", plan) for plan in ("exported-balanced", "exported-fast", "balanced-skipping")]
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert run("--stages", "turns") == 130
     path, record = record_in(tmp_path)
     assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
-    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 4, "what was measured is kept"
+    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 6, "what was measured is kept"
 
 
 def test_variant_that_hangs_is_ended_with_all_that_it_started(
@@ -162,7 +162,7 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
         "turns full-fp8 balanced",
         "turns full-bf16-turn balanced",
         "turns full-bf16-eager balanced",
-        "turns full-bf16 balanced,fast,balanced-skipping",
+        "turns full-bf16 balanced,fast,exported-balanced,exported-fast,balanced-skipping",
     ]
     _, record = record_in(tmp_path)
     assert sorted(turns_in(record)) == sorted(ALL)

@@ -53,7 +53,8 @@ def test_choices_on_the_device_are_those_of_extending_from_slot_to_slot() -> Non
             np.testing.assert_array_equal(choose(SLOTS, first), others)
         seen.add((first, *others))
     assert len(seen) > 2, "the choices hardly depend on the prompt"
-    assert (torch_device.captured, torch_device.replayed) == (2, 10)
+    # The cache grows for 1530 tokens, and the graphs before that are those of the smaller one.
+    assert (torch_device.captured, torch_device.replayed) == (3, 9)
 
 
 class WaitingDevice(TorchDevice):

@@ -1,4 +1,4 @@
-"""The predictor engine: reads a prompt eagerly, then extends it by a few tokens over an attention cache of fixed size.
+"""The predictor engine: reads a prompt eagerly, then extends it by a few tokens over an attention cache of its own.
 
 It knows the network's layers and the engine interface; it does not know prompts or strengths. The cache holds the keys
 and values of the last row of each run and stays on the device. The choices of a state are made there too, so all of a
@@ -31,8 +31,8 @@ ANSWER_TOKENS = 64
 """Positions of the cache beyond the longest prompt; a state's answer takes 9 of them."""
 
 CACHE_BUCKETS = (1536, 2560)
-"""An extend attends to so many positions of the cache if they hold all tokens, else to the whole cache (4160 in a
-window of 4096 tokens). A prompt of four earlier turns has some 1320 tokens."""
+"""The cache has so many positions if they hold all tokens, else those of the window (4160 in one of 4096 tokens). It
+grows when a prompt needs more; an extend attends to as few as hold its own. A prompt of four turns has some 1320."""
 
 MASK_ALIGNMENT = 16
 """Elements; of PyTorch's attention with a mask (aten/native/transformers/attention.cpp, pad_bias)."""
@@ -74,18 +74,17 @@ class Predictor:
 
     def __init__(self, torch_device: TorchDevice, network: Network, window_tokens: int) -> None:
         self.torch_device, self.network = torch_device, network
-        size = network.size
-        self.capacity = window_tokens + ANSWER_TOKENS
+        most = window_tokens + ANSWER_TOKENS
+        self._buckets = [*(places for places in CACHE_BUCKETS if places < most), most]
         with torch_device.use():
             self._blocks = [MergedBlock.of(cast(Block, block)) for block in network.blocks]
             # Merging freed the layers' own weights. They belong to the stream that loaded them, which would write there
             # at once, perhaps before this stream has read them.
             torch_device.wait(torch_device.mark())
-            cache = (size.layers, size.kv_heads, self.capacity, size.head_width)
-            self._keys, self._values = torch_device.zeros(cache), torch_device.zeros(cache)
+            self._keys, self._values = self._empty_cache(), self._empty_cache()
             self._start = torch_device.zeros((1,), torch.int64)
             self._tokens = torch_device.zeros((1, ANSWER_TOKENS), torch.int64)
-            self._logits = torch_device.zeros((size.vocabulary,), torch.float32)
+            self._logits = torch_device.zeros((network.size.vocabulary,), torch.float32)
             self._choices = torch_device.zeros((ANSWER_TOKENS,), torch.float32)
         self._slot_ids: dict[StateSlots, list[Tensor]] = {}
         self._graphs = GraphCache(torch_device)
@@ -99,7 +98,7 @@ class Predictor:
         """
         before = [] if past is None else self._chain_to(past)
         start, count = before[-1].length if before else 0, tokens.ids.shape[1]
-        self._check_length(start + count)
+        self._hold(start + count)
         network, rows = self.network, len(tokens.masks)
         with self.torch_device.use():
             send = self.torch_device.to_device
@@ -150,13 +149,13 @@ class Predictor:
         before = self._chain_to(cache)
         start = before[-1].length
         length = start + count
-        self._check_length(length)
         if count > ANSWER_TOKENS:
             raise BackendError("too many tokens at once", found=count, expected=f"at most {ANSWER_TOKENS}")
+        self._hold(length)
         self._chain = [*before, Cache(length)]
         with self.torch_device.use():
             self._start.fill_(start)
-        return min(places for places in (*CACHE_BUCKETS, self.capacity) if length <= places)
+        return self._places(length)
 
     def _fill(self, options: Tensor, *between: Tensor, places: int) -> None:
         """The captured work of a state: from the first slot's token on, extends by it and chooses the next one's."""
@@ -209,14 +208,32 @@ class Predictor:
             raise BackendError("an attention cache was used after a later prompt or extend had overwritten it")
         return self._chain[: self._chain.index(cache) + 1]
 
-    def _check_length(self, length: int) -> None:
-        if length > self.capacity:
+    def _empty_cache(self, places: int | None = None) -> Tensor:
+        """Keys or values of all layers, [layers, heads, positions, width]; None: of the smallest bucket."""
+        size = self.network.size
+        return self.torch_device.zeros((size.layers, size.kv_heads, places or self._buckets[0], size.head_width))
+
+    def _places(self, length: int) -> int:
+        """Positions of the smallest bucket that holds so many tokens. Raises BackendError if none does."""
+        if length > self._buckets[-1]:
             raise BackendError(
                 "the prompt does not fit into the predictor's cache",
                 found=f"{length} tokens",
-                expected=f"at most {self.capacity}",
+                expected=f"at most {self._buckets[-1]}",
                 do="use a shorter instruction or a smaller --history-turns",
             )
+        return next(places for places in self._buckets if length <= places)
+
+    def _hold(self, length: int) -> None:
+        """Has the cache hold so many tokens; what is in it stays."""
+        places, before = self._places(length), self._keys.shape[2]
+        if places <= before:
+            return
+        with self.torch_device.use():
+            keys, values = self._empty_cache(places), self._empty_cache(places)
+            keys[:, :, :before], values[:, :, :before] = self._keys, self._values
+            self._keys, self._values = keys, values
+            self._graphs = GraphCache(self.torch_device)  # those before have the addresses of the smaller cache
 
 
 def _float_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
