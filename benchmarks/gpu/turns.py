@@ -1,7 +1,7 @@
 """Times turns of pocket or of full size by one variant: seconds, memory and energy, in the fields of `bench` records.
 
-Turns use the runtime's own denoiser and vae stages, so the second chunk decodes while the first is handed out, as in
-play. `parts` opens their engines.
+Turns use the runtime's own denoiser and vae stages, so noise is drawn ahead and the second chunk decodes while the
+first is handed out, as in play. `parts` opens their engines.
 """
 
 from __future__ import annotations
@@ -142,9 +142,10 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
     given, geometry = prompt(parts.geometry), parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()
+    noise = denoiser.draw_noise(7, 1)
     shot = predict(parts, given)
     state = time.perf_counter()
-    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, denoiser.draw_noise(7, 1))
+    *_, denoised = denoiser.denoise(shot, MOTION_SCOPE, noise)
     latent = time.perf_counter()
     decoding = parts.vae.decode(denoised.latent)
     frames = iter(decoding)

@@ -121,7 +121,8 @@ class Pipeline:
                 notice=self.reader.nobody_seen(reading.notice) if unseen else reading.notice,
             )
 
-        # 1. Predict the state and the shot.
+        # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.
+        noise = self.denoiser.draw_noise(session.seed, turn)
         if prediction is None:
             prediction = self.predictor.predict(session.history, prompt)
         state, rules = prediction.game_state, self.bundle.manifest.compatibility
@@ -139,9 +140,7 @@ class Pipeline:
             shot=prediction.shot,
         )
 
-        # 2. Denoise the clip's latent, a step at a time. Other threads draw the noise of the steps to come; if begun
-        # earlier they would slow down the thread that queues the predictor's many small operators.
-        noise = self.denoiser.draw_noise(session.seed, turn)
+        # 2. Denoise the clip's latent, a step at a time.
         for step in self.denoiser.denoise(prediction.shot, scope, noise):
             yield Progress(
                 session=game,

@@ -19,6 +19,7 @@ from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.loader import Encoder as EncoderPart
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
+from animegamer_rt.backends.torch.predictor import merge_layers
 from animegamer_rt.backends.torch.rowwise_linear import convert_to_rowwise
 from animegamer_rt.backends.torch.transformer import Transformer
 from animegamer_rt.backends.torch.vae import Vae
@@ -94,7 +95,7 @@ def engines(
         if compiled:
             transformer.compile(backend="aot_eager")
         return Engines(
-            PredictorPart(torch_device.on_side_stream(), predictor, window),
+            PredictorPart(torch_device.on_side_stream(), predictor, merge_layers(predictor), window),
             DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], whole_turns),
             Vae(torch_device, decoder, 4, 6, kernels),
             EncoderPart(torch_device, encoder),

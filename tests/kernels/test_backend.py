@@ -30,6 +30,7 @@ from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.kernels import PLAIN, Kernels, RowNorm, open_kernels
 from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
+from animegamer_rt.backends.torch.predictor import merge_layers
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
@@ -131,7 +132,8 @@ def test_packed_predictor_by_kernels_answers_as_without(both_kernels: Kernels, f
     layers = [layer for layer in ours.modules() if isinstance(layer, PackedLinear)]
     assert len(layers) == 14 and all(layer.kernels is both_kernels for layer in layers)
     parts = (
-        PredictorPart(where, network.eval(), 720) for where, network in ((torch_device, ours), (TorchDevice(), plain))
+        PredictorPart(where, network.eval(), merge_layers(network), 720)
+        for where, network in ((torch_device, ours), (TorchDevice(), plain))
     )
     found, expected = (answers(Engines(part, None, None), given) for part in parts)  # type: ignore[arg-type]
     for one, other in zip(found, expected, strict=True):

@@ -18,7 +18,6 @@ from animegamer_rt.bundle.coarse_plan import noise_weights
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.errors import PlanError
 
-from .noise import normal_arrays
 from .output_check import OutputCheck
 
 
@@ -89,18 +88,21 @@ class Denoiser:
     def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
         """The initial latent, then each step's noise, f32 [1, 5, 16, h, w]; depends only on seed, turn and plan.
 
-        Other threads start drawing now: at full size all of it takes as long as a few steps on a fast GPU.
+        Another thread starts drawing now: at full size all of it takes as long as a few steps on a fast GPU.
         """
         return _draw_in_background(self._draw_noise(seed, turn), len(self._plan))
 
     def _draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
-        weights = noise_weights(self._plan)
-        drawn = normal_arrays([seed, turn], self._latent_shape, 1 + sum(map(len, weights)))
-        yield next(drawn)
-        for of_step in weights:
+        generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
+
+        def draw() -> FloatArray:
+            return generator.standard_normal(self._latent_shape, np.float32)
+
+        yield draw()
+        for of_step in noise_weights(self._plan):
             noise = np.zeros(self._latent_shape, np.float32)
             for weight in of_step:
-                noise += weight * next(drawn)
+                noise += weight * draw()
             yield noise
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch_parts import PREDICTOR, close, engines, prompt, reference
+from torch_parts import close, engines, prompt, reference
 from torch_tape import TapeDevice
 
 from animegamer_rt.backends.interface import Engines, StateSlots
-from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.merged_linear import merge
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
-from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
-from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.readouts import Prompt
 
@@ -55,35 +49,6 @@ def test_choices_on_the_device_are_those_of_extending_from_slot_to_slot() -> Non
     assert len(seen) > 2, "the choices hardly depend on the prompt"
     # The cache grows for 1530 tokens, and the graphs before that are those of the smaller one.
     assert (torch_device.captured, torch_device.replayed) == (3, 9)
-
-
-class WaitingDevice(TorchDevice):
-    """Notes in which order the device was given work and waited for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[object] = []
-
-    def mark(self) -> object:
-        return len(self.seen)
-
-    def wait(self, mark: object) -> None:
-        self.seen.append(mark)
-
-
-def test_merged_weights_are_whole_before_another_stream_can_reuse_the_layers_own() -> None:
-    torch_device, network = WaitingDevice(), Predictor(PREDICTOR).requires_grad_(False)
-
-    class Noting(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            torch_device.seen += ["merged"] if func == torch.ops.aten.cat.default else []
-            return func(*args, **(kwargs or {}))
-
-    with Noting():
-        PredictorPart(torch_device, network, 100)
-    merged = torch_device.seen.count("merged")
-    assert merged == 2 * PREDICTOR.layers
-    assert torch_device.seen == ["merged"] * merged + [merged]
 
 
 def test_choice_among_lost_logits_is_none() -> None:

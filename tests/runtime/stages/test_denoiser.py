@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fakes
+from animegamer_rt.bundle.coarse_plan import coarse_plan, noise_weights
 from animegamer_rt.bundle.denoise_plan import build_plan, even_plan
 from animegamer_rt.errors import PlanError
 from animegamer_rt.stages import denoiser as denoiser_module
@@ -85,3 +86,14 @@ def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() 
         Denoiser(part, plan, LATENT)
     part.skippable_blocks = 3
     Denoiser(part, plan, LATENT)
+
+
+def test_steps_get_the_weighted_sums_of_the_seeds_draws() -> None:
+    plan, whole = coarse_plan(6), np.random.Generator(np.random.Philox(np.random.SeedSequence([7, 2])))
+    drawn = list(islice(Denoiser(fakes.FakeDenoiser(), plan, LATENT).draw_noise(7, 2), len(plan)))
+    np.testing.assert_array_equal(drawn[0], whole.standard_normal(LATENT, dtype=np.float32))
+    for weights, found in zip(noise_weights(plan), drawn[1:], strict=True):
+        expected = np.zeros(LATENT, np.float32)
+        for weight in weights:
+            expected += weight * whole.standard_normal(LATENT, dtype=np.float32)
+        np.testing.assert_array_equal(found, expected)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from animegamer_rt.backends.interface import DeviceMemory
 from animegamer_rt.errors import BackendError, DeviceLostError
@@ -94,6 +94,9 @@ class TorchDevice:
         """
         return VAE_BYTES
 
+    def put_together(self, network: nn.Module) -> None:
+        """Lays a network's tensors side by side, if this memory has holes between them that nothing else may use."""
+
     def reserve(self, size: int) -> None:
         """Announces that graphs will need `size` bytes: the first capture allocates the largest such block."""
 
@@ -146,6 +149,8 @@ class CudaTorchDevice(TorchDevice):
             )
         super().__init__(dtype, f"cuda:{torch.cuda.current_device()}")
         _use_growing_segments()
+        if dtype == torch.float32:
+            torch.backends.cudnn.allow_tf32 = False  # of convolutions, by PyTorch's default; products keep float32
         self.captures, self.half_sums = captures, half_sums
         self.stream = torch.cuda.Stream(self.device, priority)
         self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
@@ -203,6 +208,13 @@ class CudaTorchDevice(TorchDevice):
         reserved = torch.cuda.memory_reserved(self.device)
         allowed = torch.cuda.get_per_process_memory_fraction(self.device) * whole - reserved
         return min(free, allowed) + reserved - torch.cuda.memory_allocated(self.device)
+
+    def put_together(self, network: nn.Module) -> None:
+        # By way of the host. PyTorch returns memory to the GPU in pieces of 20 MiB; a weight of half its
+        # former size leaves smaller ones.
+        network.to("cpu")
+        torch.cuda.empty_cache()
+        network.to(self.device)
 
     def reserve(self, size: int) -> None:
         self._to_reserve = max(self._to_reserve, size)

@@ -48,7 +48,7 @@ from .networks import (
 from .nf4_linear import Nf4Linear
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
 from .parts_in_turn import DenoiserInTurn, InMemory, PredictorInTurn, VaeInTurn
-from .predictor import Predictor
+from .predictor import Predictor, merge_layers
 from .rowwise_linear import (
     DTYPE_NAMES,
     FP8,
@@ -133,7 +133,7 @@ def open_in_turn(
 
     def open_predictor() -> Predictor:
         network = cast_for_inference(read_predictor(bundle, torch_device), dtype)
-        return Predictor(torch_device, network, geometry.window_tokens)
+        return Predictor(torch_device, network, merge_layers(network), geometry.window_tokens)
 
     def open_denoiser() -> Denoiser:
         network, unconditional = read_denoiser(bundle, torch_device)
@@ -186,6 +186,7 @@ def build_engines(
                 cast_for_inference(network, torch_device.dtype)
         if rowwise is not None:
             convert_to_rowwise(networks.denoiser, rowwise)
+            torch_device.put_together(networks.denoiser)
         if kernels is not None:
             use_kernels(networks.predictor, kernels)
         network, dtype = networks.denoiser, torch_device.dtype
@@ -196,8 +197,9 @@ def build_engines(
         )
         if compiled:
             transformer.compile()
+        blocks = merge_layers(networks.predictor)
         # On a stream of its own: the next turn's prompt may be read while a turn is denoised.
-        predictor = Predictor(torch_device.on_side_stream(), networks.predictor, geometry.window_tokens)
+        predictor = Predictor(torch_device.on_side_stream(), networks.predictor, blocks, geometry.window_tokens)
         denoiser = Denoiser(torch_device, transformer, networks.unconditional, timesteps, whole_turns)
         # Created last: the vae chooses how to run from the memory that is left.
         vae = Vae(torch_device, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)

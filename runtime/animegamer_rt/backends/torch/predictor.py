@@ -7,7 +7,7 @@ state is one graph. Shape letters: n new tokens, B rows, D hidden. Source: MODEL
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -65,22 +65,28 @@ class MergedBlock:
         return cls(block, merge([attention.query, attention.key, attention.value]), gate_up)
 
 
+def merge_layers(network: Network) -> list[MergedBlock]:
+    """The network's blocks, their layers merged in place.
+
+    On the stream that loaded them: one block's freed weights then make room for the next block's merged ones.
+    """
+    return [MergedBlock.of(cast(Block, block)) for block in network.blocks]
+
+
 class Predictor:
-    """Implements interface.PredictorEngine.
+    """Implements interface.PredictorEngine, with the blocks of `merge_layers`.
 
     Prompts differ in length, so they run eagerly. Extending by n tokens is one CUDA graph for each n, and all further
     choices of a state are one; each for every bucket of the cache.
     """
 
-    def __init__(self, torch_device: TorchDevice, network: Network, window_tokens: int) -> None:
-        self.torch_device, self.network = torch_device, network
+    def __init__(
+        self, torch_device: TorchDevice, network: Network, blocks: Sequence[MergedBlock], window_tokens: int
+    ) -> None:
+        self.torch_device, self.network, self._blocks = torch_device, network, blocks
         most = window_tokens + ANSWER_TOKENS
         self._buckets = [*(places for places in CACHE_BUCKETS if places < most), most]
         with torch_device.use():
-            self._blocks = [MergedBlock.of(cast(Block, block)) for block in network.blocks]
-            # Merging freed the layers' own weights. They belong to the stream that loaded them, which would write there
-            # at once, perhaps before this stream has read them.
-            torch_device.wait(torch_device.mark())
             self._keys, self._values = self._empty_cache(), self._empty_cache()
             self._start = torch_device.zeros((1,), torch.int64)
             self._tokens = torch_device.zeros((1, ANSWER_TOKENS), torch.int64)

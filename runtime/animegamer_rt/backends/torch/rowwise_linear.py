@@ -93,19 +93,11 @@ def probe_fp8(device: torch.device) -> str:
 
 def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
     """Replaces the four large layers of every block, in place, by RowwiseLinear in FP8 or INT8."""
-    # On a GPU these are freed together: freed one by one they leave holes between the new weights that PyTorch cannot
-    # return. A CPU's memory has no such holes.
-    before: list[nn.Linear] = []
-
-    def converted(layer: nn.Linear) -> nn.Linear:
-        if layer.weight.is_cuda:
-            before.append(layer)
-        return cast(nn.Linear, RowwiseLinear(layer, dtype))
-
     for block in (cast(Block, block) for block in network.blocks):
-        block.attention.qkv = converted(block.attention.qkv)
-        block.attention.output = converted(block.attention.output)
-        block.mlp_in, block.mlp_out = converted(block.mlp_in), converted(block.mlp_out)
+        block.attention.qkv = cast(nn.Linear, RowwiseLinear(block.attention.qkv, dtype))
+        block.attention.output = cast(nn.Linear, RowwiseLinear(block.attention.output, dtype))
+        block.mlp_in = cast(nn.Linear, RowwiseLinear(block.mlp_in, dtype))
+        block.mlp_out = cast(nn.Linear, RowwiseLinear(block.mlp_out, dtype))
 
 
 class RowwiseLinear(nn.Module):
