@@ -290,8 +290,9 @@ def _use_growing_segments() -> None:
     In segments of fixed sizes, 1.25 of 9.9 GiB were held and free in pieces too small to use when full size with 12 GB
     ran out of memory. Windows has no such segments.
     """
-    if sys.platform == "linux" and not any(name in os.environ for name in ALLOCATOR_VARIABLES):
-        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+    set_allocator = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # a private name: it may go
+    if set_allocator and sys.platform == "linux" and not any(name in os.environ for name in ALLOCATOR_VARIABLES):
+        set_allocator("expandable_segments:True")
 
 
 def _translate(error: Exception, code: int | None) -> BackendError:
