@@ -21,14 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bench.records import Record, read_json, read_records
 from animegamer_rt.serving.bench.table import place
-from benchmarks.records import OURS, cited, device_label, measured_by, newest, processor, runner
+from benchmarks.records import cited, device_label, measured_by, newest, processor
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahead": "#b07aa1", "frames": "#333333"}
 BAR, SPREAD, GOAL = "#4e79a7", "#9c755f", "#e15759"
 WIDTH = 8.6
 """Of every plot, in inches."""
-TITLE_CHARACTERS = 78
+TITLE_CHARACTERS = 66
 """So many fit in a line above a plot."""
 SKIPPING = "-skipping"
 """The end of the name of a plan that skips blocks."""
@@ -73,8 +73,8 @@ def turn_plot(records: Sequence[Record]) -> Figure:
     machines = list(dict.fromkeys(map(processor, records)))
     groups = [[record for record in records if processor(record) == machine] for machine in machines]
     figure, panels = _figure([0.45 * len(group) + 1.1 for group in groups])
-    longest = max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in records)
     for axes, machine, group in zip(panels, machines, groups, strict=True):
+        longest = max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in group)
         names, starts = [_turn_label(record) for record in group], [0.0] * len(group)
         for stage in ("predictor", "denoiser", "vae"):
             seconds = [record["stages"][stage]["p50"] for record in group]
@@ -290,8 +290,9 @@ def _new_figure(height: float) -> Figure:
 
 
 def _turn_label(record: Record) -> str:
-    by, name = runner(record), f"{record['bundle']}, {record['plan']}{device_label(record)}"
-    return f"{name}{'' if by == OURS else f', {by}'}\n{record['seconds_per_turn_p50']:.2f} s"
+    by = device_label(record).removeprefix(", ")
+    seconds = f"{record['seconds_per_turn_p50']:.2f} s"
+    return f"{record['bundle']}, {record['plan']}\n{f'{by}: ' if by else ''}{seconds}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from animegamer_rt.bench.records import Record
 
-OURS = "animegamer-rt"
 CITED = ("standard", "full-size")
 """The presets whose records README shows. A quick run, or one with other settings, changes no row and no plot."""
 
@@ -18,8 +17,7 @@ FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
 
 def cited(record: Record) -> bool:
     """Whether README shows a record: of a suite, a whole preset, the GPU benchmark, or older than presets."""
-    of_the_gpu = bool(record.get("variant") or record["peer"])
-    return of_the_gpu or record.get("suite") is not None or record.get("preset", "standard") in CITED
+    return _of_the_gpu(record) or record.get("suite") is not None or record.get("preset", "standard") in CITED
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
@@ -51,23 +49,25 @@ def fast_sets(record: Record) -> list[str]:
 
 
 def measured_by(records: Sequence[Record]) -> str:
-    """The suites and presets of records, in words; older ones have neither."""
+    """The suites and presets of records, in words, or the GPU benchmark; older ones have neither."""
     suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
     others = [record for record in records if record.get("suite") is None]
     names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
-    return ", ".join([*suites, *names]) or "no suite"
-
-
-def runner(record: Record) -> str:
-    """Who played the turns: a peer's name, or this project, with the variant where several were timed."""
-    variant = record.get("variant")
-    return str(record["peer"] or (f"{OURS} {variant}" if variant else OURS))
+    of_the_gpu = ["the GPU benchmark"] if any(map(_of_the_gpu, records)) else []
+    return ", ".join([*suites, *names, *of_the_gpu]) or "no suite"
 
 
 def device_label(record: Record) -> str:
-    """ ", device, settings" of a record that is not of the CPU; a record older than `--device` is of the CPU."""
-    device = record.get("device", "cpu")
+    """ ", device, settings" of a record that is not of the CPU; a record older than `--device` is of the CPU.
+
+    For a peer, its name stands in place of the device.
+    """
+    device = record["peer"] or record.get("device", "cpu")
     return "" if device == "cpu" else ", ".join(["", device, *_engine_settings(record)])
+
+
+def _of_the_gpu(record: Record) -> bool:
+    return bool(record.get("variant") or record["peer"])
 
 
 def _key(record: Record) -> tuple[Any, ...]:
@@ -77,7 +77,7 @@ def _key(record: Record) -> tuple[Any, ...]:
 
 def _engine_settings(record: Record) -> list[str]:
     """`--precision` and `--attention`, which only PyTorch's engines have."""
-    if not str(record.get("device")).startswith("torch") or record.get("variant") or record["peer"]:
+    if not str(record.get("device")).startswith("torch"):
         return []
     attention = record.get("attention") or "torch"
     return [record["precision"]["denoiser"], *([f"{attention} attention"] if attention != "torch" else [])]

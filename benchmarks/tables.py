@@ -23,7 +23,7 @@ from animegamer_rt.bench.steadiness import TENTH
 from animegamer_rt.profiling.percentiles import FEWEST
 from animegamer_rt.serving.bench.table import rows, tail
 from benchmarks.gpu.goals import BASELINE
-from benchmarks.records import OURS, cited, device_label, measured_by, newest, processor, runner
+from benchmarks.records import cited, device_label, measured_by, newest, processor
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -32,6 +32,7 @@ QUALITY_PAGE = ROOT / "docs" / "QUALITY.md"
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
+STAGES = ("predictor", "denoiser", "vae")
 PLAYERS = (1, 4, 16)
 FIRST_PICTURE = f"first picture, p95 of {' / '.join(map(str, PLAYERS))} players"
 FIRST_PICTURES = (
@@ -39,18 +40,22 @@ FIRST_PICTURES = (
     " while so many players each ask for the next turn at once, without a history (`bench serve`)."
 )
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
+RANDOM_WEIGHTS = "random weights"
+AT_FULL_SIZE = (
+    "`full` is the full size, 720 x 480, with random weights: seconds and memory, no pictures. Its plans `balanced` and"
+    " `fast` are those searched for pocket; `exported-balanced` and `exported-fast` are the ones that a bundle of"
+    " checkpoints begins with. How close either pair comes to `exact` has not been measured."
+    " A turn of diffusers is the sum of its parts, each timed alone (the predictor by transformers)."
+)
 COLUMNS = (
     "bundle, plan",
-    "by",
     "network rows",
     "s/turn, median",
     "p95",
     FIRST_PICTURE,
     "n",
     "steady",
-    "predictor",
-    "denoiser",
-    "vae",
+    " / ".join(STAGES),
     "denoiser / roofline bound",
     "diffusers eager / this",
     "peak memory",
@@ -58,8 +63,8 @@ COLUMNS = (
     "fidelity against exact",
     "commit, date",
 )
-COMPARISON_COLUMNS = ("by", "diffusers eager / this")
-"""Columns shown only where a machine ran peers or several variants."""
+NOTHING = frozenset({"not measured", "not known", "not judged", f"n < {FEWEST[95]}", RANDOM_WEIGHTS})
+"""A column in which most rows of a machine have no more than these is left out."""
 
 FIRST_TURNS_SHARE, LATER_TURNS_SHARE = (
     "share of held-out first turns",
@@ -107,14 +112,15 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
     lines = []
     for machine in dict.fromkeys(map(processor, sorted(shown, key=_date, reverse=True))):
         here = [record for record in shown if processor(record) == machine]
-        alone = not any(runner(record) != OURS for record in here)
-        kept = [place for place, column in enumerate(COLUMNS) if not (alone and column in COMPARISON_COLUMNS)]
-        rows = [COLUMNS, ["---"] * len(COLUMNS), *(row(record, baseline(record, here), served) for record in here)]
+        cells = [row(record, baseline(record, here), served) for record in here]
+        known = [sum(cell not in NOTHING for cell in column) for column in zip(*cells, strict=True)]
+        kept = [place for place, count in enumerate(known) if 2 * count >= len(cells)]
         lines += [
             f"On {machine} ({measured_by(here)}):",
             "",
-            *(_line([cells[place] for place in kept]) for cells in rows),
+            *(_line([one[place] for place in kept]) for one in (COLUMNS, ["---"] * len(COLUMNS), *cells)),
             "",
+            *([AT_FULL_SIZE, ""] if any(record.get("origin") == RANDOM_WEIGHTS for record in here) else []),
             *([" ".join(mixed), ""] if (mixed := list(mixed_plans(here, served))) else []),
         ]
     return "\n".join([*lines, f"What is timed: {TIMED} {FIRST_PICTURES}"])
@@ -170,27 +176,31 @@ def baseline(record: Record, here: Sequence[Record]) -> Record | None:
 def row(record: Record, peer: Record | None = None, served: Sequence[Record] = ()) -> list[str]:
     """The cells of one record. peer: the record that it is compared with. served: records of `bench serve`."""
     pictures = {} if record["peer"] else first_pictures(record, [record["plan"]], served)
-    stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in ("predictor", "denoiser", "vae")]
+    stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in STAGES]
     memory, first, floor = (
         record.get(name) for name in ("memory_peak_mib", "start_to_prompt_seconds", "denoiser_floor_seconds")
     )
     return [
         f"{record['bundle']}, **{record['plan']}**{device_label(record)}",
-        runner(record),
         str(record["network_rows"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         _p95(record),
         " / ".join(pictures.get(players, "-") for players in PLAYERS) if pictures else "not measured",
         str(record.get("n", "not known")),
         steady(record),
-        *stages,
+        " / ".join(stages),
         f"{record['stages']['denoiser']['p50'] / floor:.2f}" if floor else "not known",
         f"{peer['seconds_per_turn_p50'] / record['seconds_per_turn_p50']:.1f}" if peer else "not measured",
         f"{memory:.0f} MiB" if memory is not None else "not measured",
         f"{first:.1f} s" if first is not None else "not measured",
         fidelity(record),
-        f"`{record['commit']}`, {record['date'][:10]}",
+        f"`{short_commit(record['commit'])}`, {record['date'][:10]}",
     ]
+
+
+def short_commit(commit: str) -> str:
+    """The first ten digits of a commit, and the + of files that differ from it."""
+    return commit[:10] + "+" * commit.endswith("+")
 
 
 def wire_table(records: Sequence[Record]) -> str:
@@ -258,8 +268,8 @@ def timed_box() -> str:
 def fidelity(record: Record) -> str:
     """How close the frames are to those of the plan `exact`, as text."""
     found = record["fidelity"]
-    if record["peer"] or record.get("origin") == "random weights":
-        return "random weights"
+    if record["peer"] or record.get("origin") == RANDOM_WEIGHTS:
+        return RANDOM_WEIGHTS
     if not found:
         return "the reference" if record["plan"] == "exact" else "not measured"
     return f"SSIM {found['ssim']:.3f}, {found['psnr_db']:.1f} dB"

@@ -237,7 +237,7 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     with pytest.raises(ConfigError, match="plan: A exact, B fast.*peer: A diffusers eager, B None"):
         compare([peer, fast])
     rows = tables.table(read_records(results)).splitlines()
-    assert any("| full, **exact**, torch | diffusers eager |" in row for row in rows)
+    assert any("| full, **exact**, diffusers eager, " in row for row in rows)
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
 
 

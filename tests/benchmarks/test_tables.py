@@ -61,7 +61,21 @@ def test_quick_runs_are_not_cited() -> None:
 def test_a_row_says_max_for_p95_of_few_turns_and_marks_an_unsteady_run() -> None:
     few = record(n=8, seconds_per_turn_p95=None, seconds_per_turn_max=11.5, unsteady=["busy"])
     text = tables.table([few | {"quality_gate": {"passed": False}}])
-    assert "| max 11.50 | not measured | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
+    assert "| max 11.50 | 8 | **unsteady**, **gate failed** |" in text and "What is timed" in text
+
+
+def test_a_gpus_table_leaves_out_what_most_of_its_rows_lack_and_says_that_weights_are_random() -> None:
+    of_gpu = {"device": "torch", "origin": "random weights", "n": 3, "seconds_per_turn_p95": None}
+    ours = record(variant="fp8-kernels-int8-wgmma", attention="int8-wgmma", total=4.0, memory_peak_mib=100.0, **of_gpu)
+    peer = record(peer="diffusers eager", precision={"denoiser": "bf16"}, commit="a" * 40, **of_gpu)
+    text = tables.table([ours, peer])
+    head, _, *rows = (line for line in text.splitlines() if line.startswith("|"))
+    assert "p95" not in head and "steady" not in head and "fidelity" not in head
+    assert "(the GPU benchmark)" in text and "random weights: seconds and memory" in text
+    assert rows[0].startswith("| full, **exact**, diffusers eager, bf16 | 98 | **10.00** | 3 |")
+    assert "| 1.0 | not measured | `aaaaaaaaaa`, 2026-01-02 |" in rows[0]
+    assert rows[1].startswith("| full, **exact**, torch, fp8, int8-wgmma attention | 98 | **4.00** |")
+    assert "| 0.40 / 2.40 / 1.20 | 0.60 | 2.5 | 100 MiB |" in rows[1]
 
 
 def test_processors_of_one_name_have_a_table_each_and_are_not_mixed_with_suites_of_another() -> None:
