@@ -1,7 +1,4 @@
-"""Every kernel on random tensors, beside the plain operators that it replaces. Knows operators and sizes.
-
-**Nothing here has been run on a GPU yet.**
-"""
+"""Every kernel on random tensors, beside the plain operators that it replaces. Knows operators and sizes."""
 
 from __future__ import annotations
 

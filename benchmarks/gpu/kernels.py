@@ -2,7 +2,7 @@
 
 A kernel must match its plain reference on the CPU and the plain operators on the device. One that is faster than
 neither the plain nor the compiled operators is a candidate for deletion, and its entry says so. On a CPU the references
-run in place of the kernels, and times mean nothing. **Nothing here has been run on a GPU yet.**
+run in place of the kernels, and times mean nothing. **The checks have run on a GPU; nothing was timed yet.**
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ SIZES: Mapping[str, Size] = {
 """Full size: MODEL.md sections 2, 4 and 6."""
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 LATER_BYTES = 0.4e9
-"""What cuBLAS and cuDNN take outside of PyTorch's count when they are first used. An estimate: no GPU was at hand."""
+"""What cuBLAS and cuDNN take outside of PyTorch's count when they are first used. An estimate."""
 CODE_STD = 4.6
 """Standard deviation of drawn codes of 4 bits. That of a weight is 1 / sqrt(inputs), so any size computes alike."""
 BLOCK = 64

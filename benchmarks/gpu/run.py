@@ -5,7 +5,6 @@ most valuable come first. The record is written again after each result. A job t
 `--minutes N` ends the run after N minutes; what did not fit is listed as `not_run`. `--continue RECORD` goes on there.
 `--unpack RECORD` writes its turns as records of `animegamer-rt bench`. `--dry-run` walks through every job's code on a
 CPU at tiny size, in this process; its times mean nothing. Requirements: benchmarks/README.md.
-**No record of a GPU has been made with it yet.**
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The PyTorch engines on a GPU: close to the CPU's results, equal bytes under graphs, no waits within a turn.
-
-No GPU has run these tests yet.
-"""
+"""The PyTorch engines on a GPU: close to the CPU's results, equal bytes under graphs, no waits within a turn."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Memory of the PyTorch backend at full size, counted on tensors without data, against docs/TORCH.md.
 
-No GPU was measured: workspaces of libraries and the driver are not counted.
+Nothing is measured: workspaces of libraries and the driver are not counted.
 """
 
 from __future__ import annotations

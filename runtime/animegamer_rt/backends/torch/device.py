@@ -1,7 +1,7 @@
 """The torch device: the CPU, or an NVIDIA GPU with its stream, CUDA graphs and pinned host memory.
 
 `TorchDevice` is the CPU, where work runs at once; `CudaTorchDevice` is an NVIDIA GPU. Other modules of this backend
-take either and leave streams, copies and captures to it. **No GPU has run it yet.**
+take either and leave streams, copies and captures to it.
 """
 
 from __future__ import annotations

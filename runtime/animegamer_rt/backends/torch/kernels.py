@@ -1,8 +1,7 @@
 """Our kernels as the torch backend calls them: `open_kernels` finds their library and decides whether to use it.
 
 Tensors on a GPU go to the kernels, on the current stream, into memory that PyTorch allocates; tensors on the CPU go to
-the reference implementations, which are slow and for tests. It knows no network. **No GPU has run the kernels yet.**
-See docs/KERNELS.md.
+the reference implementations, which are slow and for tests. It knows no network. See docs/KERNELS.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 `onnx_reader` and `weight_names` read the weights from the bundle's ONNX files. `predictor`, `denoiser` and `vae` are
 the engines, over the networks in `transformer`, `fused_transformer` (with the `kernels` and a choice of
 `attention`) and `vae_decoder`. `rowwise_linear`, `packed_linear` and `nf4_linear` are quantised layers, and `device`
-is the torch device with its CUDA graphs. **No GPU has run any of it yet.** See docs/TORCH.md.
+is the torch device with its CUDA graphs. docs/TORCH.md says what of it has run on a GPU.
 """
 
 from __future__ import annotations

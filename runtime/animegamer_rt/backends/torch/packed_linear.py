@@ -4,7 +4,8 @@ With the kernels, a prompt's product dequantises the whole weight in one pass, a
 codes directly. Without them every product dequantises the weight in several passes of PyTorch, which is cheap beside a
 prompt of a thousand tokens and expensive for the three tokens of an extend. PyTorch's own 4-bit product
 (`torch._weight_int4pack_mm`, sm_80 and later) is not used: it takes scales in bfloat16, which would change the weights,
-and a memory layout of its own, so prompts would need a second copy. **No GPU has run it yet.**
+and a memory layout of its own, so prompts would need a second copy. **A GPU has run the products in 4 bits, with the
+kernels and without, and no turn.**
 """
 
 from __future__ import annotations

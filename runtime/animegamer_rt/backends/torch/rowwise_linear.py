@@ -3,7 +3,7 @@
 INT8 sums are exact integers on every device. On a GPU both use PyTorch's products (`torch._int_mm`, `torch._scaled_mm`:
 Ada, Hopper, Blackwell). On the CPU they are emulated: INT8 in float64, because `torch._int_mm` saturates on processors
 without VNNI; FP8 in float32, equal up to the order of sums.
-**No GPU has run either yet.**
+**Of INT8 a GPU has run the products alone, no turn.**
 """
 
 from __future__ import annotations
