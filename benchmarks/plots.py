@@ -28,7 +28,7 @@ COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahe
 BAR, SPREAD, GOAL = "#4e79a7", "#9c755f", "#e15759"
 WIDTH = 8.6
 """Of every plot, in inches."""
-TITLE_CHARACTERS = 66
+TITLE_CHARACTERS = 65
 """So many fit in a line above a plot."""
 SKIPPING = "-skipping"
 """The end of the name of a plan that skips blocks."""
