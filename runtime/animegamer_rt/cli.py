@@ -370,6 +370,6 @@ def _run_added(point: EntryPoint, arguments: list[str]) -> int:
         raise ConfigError(
             f"the command {point.name!r} lacks a library",
             found=str(error),
-            do="run in the checkout: make setup, or pip install '.[cpu,export]'",
+            do="run in the checkout: make setup, or pip install -e '.[cpu,export]'",
         ) from error
     return code
