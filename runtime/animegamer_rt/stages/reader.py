@@ -47,6 +47,9 @@ A wrong change of them stays in the game. None of the 803 turns that this was ch
 MANY_STRANGE = 3
 """So many different words that the part met in no text are named in the notice, also beside many that it knows."""
 
+MOST_NAMED = 5
+"""So many words are named in a notice; it counts the others."""
+
 _ARTICLES = frozenset(("a", "an", "the"))
 _MANY = re.compile(
     r"\b(?:three|four|five|six|seven|eight|nine|ten|dozens?|hundreds?|thousands?|[3-9]|\d\d+) (?:a |of )?"
@@ -115,7 +118,8 @@ class InstructionReader:
         named = tuple(dict.fromkeys(word for word in unknown if is_word(word) and word not in _ARTICLES))
         problems = [] if readable else ["nothing understood"]
         if named:
-            problems.append("not understood: " + ", ".join(f'"{word}"' for word in named))
+            more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+            problems.append("not understood: " + ", ".join([f'"{word}"' for word in named[:MOST_NAMED]] + more))
         elif unknown:
             problems.append("not all understood")
         elif unchanged:
