@@ -276,7 +276,7 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
         type=Path,
         default=None,
         metavar="DIR",
-        help="where the record goes (default: animegamer-rt/bench in the user's data folder)",
+        help="where the record goes (default: animegamer-rt/bench in the user's data folder; of pack: this folder)",
     )
     bench.add_argument("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
     bench.add_argument(
@@ -370,6 +370,6 @@ def _run_added(point: EntryPoint, arguments: list[str]) -> int:
         raise ConfigError(
             f"the command {point.name!r} lacks a library",
             found=str(error),
-            do="run in the checkout: make setup, or pip install '.[cpu,export]'",
+            do="run in the checkout: make setup, or pip install -e '.[cpu,export]'",
         ) from error
     return code

@@ -227,7 +227,7 @@ def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, 
 
 def test_a_component_starts_its_server_again_when_it_has_died(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
     options = f"--bundle {bundle} --device simulated:0.1"
-    *_, said = build.run("engine-server", sys.executable, "-m animegamer_rt", options, str(tmp_path))
+    (said,) = build.run("engine-server", sys.executable, "-m animegamer_rt", options, str(tmp_path))
     assert said == "a server that died was started again"
 
 

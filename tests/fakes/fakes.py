@@ -26,6 +26,7 @@ from animegamer_rt.bundle import denoise_plan
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.state.game import STRENGTHS
 
@@ -72,6 +73,12 @@ def vocabulary() -> int:
     """Size of the tiny vocabulary, added tokens included."""
     words = sentencepiece.SentencePieceProcessor(model_proto=tokenizer_model())
     return max(added_tokens(words.get_piece_size()).values()) + 1
+
+
+def plan_with_reuse(steps: int) -> denoise_plan.DenoisePlan:
+    """An even plan in which every second step guides by the difference of the pair before."""
+    branches: list[denoise_plan.Branch] = ["pair" if k % 2 == 0 else "reuse" for k in range(steps)]
+    return denoise_plan.build_plan(even_timesteps(steps), branches=branches)
 
 
 def write_bundle(folder: Path, *, compatibility: Compatibility | None = None, name: str = "tiny") -> Bundle:

@@ -134,7 +134,7 @@ def test_command_whose_library_is_missing_says_what_to_install(
     add_command(monkeypatch, command)
     assert main(["extra", "--help"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: the command 'extra' lacks a library") and "pip install '.[cpu,export]'" in error
+    assert error.startswith("error: the command 'extra' lacks a library") and "pip install -e '.[cpu,export]'" in error
 
 
 def test_damaged_bundle_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

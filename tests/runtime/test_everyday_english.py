@@ -115,6 +115,26 @@ def test_who_left_last_comes_back_without_a_name(
 
 
 @pytest.mark.parametrize(
+    ("before", "text", "people"),
+    [
+        ("", "a fox plays football in the rain with the robot", ("Tofi", "Bixo")),
+        ("", "Mirel dances with her friend the wizard in the room", ("Mirel", "Zelki")),
+        ("", "the fox waves to a girl", ("Tofi", "Mirel")),
+        ("Mirel walks", "she sits beside Dovan", ("Mirel", "Dovan")),
+        ("", "the fox runs at night without the robot", ("Tofi",)),
+        ("", "Mirel waves to the crowd with a magical smile", ("Mirel",)),
+        ("", "the boy walks to the beach with Kevin", ("Dovan",)),
+        ("Tofi and Bixo run", "Tofi says goodbye to the robot and Bixo leaves", ("Tofi",)),
+    ],
+)
+def test_who_is_named_as_company_comes_along_and_a_thing_adds_nobody(
+    reader: InstructionReader, before: str, text: str, people: tuple[str, ...]
+) -> None:
+    scene = reader.read(Instruction(before), None).scene if before else None
+    assert reader.read(Instruction(text), scene).scene.people == people
+
+
+@pytest.mark.parametrize(
     "text", ["Tofi explodes", "the fox teleports", "now he multiplies", "Tofi tanzt im Wald", "je voudrais un café"]
 )
 def test_what_it_cannot_draw_is_said(reader: InstructionReader, text: str) -> None:

@@ -27,7 +27,7 @@ LICENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Guidance is 1 within 1e-5 at two of the 50 steps, which need no unconditional row (schedule.choose_branches).
+# Guidance is 1 within 1e-5 at two of the 50 steps, which need no unconditional row (denoise_plan.choose_branches).
 LOSSLESS_BELOW = 1e-5
 # Guidance of the last steps of a coarse plan is 1.01 to 1.12: a second row would change nothing visible.
 UNGUIDED_BELOW = 0.2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ConfigError
@@ -37,7 +38,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
         if len(options.records) != 1:
             raise ConfigError("pack needs one record", found=f"{len(options.records)}", do="give a file of --results")
-        print(pack(options.records[0], options.trace, options.results))
+        print(pack(options.records[0], options.trace, options.results or Path()))
         return 0
     if options.records:
         what = "only `bench compare`, `verify`, `show` and `pack` take records"

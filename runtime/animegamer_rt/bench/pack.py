@@ -33,8 +33,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every file in a pack, so that the same content gives the same bytes."""
 
 
-def pack(record_path: Path, trace: Path | None, folder: Path | None) -> Path:
-    """Write RECORD's pack beside it, or into `folder`; returns its path.
+def pack(record_path: Path, trace: Path | None, folder: Path) -> Path:
+    """Write RECORD's pack into `folder`; returns its path.
 
     What doctor finds is left out if the record is of another machine. Raises ConfigError for a record that is not
     sound or a trace that is no JSON, and OutputError.
@@ -49,7 +49,7 @@ def pack(record_path: Path, trace: Path | None, folder: Path | None) -> Path:
     if str(record["machine"]).endswith(describe_host()):
         content[DOCTOR_IN_PACK] = findings(str(record["bundle"]))
     texts = {name: json.dumps(value, indent=1) + "\n" for name, value in content.items()}
-    path = (record_path.parent if folder is None else folder) / f"{record_path.stem}{PACK_SUFFIX}"
+    path = folder / f"{record_path.stem}{PACK_SUFFIX}"
     write_file(path, _zipped({**texts, LICENCE_IN_PACK: LICENCE.format(quote(record))}))
     return path
 

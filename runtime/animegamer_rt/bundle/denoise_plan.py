@@ -185,36 +185,19 @@ def build_plan(
     return DenoisePlan(_with_block_caches(steps, spans), stochastic, noise_steps)
 
 
-def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0, pair_every: int = 1) -> list[Branch]:
-    """Branches that save network rows.
+def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0) -> list[Branch]:
+    """Pairs; but a step whose guidance - 1 is below `conditional_below` runs unguided, which saves a row.
 
-    A step whose guidance - 1 is below `conditional_below` runs unguided (1e-5 saves rows at steps 47 and 48 of 50 and
-    loses nothing); of the others every `pair_every`-th runs a pair and those between reuse its difference.
+    1e-5 saves rows at steps 47 and 48 of 50 and loses nothing.
     """
-    branches: list[Branch] = []
-    guided = 0
-    for scale in guidance:
-        if scale - 1.0 < conditional_below:
-            branches.append("conditional")
-        else:
-            branches.append("pair" if guided % pair_every == 0 else "reuse")
-            guided += 1
-    return branches
+    return ["conditional" if scale - 1.0 < conditional_below else "pair" for scale in guidance]
 
 
-def even_plan(
-    steps: int,
-    *,
-    curve_steps: int = CURVE_STEPS,
-    conditional_below: float = 0.0,
-    pair_every: int = 1,
-    stochastic: bool = True,
-) -> DenoisePlan:
+def even_plan(steps: int, *, curve_steps: int = CURVE_STEPS, conditional_below: float = 0.0) -> DenoisePlan:
     """A plan over evenly spaced timesteps, guided by the wave of `curve_steps` at those timesteps."""
     timesteps = even_timesteps(steps)
     guidance = [wave_guidance(t, curve_steps) for t in timesteps]
-    branches = choose_branches(guidance, conditional_below, pair_every)
-    return build_plan(timesteps, guidance=guidance, branches=branches, stochastic=stochastic)
+    return build_plan(timesteps, guidance=guidance, branches=choose_branches(guidance, conditional_below))
 
 
 def exact_plan(steps: int = 50) -> DenoisePlan:

@@ -104,7 +104,7 @@ def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:
         return look()
     except (ImportError, OSError) as error:
         return CheckResult(
-            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall '.[cpu]'"
+            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall -e '.[cpu]'"
         )
 
 
@@ -164,7 +164,7 @@ def _export() -> CheckResult:
     absent = [name for name in EXPORT_MODULES if importlib.util.find_spec(name) is None]
     if absent:
         found = f"not installed: {', '.join(absent)}; needed to make bundles"
-        return CheckResult("export", "limited", found, "in the checkout: pip install '.[cpu,export]'")
+        return CheckResult("export", "limited", found, "in the checkout: pip install -e '.[cpu,export]'")
     return CheckResult("export", "ok", f"libraries to make bundles: {', '.join(EXPORT_MODULES[1:])}")
 
 

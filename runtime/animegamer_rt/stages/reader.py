@@ -47,7 +47,22 @@ A wrong change of them stays in the game. None of the 803 turns that this was ch
 MANY_STRANGE = 3
 """So many different words that the part met in no text are named in the notice, also beside many that it knows."""
 
+MOST_NAMED = 5
+"""So many words are named in a notice; it counts the others."""
+
+SURE = 12.0
+"""How much likelier (difference of logits) one person must be than all others for a word that names somebody.
+
+Each by itself, "fox", "lad" and "mage" lead by 20 and more; "cat", "king" and "witch" by 7 to 14.
+"""
+
 _ARTICLES = frozenset(("a", "an", "the"))
+_COMPANY = re.compile(
+    r"(?<!not )(?<!away )(?<!done )\b(?:after|alongside|at|behind|beside|near|to|with) (?:\S+ ){0,3}?(\S+)"
+    r"(?= (?:across|again|along|alongside|and|around|as|at|behind|beside|by|for|from|he|in|inside|is|it|near|now|on"
+    r"|outside|over|she|then|they|through|to|today|tonight|too|under|until|while|who|with|without|\w+ly)\b|$)"
+)
+"""The last word of who or what is there as well: "the fox runs with the old robot in the rain"."""
 _MANY = re.compile(
     r"\b(?:three|four|five|six|seven|eight|nine|ten|dozens?|hundreds?|thousands?|[3-9]|\d\d+) (?:a |of )?"
     r"(?!(?:times|seconds|minutes|hours|days|steps|paces|yards|met(?:er|re)s|miles|laps|rounds|jumps|hops|leaps|turns"
@@ -102,20 +117,22 @@ class InstructionReader:
         features = word_features([learned for _, learned in told])[None] if told else np.zeros((1, 1, GRAMS), np.int64)
         encoded, started = self._encode(before), time.perf_counter()
         logits = self._engine.read(features, encoded)
+        company = [self._named(found[1]) for found in _COMPANY.finditer(" ".join(ordered))]
         seconds = time.perf_counter() - started
 
         unknown = [word for (word, _), mark in zip(told, logits.unknown, strict=False) if mark > 0]
         unknown += [word for word, learned in pairs if learned in self._undrawable]
         if len(strange) > max(1, readable / 2) or len(set(strange)) >= MANY_STRANGE:
             unknown += strange
-        scene = self._decode(logits, before, doubtful=bool(unknown))
+        scene = self._decode(logits, before, doubtful=bool(unknown), company=[name for name in company if name])
         unchanged = before is not None and scene.shows_the_same(before) and not _goes_on(words, scene)
         if unchanged and not unknown:
             unknown = strange
         named = tuple(dict.fromkeys(word for word in unknown if is_word(word) and word not in _ARTICLES))
         problems = [] if readable else ["nothing understood"]
         if named:
-            problems.append("not understood: " + ", ".join(f'"{word}"' for word in named))
+            more = [f"and {len(named) - MOST_NAMED} more"] if len(named) > MOST_NAMED else []
+            problems.append("not understood: " + ", ".join([f'"{word}"' for word in named[:MOST_NAMED]] + more))
         elif unknown:
             problems.append("not all understood")
         elif unchanged:
@@ -173,15 +190,30 @@ class InstructionReader:
         left = [int(name in scene.left) for name in words.people] if told else []
         return np.array([[*people, *rest, *left]], np.int64)
 
-    def _decode(self, logits: ReaderLogits, before: Scene | None, doubtful: bool = False) -> Scene:
+    def _named(self, word: str) -> str | None:
+        """Whom the word by itself names, such as Tofi for "fox"; None for any other word."""
+        if self._is_strange(word) or self._is_noise(word):
+            return None
+        logits = self._engine.read(word_features([word])[None], self._encode(None))
+        scores = logits.people[:, FIRST] - logits.people[:, ABSENT]
+        clear = _lead(scores) > SURE and logits.unknown[0] <= 0
+        return self._words.people[int(np.argmax(scores))] if clear else None
+
+    def _decode(
+        self, logits: ReaderLogits, before: Scene | None, doubtful: bool = False, company: Sequence[str] = ()
+    ) -> Scene:
         """The scene of the logits. Place, hour and clothes stay unless others are likelier by DOUBT.
 
         doubtful: not all words were understood, so that motion stays as well, and people unless twice as clear.
+        company: whom the text names as somebody's company; the first who was not there before joins one shown alone.
         """
         words = self._words
         earlier = before if doubtful else None
         shown = [] if earlier is None else [words.people.index(name) for name in earlier.people]
         people = tuple(words.people[person] for person in _who(logits.people, shown))
+        there = {*people, *(before.people if before is not None else ())}
+        if len(people) == 1:
+            people += tuple(name for name in company if name not in there)[:1]
         worn = before.clothes if before is not None else {}
         each = zip(words.people, logits.clothes, strict=True)
         asked = {name: _best(words.clothes, row, worn.get(name)) for name, row in each}
@@ -247,12 +279,13 @@ def _goes_on(words: Sequence[str], scene: Scene) -> bool:
 
 def _says_nothing(logits: ReaderLogits) -> bool:
     """Whether neither a person nor a motion is likelier than all others by more than DOUBT."""
+    return max(_lead(logits.people[:, FIRST] - logits.people[:, ABSENT]), _lead(logits.motion)) <= DOUBT
 
-    def lead(scores: FloatArray) -> float:
-        ordered = np.sort(scores)
-        return float(ordered[-1] - ordered[-2]) if len(ordered) > 1 else np.inf
 
-    return max(lead(logits.people[:, FIRST] - logits.people[:, ABSENT]), lead(logits.motion)) <= DOUBT
+def _lead(scores: FloatArray) -> float:
+    """How much likelier the likeliest is than the next."""
+    ordered = np.sort(scores)
+    return float(ordered[-1] - ordered[-2]) if len(ordered) > 1 else np.inf
 
 
 def _who(logits: FloatArray, shown: Sequence[int] = (), nobody: bool = False) -> tuple[int, ...]:

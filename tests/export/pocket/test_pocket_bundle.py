@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+import fakes
 from animegamer_export.build.default_plans import default_plans
 from animegamer_export.pocket import bundle as pocket
 from animegamer_export.pocket.tokenizer import train_tokenizer
@@ -36,7 +37,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-PLANS = {"exact": even_plan(4), "balanced": even_plan(2, pair_every=2)}
+PLANS = {"exact": even_plan(4), "balanced": fakes.plan_with_reuse(2)}
 
 
 def scattered(module: nn.Module) -> nn.Module:

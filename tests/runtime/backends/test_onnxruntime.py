@@ -57,7 +57,7 @@ def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
 
 
 def test_denoising_is_the_contracts_arithmetic(bundle: Bundle) -> None:
-    plan, start = even_plan(5, pair_every=2), latent()
+    plan, start = fakes.plan_with_reuse(5), latent()
     noises = [latent() for _ in plan.steps]
     denoising = open_engines(bundle).denoiser.start(start, SHOT, 10.0)
     now, x0_prev, difference = start, np.zeros_like(start), np.zeros_like(start)

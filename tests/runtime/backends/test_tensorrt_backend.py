@@ -22,7 +22,6 @@ from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name
 from animegamer_rt.backends.tensorrt.loader import load
 from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, PartMemory, plan
-from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
@@ -103,7 +102,7 @@ def test_host_values_are_not_overwritten_while_the_gpu_may_read_them(bundle: Bun
     results = []
     for engines in (opened(bundle)[0], ort_backend.load(bundle, EngineConfig(threads=1))):
         denoising = engines.denoiser.start(start, SHOT, 10.0)
-        for step, noise in zip(even_plan(6, pair_every=2), noises, strict=True):
+        for step, noise in zip(fakes.plan_with_reuse(6), noises, strict=True):
             passed = noise.copy()
             denoising.step(np.array(step.coefficients, np.float32), float(step.timestep), step.rows, passed)
             passed[...] = np.nan

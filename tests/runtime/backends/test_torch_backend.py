@@ -25,7 +25,6 @@ from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.bench import command as bench
-from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
@@ -137,7 +136,7 @@ def test_parts_that_take_turns_in_memory_play_the_same_turn(
 def short_pipeline(bundle: Bundle, engines: Engines) -> Pipeline:
     """A pipeline with a plan of three steps, whose timesteps are in none of the bundle's plans."""
     pipeline = Pipeline.open(bundle, engines)
-    pipeline.denoiser._plan = even_plan(3, pair_every=2)
+    pipeline.denoiser._plan = fakes.plan_with_reuse(3)
     return pipeline
 
 

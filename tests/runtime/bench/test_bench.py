@@ -284,13 +284,14 @@ def test_a_pack_is_read_as_its_record_and_an_unsound_record_is_not_packed(
     path, packed = tmp_path / "record.json", tmp_path / "out" / "record.zip"
     packed.parent.mkdir()
     path.write_text(json.dumps(record))
-    packing = ["bench", "pack", str(path), "--trace", str(tmp_path / "trace.json"), "--results", str(packed.parent)]
-    assert main(packing) == 0
+    packing = ["bench", "pack", str(path), "--trace", str(tmp_path / "trace.json")]
+    monkeypatch.chdir(packed.parent)
+    assert main(packing) == 0, "without --results it goes into the current folder"
     with zipfile.ZipFile(packed) as archive:
         assert {"record.json", "trace.json", "LICENCE.txt"} <= set(archive.namelist())
     first = packed.read_bytes()
     assert main(["bench", "verify", str(packed)]) == 0 and main(["bench", "compare", str(packed), str(path)]) == 0
-    assert main(packing) == 0 and packed.read_bytes() == first
+    assert main([*packing, "--results", str(tmp_path)]) == 0 and (tmp_path / "record.zip").read_bytes() == first
     path.write_text(json.dumps({**record, "n": 20}))
     assert main(packing) == 2 and "not sound" in capsys.readouterr().err and packed.read_bytes() == first
 

@@ -12,7 +12,6 @@ from animegamer_rt.bundle.denoise_plan import (
     BlockCache,
     DenoisePlan,
     build_plan,
-    choose_branches,
     even_plan,
     exact_plan,
 )
@@ -70,7 +69,7 @@ def test_solver_keeps_unit_variance_of_pure_noise_and_the_signal_of_a_known_clip
 
 
 def test_without_noise_the_plan_draws_none_and_keeps_the_signal() -> None:
-    plan = even_plan(8, stochastic=False)
+    plan = build_plan(even_timesteps(8), stochastic=False)
     assert plan.noise_draws == 0
     levels = [*signal_levels(even_timesteps(8)), 1.0]
     for k, step in enumerate(plan.steps[:-1]):
@@ -93,12 +92,8 @@ def test_unguided_step_keeps_the_difference_and_ignores_it() -> None:
     assert [step.rows for step in plan] == [(0, 1), (1,), (1,), (0, 1)]
 
 
-def test_pairs_alternate_with_reuse() -> None:
-    assert choose_branches([2.0] * 5, pair_every=2) == ["pair", "reuse", "pair", "reuse", "pair"]
-
-
 def test_a_plan_survives_json() -> None:
-    plan = even_plan(12, conditional_below=0.05, pair_every=2, stochastic=False)
+    plan = build_plan([999, 500, 200, 50], branches=["pair", "conditional", "reuse", "pair"], stochastic=False)
     again = DenoisePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again == plan
     skipping = build_plan([999, 500, 10], skip_blocks=[(), (2, 3), ()])

@@ -123,16 +123,26 @@ def test_no_turn_counts_once_the_file_has_lost_its_name(tmp_path: Path, name: st
         if fate != "deleted":
             shutil.copyfile(kept, path)
         found = "No such file" if fate == "deleted" else "another file"
-        with pytest.raises(
-            StoreError, match=f"{name}: the sessions were deleted, moved or replaced.*{found}.*put back"
-        ):
+        with pytest.raises(StoreError, match=f"{name}: the sessions were deleted, moved, replaced.*{found}.*put back"):
             play(store, session.id, ["b"])
-        with pytest.raises(StoreError, match="were deleted, moved or replaced"):
+        with pytest.raises(StoreError, match="were deleted, moved, replaced"):
             game(store)
         kept.replace(path)
         play(store, session.id, ["b"])
     with Store(tmp_path) as store:
         assert store.resume(token).turns == 2
+
+
+def test_no_turn_counts_once_the_file_was_cut_short(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        play(store, session.id, ["a"] * 40)
+    with Store(tmp_path) as store:
+        play(store, session.id, ["b"])
+        os.truncate(tmp_path / FILE, 0)
+        for _ in range(2):
+            with pytest.raises(StoreError, match=rf"{FILE}: .*cut short while the server ran.* 0 now"):
+                play(store, session.id, ["c"])
 
 
 @pytest.mark.parametrize("case", ["a folder", "a pipe", "a path too long for SQLite"])

@@ -182,6 +182,14 @@ def test_a_text_of_mostly_strange_words_is_told_even_if_something_changes(bundle
     assert many.scene.motion == "run" and many.unknown == ("grob", "snizzle", "blorp")
 
 
+def test_a_notice_names_five_words_and_counts_the_others(bundle: Bundle) -> None:
+    reads = knowing(bundle, "mia waves runs")
+    strange = ("blorp", "snizzle", "grob", "wug", "zonk", "quib", "frob")
+    reading = reads.read(Instruction(f"Mia runs, Mia runs, Mia runs, Mia runs, {' '.join(strange)}"), None)
+    assert reading.unknown == strange and reading.notice is not None
+    assert reading.notice.startswith('not understood: "blorp", "snizzle", "grob", "wug", "zonk", and 2 more; tiny ')
+
+
 def test_a_text_in_another_language_changes_nothing(bundle: Bundle) -> None:
     reads = knowing(bundle, "mia tobo flies forest")
     before = reads.read(Instruction("Tobo flies"), None).scene

@@ -5,8 +5,9 @@ using UnityEngine;
 namespace AnimeGamer
 {
     /// <summary>
-    /// Starts `animegamer-rt serve` on a free port while it is enabled. The server ends with this component, with the play
-    /// mode, and, as it was given this process's id, also if the game crashes. Set it as a session's Server.
+    /// Starts `animegamer-rt serve` on a free port while it is enabled; the first time in Start, so that fields set after
+    /// AddComponent count. The server ends with this component, with the play mode, and, as it was given this process's id,
+    /// also if the game crashes. Set it as a session's Server.
     /// </summary>
     [AddComponentMenu("AnimeGamer/Server Process")]
     [DefaultExecutionOrder(-100)]
@@ -27,6 +28,7 @@ namespace AnimeGamer
         public string folder = "";
 
         ServerLauncher _launcher;
+        bool _started;
 
         /// <summary>Whether it runs.</summary>
         public bool Running { get { return _launcher != null && _launcher.Running; } }
@@ -52,8 +54,15 @@ namespace AnimeGamer
             Started.Clear();
         }
 
+        void Start()
+        {
+            _started = true;
+            OnEnable();
+        }
+
         void OnEnable()
         {
+            if (!_started) return;  // AddComponent calls this before its caller can set a field
             try
             {
                 if (_launcher == null) Launch();

@@ -52,7 +52,13 @@ namespace AnimeGamer.Driver
             server.arguments = arguments;
             server.options = options;
             server.folder = folder;
-            ServerProcess.StopAll();  // AddComponent started one at once where animegamer-rt is on the path
+            Help.Check(!server.Running, "none is started before the fields are set");
+            StubLoop.Frame();
+            Help.Check(server.Running, "it is started in the next frame");
+            server.enabled = false;
+            Help.Check(!server.Running, "the server ends when its component is disabled");
+            server.enabled = true;
+            Help.Check(server.Running, "and is started again when it is enabled");
             AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
             session.server = server;
             System.Threading.Tasks.Task<Done> turn = session.SayAsync("Mirel walks.");

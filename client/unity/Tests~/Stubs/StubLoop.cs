@@ -45,9 +45,12 @@ namespace UnityEngine
             Call(component, "OnEnable");
         }
 
+        /// <summary>After a component was enabled or disabled.</summary>
+        public static void Switch(MonoBehaviour component) { Call(component, component.enabled ? "OnEnable" : "OnDisable"); }
+
         public static void Remove(MonoBehaviour component)
         {
-            Call(component, "OnDisable");
+            if (component.enabled) Call(component, "OnDisable");
             Call(component, "OnDestroy");
             Components.Remove(component);
         }
@@ -57,9 +60,10 @@ namespace UnityEngine
         {
             Main.Run();
             foreach (MonoBehaviour component in Components.ToArray())
-                if (Started.Add(component)) Call(component, "Start");
+                if (component.enabled && Started.Add(component)) Call(component, "Start");
             foreach (string message in new[] { "Update", "LateUpdate" })
-                foreach (MonoBehaviour component in Components.ToArray()) Call(component, message);
+                foreach (MonoBehaviour component in Components.ToArray())
+                    if (component.enabled) Call(component, message);
         }
 
         static void Call(MonoBehaviour component, string message)

@@ -101,7 +101,22 @@ namespace UnityEngine
         public T GetComponent<T>() { return gameObject.GetComponent<T>(); }
     }
 
-    public class Behaviour : Component { public bool enabled { get; set; } }
+    public class Behaviour : Component
+    {
+        bool _enabled = true;
+
+        public bool enabled
+        {
+            get { return _enabled; }
+            set
+            {
+                if (_enabled == value) return;
+                _enabled = value;
+                if (this is MonoBehaviour) StubLoop.Switch((MonoBehaviour)this);
+            }
+        }
+    }
+
     public class MonoBehaviour : Behaviour { }
 
     public class ScriptableObject : Object

@@ -92,7 +92,7 @@ class Database:
 
     def used_bytes(self) -> int:
         """Bytes of the file in use."""
-        return self._pragma("page_count") * self._pragma("page_size") - self.reusable_bytes()
+        return self._bytes() - self.reusable_bytes()
 
     def reusable_bytes(self) -> int:
         """Bytes of the file that are free; the next rows are written there."""
@@ -113,20 +113,29 @@ class Database:
         self.connection.close()
 
     def _check_in_place(self) -> None:
-        """Raise StoreError if the files have lost their names: what is written to them ends with the process."""
+        """Raise StoreError if the files have lost their names, or the file its end: what is written then is lost."""
         for path, before in self._open.items():
             try:
-                if os.path.samestat(path.stat(), before):
+                now = path.stat()
+                if not os.path.samestat(now, before):
+                    found = "another file"
+                elif path == self.path and now.st_size < before.st_size and now.st_size < self._bytes():
+                    found = f"{before.st_size} bytes before, {now.st_size} now"
+                else:
+                    self._open[path] = now
                     continue
-                found = "another file"
             except OSError as error:
                 found = error.strerror or str(error)
             raise StoreError(
-                "the sessions were deleted, moved or replaced while the server ran",
+                "the sessions were deleted, moved, replaced or cut short while the server ran",
                 where=path,
                 found=found,
                 do="put back the same files; or start the server again, with the sessions that are there then",
             )
+
+    def _bytes(self) -> int:
+        """Bytes of the file once the log is copied into it."""
+        return self._pragma("page_count") * self._pragma("page_size")
 
     def _pragma(self, name: str) -> int:
         return int(self.rows(f"PRAGMA {name}")[0][0])
