@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from animegamer_rt.bench.records import Record
+from animegamer_rt.bench.report import of_the_gpu
 
 CITED = ("standard", "full-size")
 """The presets whose records README shows. A quick run, or one with other settings, changes no row and no plot."""
@@ -17,7 +18,7 @@ FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
 
 def cited(record: Record) -> bool:
     """Whether README shows a record: of a suite, a whole preset, the GPU benchmark, or older than presets."""
-    return _of_the_gpu(record) or record.get("suite") is not None or record.get("preset", "standard") in CITED
+    return of_the_gpu(record) or record.get("suite") is not None or record.get("preset", "standard") in CITED
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
@@ -53,8 +54,8 @@ def measured_by(records: Sequence[Record]) -> str:
     suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
     others = [record for record in records if record.get("suite") is None]
     names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
-    of_the_gpu = ["the GPU benchmark"] if any(map(_of_the_gpu, records)) else []
-    return ", ".join([*suites, *names, *of_the_gpu]) or "no suite"
+    gpu_benchmark = ["the GPU benchmark"] if any(map(of_the_gpu, records)) else []
+    return ", ".join([*suites, *names, *gpu_benchmark]) or "no suite"
 
 
 def device_label(record: Record) -> str:
@@ -64,10 +65,6 @@ def device_label(record: Record) -> str:
     """
     device = record["peer"] or record.get("device", "cpu")
     return "" if device == "cpu" else ", ".join(["", device, *_engine_settings(record)])
-
-
-def _of_the_gpu(record: Record) -> bool:
-    return bool(record.get("variant") or record["peer"])
 
 
 def _key(record: Record) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ refused: their ratio would say nothing about the software.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ FIGURES = (
     "ratio_to_floor",
     "energy_j_per_turn",
 )
-NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; measure both again"
+NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; both must be of `bench run`"
 UNSTEADY = "no verdict: {} unsteady; run again on a quiet machine"
 
 
@@ -161,5 +162,8 @@ def read_turns(path: Path) -> Record:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError, AssertionError):
         measured = set()
     if "seconds_per_turn_p50" not in measured:
-        raise ConfigError("not a record of turns", where=path, do="give one that `animegamer-rt bench` wrote")
+        of_gpu = isinstance(content, dict) and content.get("kind") == "gpu"
+        unpack = f"unpack its turns: python benchmarks/gpu/run.py --unpack {shlex.quote(str(path))}"
+        do = unpack if of_gpu else "give one that `animegamer-rt bench` wrote"
+        raise ConfigError("not a record of turns", where=path, do=do)
     return record

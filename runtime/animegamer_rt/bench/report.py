@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
+
 from .presets import QUICK
 
 SAMPLES = "samples"
@@ -50,17 +52,36 @@ def tail(record: Mapping[str, Any]) -> str:
 
 def quote(record: Mapping[str, Any]) -> str:
     """One line that says the figure, what it is of, and what kept it from being steady or right."""
-    top, plan = tail(record), f"{record['bundle']}, plan {record['plan']}"
-    of = f"suite {record['suite']}" if record.get("suite") else f"preset {record.get('preset') or 'none'}"
+    top, what = tail(record), ", ".join([record["bundle"], f"plan {record['plan']}", *settings(record)])
+    of = f"preset {record.get('preset') or 'none'}"
+    of = f"suite {record['suite']}" if record.get("suite") else "the GPU benchmark" if of_the_gpu(record) else of
     spoilt = ["unsteady"] if record.get("unsteady") else []
     spoilt += ["quality gate failed"] if (record.get("quality_gate") or {}).get("passed") is False else []
     figure = f"{record['seconds_per_turn_p50']:.3f} s a turn"
     if record.get(f"seconds_per_turn_{top}") is not None:
         figure += f" ({top} {record[f'seconds_per_turn_{top}']:.3f} s)"
     return (
-        f"animegamer-rt {record['commit']}: {figure}, n = {record['n']}, {plan}, {of}, on {record['machine']}, "
+        f"{engine(record)} {record['commit']}: {figure}, n = {record['n']}, {what}, {of}, on {record['machine']}, "
         f"{record['date'][:10]}{''.join(f'; {word}' for word in spoilt)}"
     )
+
+
+def engine(record: Mapping[str, Any]) -> str:
+    """Whose time it is: this project's, or that of another library which it timed."""
+    return f"{peer}, timed by animegamer-rt" if (peer := record.get("peer")) else "animegamer-rt"
+
+
+def settings(record: Mapping[str, Any]) -> list[str]:
+    """The denoiser's precision and attention, where they are known, and whether the weights are random."""
+    precision, attention = (record.get("precision") or {}).get("denoiser"), record.get("attention")
+    told = [f"denoiser in {precision}"] if precision else []
+    told += [f"{attention} attention"] if attention else []
+    return told + ([RANDOM_WEIGHTS] if record.get("origin") == RANDOM_WEIGHTS else [])
+
+
+def of_the_gpu(record: Mapping[str, Any]) -> bool:
+    """Whether benchmarks/gpu/run.py made a record of turns. It keeps medians, and no single turns."""
+    return bool(record.get("variant") or record.get("peer"))
 
 
 def _print_trust(record: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """`animegamer-rt bench show RECORD ...`: records as a table, for a spreadsheet, a database, a text or a bibliography.
 
-Every format has the columns of COLUMNS, a row a record; `quote` and `bibtex` are to cite one.
+A row a record, with the columns of COLUMNS or, in Markdown, some of them; `quote` and `bibtex` are to cite one.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from animegamer_rt.untrusted import plain
 
 from .compare import read_turns
 from .records import Record
-from .report import quote
+from .report import engine, quote
 
 Value = str | int | float | bool | None
 Row = dict[str, Value]
 COLUMNS = (
     *("date", "commit", "machine", "instruction_sets", "device", "bundle", "fingerprint", "plan", "suite", "preset"),
-    *("precision", "n", "steady", "gate_passed", "seconds_per_turn_p50", "seconds_per_turn_p90"),
+    *("peer", "origin", "precision", "attention", "n", "steady", "gate_passed"),
+    *("seconds_per_turn_p50", "seconds_per_turn_p90"),
     *("seconds_per_turn_p95", "seconds_per_turn_p99", "seconds_per_turn_max", "sustained_seconds_per_turn"),
     *("seconds_to_state_p50", "seconds_to_first_frame_p50", "fps", "memory_peak_mib", "energy_j_per_turn"),
 )
 IN_MARKDOWN = (
-    *("machine", "bundle", "plan", "suite", "precision", "n", "steady", "seconds_per_turn_p50"),
-    *("seconds_per_turn_p95", "seconds_to_state_p50", "memory_peak_mib", "commit", "date"),
+    *("machine", "bundle", "plan", "suite", "peer", "origin", "precision", "attention", "n", "steady"),
+    *("seconds_per_turn_p50", "seconds_per_turn_p95", "seconds_to_state_p50", "memory_peak_mib", "commit", "date"),
 )
-"""A page is narrower than a spreadsheet."""
+"""A page is narrower than a spreadsheet, so what none of the records has is left out."""
 TABLE = "animegamer_turns"
 
 
@@ -79,7 +80,8 @@ def _value(found: object) -> Value:
 
 def _markdown(records: Sequence[Record]) -> str:
     rows = [row(record) for record in records]
-    cells = [IN_MARKDOWN, ["---"] * len(IN_MARKDOWN), *([_cell(one[name]) for name in IN_MARKDOWN] for one in rows)]
+    names = [name for name in IN_MARKDOWN if any(one[name] is not None for one in rows)]
+    cells = [names, ["---"] * len(names), *([_cell(one[name]) for name in names] for one in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
@@ -141,13 +143,13 @@ def _bibtex(records: Sequence[Record]) -> str:
 def _entry(record: Record) -> str:
     date = plain(str(record["date"]))
     key = re.sub(r"[^0-9a-zA-Z-]", "", f"animegamer-rt-{record['bundle']}-{record['plan']}-{date[:19]}")
-    note = _escaped(plain(quote(record)))
+    what, note = f"{engine(record)}, {record['plan']}", _escaped(plain(quote(record)))
     if sealed := record.get("record_sha256"):
         note += f"; record SHA-256 {_escaped(plain(str(sealed)))}"
     return (
         f"@misc{{{key},\n"
         "  author = {{The animegamer-rt maintainers}},\n"
-        f"  title = {{Seconds per turn of animegamer-rt, {_escaped(plain(str(record['plan'])))} plan}},\n"
+        f"  title = {{Seconds per turn of {_escaped(plain(what))} plan}},\n"
         f"  year = {{{date[:4]}}},\n"
         f"  note = {{{note}}}\n"
         "}\n"

@@ -18,7 +18,7 @@ from animegamer_rt.untrusted import plain, short
 from .figures import figures_of
 from .record_form import GATE, SAMPLE_COLUMNS, STAGES, misformed
 from .records import SEAL, TURN_FORMAT, UPDATE, of_newer_version, read_json, seal
-from .report import SAMPLES
+from .report import SAMPLES, of_the_gpu
 from .steadiness import unsteady
 from .suite import HASHES, load_suite
 
@@ -35,7 +35,7 @@ def verify(paths: Sequence[Path]) -> int:
     worst = 0
     for path in paths:
         wrong = list(problems(record := read_json(path)))
-        print(plain(f"{path}: {'sound' if not wrong else 'not checked' if _other_kind(record) else 'not sound'}"))
+        print(plain(f"{path}: {'sound' if not wrong else 'not checked' if _uncheckable(record) else 'not sound'}"))
         for line in wrong:
             print(plain(f"  {line}"))
         worst = max(worst, int(bool(wrong)))
@@ -50,6 +50,9 @@ def problems(record: object) -> Iterator[str]:
     if (kind := _other_kind(record)) is not None:
         yield f"not a record of turns; found kind {kind}: only what `animegamer-rt bench run` writes can be checked"
         return
+    if of_the_gpu(record):
+        yield "of the GPU benchmark, which keeps medians and no single turns to count them from"
+        return
     if record.get("format") != TURN_FORMAT:
         do = UPDATE if of_newer_version(record) else "measure again with this version"
         yield f"not a record of turns of format {TURN_FORMAT}; found format {record.get('format')}: {do}"
@@ -63,6 +66,10 @@ def problems(record: object) -> Iterator[str]:
             yield from _implausible(record)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             yield f"a field has not the form that bench gives it: {type(error).__name__} {error}"
+
+
+def _uncheckable(record: object) -> bool:
+    return _other_kind(record) is not None or (isinstance(record, dict) and of_the_gpu(record))
 
 
 def _other_kind(record: object) -> object | None:

@@ -59,6 +59,30 @@ def test_a_citation_says_the_figure_and_keeps_its_braces_in_balance(
     assert entry.count("{") == entry.count("}") and "O'Brien's PC" in entry and entry.count("@misc{") == 2
 
 
+def test_a_figure_of_the_gpu_benchmark_is_quoted_with_its_library_precision_and_random_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = {"suite": None, "n": 5, "origin": "random weights", "bundle": "full", "plan": "exact"}
+    ours = {**RECORD, **about, "peer": None, "variant": "fp8", "attention": "wgmma", "precision": {"denoiser": "fp8"}}
+    other = {**RECORD, **about, "peer": "diffusers eager", "precision": {"denoiser": "bf16"}}
+    paths = [tmp_path / "ours.json", tmp_path / "other.json"]
+    for path, record in zip(paths, (ours, other), strict=True):
+        path.write_text(json.dumps(record))
+    assert main(["bench", "show", *map(str, paths), "--format", "quote"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("animegamer-rt abc: 0.500 s") and second.startswith(
+        "diffusers eager, timed by animegamer-rt"
+    )
+    assert "full, plan exact, denoiser in fp8, wgmma attention, random weights, the GPU benchmark, on " in first
+    assert main(["bench", "show", *map(str, paths), "--format", "bibtex"]) == 0
+    assert "title = {Seconds per turn of diffusers eager, timed by" in capsys.readouterr().out
+    assert main(["bench", "show", *map(str, paths)]) == 0
+    head, _, _, row = capsys.readouterr().out.splitlines()
+    assert "| peer | origin | precision |" in head and "suite" not in head and "| diffusers eager |" in row
+    assert main(["bench", "verify", str(paths[0])]) == 1
+    assert "not checked\n  of the GPU benchmark" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "spoilt", [{"n": None}, {"machine": 3}, {"date": None}, {"precision": "int8"}, {"quality_gate": [1]}]
 )
