@@ -7,6 +7,8 @@ each process ended, with the last lines of one that did not end well.
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -20,6 +22,9 @@ from animegamer_rt.errors import ConfigError
 from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
 
 Entry = dict[str, Any]
+ROOT = Path(__file__).resolve().parents[2]
+CHECKOUT = re.compile(r"(?<![\w./\\-])" + re.escape(f"{ROOT}{os.sep}"))
+"""Where a path inside the checkout begins, in any text."""
 IDENTITY_FIELDS = ("kind", "commit", "machine", "device", "bundle")
 """Fields that a continued record must share with this run. Of `machine`, only the GPU's name if there is one."""
 HEADING = ("format", "commit", "machine", "software")
@@ -88,7 +93,16 @@ class Record:
         return fresh + again
 
     def _write(self) -> None:
-        write_file(self.path, (json.dumps(self.data, indent=1) + "\n").encode())
+        write_file(self.path, (json.dumps(_relative(self.data), indent=1) + "\n").encode())
+
+
+def _relative(value: Any) -> Any:
+    """The value with paths relative to the checkout, in tracebacks too: a record is read on other machines."""
+    if isinstance(value, dict):
+        return {name: _relative(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_relative(inner) for inner in value]
+    return CHECKOUT.sub("", value) if isinstance(value, str) else value
 
 
 def _to_redo(entry: Entry, job: Job) -> bool:

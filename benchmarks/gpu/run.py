@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         record = open_record(options)
         if library_of(record) is None:
             record.forget("build")  # a library that was built on another machine is not here
-        if not all(Path(entry["file"]).is_file() for entry in record.data.get("reference", [])):
+        if not all((ROOT / entry["file"]).is_file() for entry in record.data.get("reference", [])):
             record.forget("reference")
         try:
             work(record, record.remaining(select_jobs(options)), options, deadline)
@@ -168,8 +168,8 @@ def work_on(record: Record, options: argparse.Namespace, watch: CardWatch, deadl
 
 def library_of(record: Record) -> str | None:
     """The path of the kernels' library that was built or found, if it still exists."""
-    named = (entry["library"] for entry in record.data.get("build", []) if entry["library"])
-    return next((library for library in named if Path(library).is_file()), None)
+    named = (ROOT / entry["library"] for entry in record.data.get("build", []) if entry["library"])
+    return next((str(library) for library in named if library.is_file()), None)
 
 
 def runner(options: argparse.Namespace, watch: CardWatch | None = None) -> Runner:
@@ -305,10 +305,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--dry-run", action="store_true", help="every job's code on a CPU at tiny size, in this process"
     )
-    parser.add_argument("--stages", type=some(STAGES), default=list(STAGES), help=f"of {','.join(STAGES)}")
-    parser.add_argument("--variants", type=some(names), default=[], help=f"of {','.join(dict.fromkeys(names))}")
+    parser.add_argument(
+        "--stages", metavar="STAGE,..", type=some(STAGES), default=list(STAGES), help=f"of {', '.join(STAGES)}"
+    )
+    parser.add_argument(
+        "--variants", metavar="VARIANT,..", type=some(names), default=[], help=f"of {', '.join(dict.fromkeys(names))}"
+    )
     parser.add_argument("--size", type=some(("full", "pocket")), help="full,pocket (default); a dry run has its own")
-    parser.add_argument("--plans", type=some(PLANS), default=list(PLANS), help=f"of {','.join(PLANS)}")
+    parser.add_argument(
+        "--plans", metavar="PLAN,..", type=some(PLANS), default=list(PLANS), help=f"of {', '.join(PLANS)}"
+    )
     parser.add_argument("--turns", type=int, default=3, help="timed turns of each plan (default: 3; in a dry run 1)")
     minutes = parser.add_argument(
         "--minutes", type=float, default=120.0, help="end the run after this time (default: 120)"

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 from benchmarks.gpu import run as gpu
+from benchmarks.gpu.jobs import Job
+from benchmarks.gpu.record import Record
 from fake_nvml import FakeNvml
+from project import ROOT
 
 from animegamer_rt.bench.compare import compare
 from animegamer_rt.bench.records import read_records
@@ -239,6 +242,16 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     rows = tables.table(read_records(results)).splitlines()
     assert any("| full, **exact**, diffusers eager, " in row for row in rows)
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
+
+
+def test_paths_of_a_record_are_relative_to_the_checkout_and_found_from_anywhere(tmp_path: Path) -> None:
+    record, job = Record(tmp_path / "record.json", {"jobs": []}), Job("build", "library")
+    record.add(job, {"library": str(ROOT / "README.md")})
+    record.end(job, "failed", 1.0, f'File "{ROOT / "a.py"}", line 1\n{ROOT / "b.py"}: a warning\n/usr{ROOT / "c.py"}')
+    written = json.loads(record.path.read_text())
+    assert written["build"][0]["library"] == "README.md"
+    assert written["jobs"][0]["said"] == f'File "a.py", line 1\nb.py: a warning\n/usr{ROOT / "c.py"}'
+    assert gpu.library_of(Record(record.path, written)) == str(ROOT / "README.md")
 
 
 def test_jobs_that_did_not_fit_are_listed_as_not_run(
