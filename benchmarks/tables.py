@@ -42,14 +42,17 @@ FIRST_PICTURES = (
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 RANDOM_WEIGHTS = "random weights"
 AT_FULL_SIZE = (
-    "`full` is the full size, 720 x 480, with random weights: seconds and memory, no pictures. Its plans `balanced` and"
-    " `fast` are those searched for pocket; `exported-balanced` and `exported-fast` are the ones that a bundle of"
-    " checkpoints begins with. How close either pair comes to `exact` has not been measured."
-    " A turn of diffusers is the sum of its parts, each timed alone (the predictor by transformers)."
+    "`full` is the full size, 720 x 480, with random weights: seconds and memory, no pictures. Its turns begin with"
+    " random token ids, as many as with a full history. The plans `balanced` and `fast` are those searched for pocket;"
+    " `exported-balanced` and `exported-fast` are the ones that a bundle of checkpoints begins with. How close either"
+    " pair comes to `exact` has not been measured. diffusers plays `exact`, so beside any other plan the ratio to it is"
+    " not one of equal work. Its turn is the sum of its parts, each timed alone (the predictor by transformers). Of"
+    " several attentions in one precision the fastest is shown. Peak memory: reserved by PyTorch."
 )
 COLUMNS = (
     "bundle, plan",
     "network rows",
+    "fidelity against exact",
     "s/turn, median",
     "p95",
     FIRST_PICTURE,
@@ -60,11 +63,12 @@ COLUMNS = (
     "diffusers eager / this",
     "peak memory",
     "start to prompt",
-    "fidelity against exact",
     "commit, date",
 )
 NOTHING = frozenset({"not measured", "not known", "not judged", f"n < {FEWEST[95]}", RANDOM_WEIGHTS})
 """A column in which most rows of a machine have no more than these is left out."""
+ONCE = {"steady": "every run {}", "commit, date": "commit {}"}
+"""Columns that stand in the line above a table if all its rows agree: a page has room for nine."""
 
 FIRST_TURNS_SHARE, LATER_TURNS_SHARE = (
     "share of held-out first turns",
@@ -115,8 +119,13 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
         cells = [row(record, baseline(record, here), served) for record in here]
         known = [sum(cell not in NOTHING for cell in column) for column in zip(*cells, strict=True)]
         kept = [place for place, count in enumerate(known) if 2 * count >= len(cells)]
+        alike = [
+            place for place in kept if COLUMNS[place] in ONCE and len({one[place] for one in cells}) == 1 < len(cells)
+        ]
+        once = [ONCE[COLUMNS[place]].format(cells[0][place]) for place in alike]
+        kept = [place for place in kept if place not in alike]
         lines += [
-            f"On {machine} ({measured_by(here)}):",
+            f"On {machine} ({'; '.join([measured_by(here), *once])}):",
             "",
             *(_line([one[place] for place in kept]) for one in (COLUMNS, ["---"] * len(COLUMNS), *cells)),
             "",
@@ -183,6 +192,7 @@ def row(record: Record, peer: Record | None = None, served: Sequence[Record] = (
     return [
         f"{record['bundle']}, **{record['plan']}**{device_label(record)}",
         str(record["network_rows"]),
+        fidelity(record),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         _p95(record),
         " / ".join(pictures.get(players, "-") for players in PLAYERS) if pictures else "not measured",
@@ -193,7 +203,6 @@ def row(record: Record, peer: Record | None = None, served: Sequence[Record] = (
         f"{peer['seconds_per_turn_p50'] / record['seconds_per_turn_p50']:.1f}" if peer else "not measured",
         f"{memory:.0f} MiB" if memory is not None else "not measured",
         f"{first:.1f} s" if first is not None else "not measured",
-        fidelity(record),
         f"`{short_commit(record['commit'])}`, {record['date'][:10]}",
     ]
 

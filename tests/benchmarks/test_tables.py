@@ -107,6 +107,7 @@ def test_the_wait_for_a_first_picture_stands_beside_seconds_a_turn() -> None:
     text = tables.table(turns, [served])
     balanced, fast = (line for line in text.splitlines() if line.startswith("| full"))
     assert "| 0.50 / max 9.00 / - |" in balanced and "| not measured |" in fast
+    assert "On a machine (no suite; commit `abc`, 2026-01-02):" in text, "what all rows share stands above them"
     assert "4 players, half on a server with balanced and half on one with fast" in text and "p95 1.25 s." in text
     assert "| 0.50" not in tables.table(turns, [{**served, "fingerprint": "of another bundle"}])
 
