@@ -114,7 +114,7 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
     if before is None:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
-    data = read_json(before)
+    data = read_run(before)
     for name in IDENTITY_FIELDS:
         found, expected = str(data.get(name)), str(heading[name])
         if name == "machine" and heading["device"] == "cuda":
@@ -128,6 +128,14 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
                 do="begin a new one: leave out --continue; --stages and --variants say what is measured",
             )
     return Record(before, data)
+
+
+def read_run(path: Path) -> Entry:
+    """The record of a run. Raises ConfigError for any other file."""
+    data = read_json(path)
+    if not isinstance(data, dict) or data.get("kind") != "gpu":
+        raise ConfigError("not a record of the GPU benchmark", where=path, do="give a file that ends in -gpu.json")
+    return data
 
 
 def turn_records(data: Mapping[str, Any]) -> list[Entry]:

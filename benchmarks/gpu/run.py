@@ -30,7 +30,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "client/python"))]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
-from animegamer_rt.bench.records import read_json  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         make_folder(options.results)
         if options.unpack is not None:
-            print(f"{gpu_record.write_turns(options.results, read_json(options.unpack))} records of turns")
+            print(f"{gpu_record.write_turns(options.results, gpu_record.read_run(options.unpack))} records of turns")
             return 0
         record = open_record(options)
         if library_of(record) is None:

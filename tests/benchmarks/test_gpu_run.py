@@ -235,6 +235,8 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     assert list(results.iterdir()) == [path], "a run leaves one file"
     assert run("--unpack", str(path), "--patience", "2") == 0
     assert len(read_records(results)) == len(ALL) + 2
+    of_turns = next(results.glob("*-full-fast-fp8.json"))
+    assert run("--unpack", str(of_turns)) == run("--continue", str(of_turns)) == 2, "not a record of a whole run"
     (peer,), (fast,) = results.glob("*-full-exact-diffusers-eager.json"), results.glob("*-full-fast-fp8.json")
     assert json.loads(peer.read_text())["seconds_per_turn_p50"] == 12.0
     with pytest.raises(ConfigError, match="plan: A exact, B fast.*peer: A diffusers eager, B None"):
