@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from animegamer_rt.backends.interface import FloatArray, StateSlots
+from animegamer_rt.bench.report import SAMPLES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.profiling import energy, nvml
@@ -39,6 +40,11 @@ MOTION_SCOPE = 10.0
 WARM_UP = 2
 """Turns before the first plan is timed: one runs eagerly, one captures graphs. Later plans need one, for new graphs."""
 RANDOM = np.random.default_rng(7)
+COLUMNS: Mapping[str, str] = {
+    "seconds": "total",
+    **{name: name for name in ("predictor", "denoiser", "vae", "to_state", "to_first_frame")},
+}
+"""Columns of a record's samples -> fields of a Turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def summary(measured: list[Turn], playback: float) -> Entry:
-    """Medians and 95th percentiles, in seconds."""
+    """Medians and 95th percentiles, and every turn, in seconds."""
 
     def over(what: str, percent: int) -> float:
         return percentile([getattr(turn, what) for turn in measured], percent)
@@ -120,6 +126,7 @@ def summary(measured: list[Turn], playback: float) -> Entry:
             [(turn.to_first_frame - turn.to_latent) / (turn.total - turn.to_latent) for turn in measured], 50
         ),
         "real_time_factor": round(playback / over("total", 50), 3),
+        SAMPLES: {name: [round(getattr(turn, of), 5) for turn in measured] for name, of in COLUMNS.items()},
     }
 
 

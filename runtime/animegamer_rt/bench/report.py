@@ -80,7 +80,7 @@ def settings(record: Mapping[str, Any]) -> list[str]:
 
 
 def of_the_gpu(record: Mapping[str, Any]) -> bool:
-    """Whether benchmarks/gpu/run.py made a record of turns. It keeps medians, and no single turns."""
+    """Whether benchmarks/gpu/run.py made a record of turns: a few, and without a hash."""
     return bool(record.get("variant") or record.get("peer"))
 
 

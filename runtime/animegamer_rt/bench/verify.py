@@ -51,7 +51,7 @@ def problems(record: object) -> Iterator[str]:
         yield f"not a record of turns; found kind {kind}: only what `animegamer-rt bench run` writes can be checked"
         return
     if of_the_gpu(record):
-        yield "of the GPU benchmark, which keeps medians and no single turns to count them from"
+        yield "of the GPU benchmark, whose records have no hash: only those of `animegamer-rt bench run` can be checked"
         return
     if record.get("format") != TURN_FORMAT:
         do = UPDATE if of_newer_version(record) else "measure again with this version"
