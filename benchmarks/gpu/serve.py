@@ -1,7 +1,7 @@
 """Plays a bundle through `animegamer-rt serve` as players do: two at once, one who cancels, a worker that is killed.
 
 Then as many turns as fit, with the memory of the worker, the server and the card. Every turn's frames are compared with
-those of the same game undisturbed. A dry run plays on onnxruntime. Knows the Python client; nothing of engines.
+those of the same game undisturbed. A dry run plays simulated engines. Knows the Python client; nothing of engines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Played:
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     """One entry an answer; a part that raises is one too, with the end of the logs, and the next goes on."""
     started, bundle = time.perf_counter(), open_bundle(job_args["bundle"])
-    device = "torch" if job_args["device"] == "cuda" else "cpu"
+    device = "torch" if job_args["device"] == "cuda" else "simulated:0.05"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         state = Path(folder) / "state"
         try:
