@@ -18,7 +18,7 @@ from animegamer_export.pocket.world.captions import parse
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import bundles
-from animegamer_rt.backends.interface import PartCache
+from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
@@ -82,24 +82,29 @@ def constants(graph: onnx.GraphProto, dtype: int) -> list[str]:
     return [tensor.name for tensor in graph.initializer if tensor.data_type == dtype]
 
 
-def test_the_cpu_plays_turns_with_history_in_8_bits_and_in_float32(bundle: Bundle) -> None:
+def played(bundle: Bundle, engines: Engines) -> np.ndarray:
+    """The frames of the first of two turns."""
+    pipeline, session, clips = Pipeline.open(bundle, engines, "fast"), Session.start(bundle, seed=7), []
+    for text in ("Mirel runs quickly at the beach.", "Now wave!"):
+        events = list(pipeline.run_turn(session, Instruction.parse(text)))
+        assert [type(event) for event in (*events[:2], events[-1])] == [Understood, StatePredicted, Done]
+        clips.append(np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(float))
+    assert [clip.shape for clip in clips] == [(17, 96, 144, 3)] * 2 and session.turns == 2
+    assert clips[0].std() > 1 and not np.array_equal(clips[0], clips[1])
+    return clips[0]
+
+
+def test_turns_with_history_are_played_in_8_bits_in_float32_and_by_pytorch(bundle: Bundle) -> None:
     parts: PartCache = {}
-    first_clips = []
-    for device in ("cpu", "cpu-fp32"):
-        engines = open_engines(bundle, EngineConfig(device, threads=1), parts)
+    clips = {}
+    for device, *precisions in (("cpu", "int8", "fp16"), ("cpu-fp32", "fp16", "fp16"), ("torch-cpu", "fp32", "fp32")):
+        threads = None if device == "torch-cpu" else 1
+        engines = open_engines(bundle, EngineConfig(device, threads=threads), parts)
         assert ("denoiser in 8 bits" in engines.device) == (device == "cpu")
-        assert engines.part_precision(bundle, "denoiser") == ("int8" if device == "cpu" else "fp16")
-        assert engines.part_precision(bundle, "vae_next") == "fp16"
-        pipeline, session, clips = Pipeline.open(bundle, engines, "fast"), Session.start(bundle, seed=7), []
-        for text in ("Mirel runs quickly at the beach.", "Now wave!"):
-            events = list(pipeline.run_turn(session, Instruction.parse(text)))
-            assert [type(event) for event in (*events[:2], events[-1])] == [Understood, StatePredicted, Done]
-            clips.append(np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(float))
-        assert [clip.shape for clip in clips] == [(17, 96, 144, 3)] * 2 and session.turns == 2
-        assert clips[0].std() > 1 and not np.array_equal(clips[0], clips[1])
-        first_clips.append(clips[0])
-    difference = np.abs(first_clips[0] - first_clips[1])
-    assert 0 < difference.max() and difference.mean() < 5
+        assert [engines.part_precision(bundle, part) for part in ("denoiser", "vae_next")] == precisions
+        clips[device] = played(bundle, engines)
+    assert 0 < np.abs(clips["cpu"] - clips["cpu-fp32"]).mean() < 5
+    assert np.abs(clips["torch-cpu"] - clips["cpu-fp32"]).max() <= 2
 
 
 def test_a_float32_bundle_is_quantised_and_compared_with_what_it_becomes(

@@ -1,4 +1,4 @@
-"""Every weight of every network comes back from ONNX files of either exporter; other files are refused."""
+"""Every weight of every network comes back from exported ONNX files; other files are refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from animegamer_export.onnx_io.write import export_copy
-from animegamer_export.onnx_io.write import write as write_graphs
-from animegamer_export.parts.denoiser import export_denoiser
-from animegamer_export.parts.encoder import export_encoder
-from animegamer_export.parts.predictor import export_predictor
 from animegamer_export.parts.streamed.parts import StreamedPart, denoiser_part, encoder_part, predictor_part, vae_part
 from animegamer_export.parts.streamed.write import write_streamed
-from animegamer_export.parts.vae import VaeGraph, vae_graphs
 from animegamer_rt.backends.torch import weight_names
 from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
 from animegamer_rt.errors import BackendError
@@ -71,33 +65,19 @@ def scattered(name: str) -> nn.Module:
     return network.eval()
 
 
-def write_first_chunk(network: nn.Module, folder: Path) -> None:
-    """As `export_vae`, without the second chunk's graph, which takes as long and is not read here."""
-    with torch.no_grad():
-        graphs = vae_graphs(VaeGraph(export_copy(network, "fp16")), VAE.latent_channels, 4, 6)
-        write_graphs(folder, graphs[:1], "vae.weights")
-
-
 def first_chunk(part: StreamedPart) -> StreamedPart:
+    """Without the second chunk's graph, which takes as long and is not read here."""
     return replace(part, graphs=part.graphs[:1])
 
 
-def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, exporter: str) -> None:
-    if exporter == "whole":
-        {
-            "predictor": lambda: export_predictor(network, folder),
-            "denoiser": lambda: export_denoiser(network, encoder.unconditional(), folder),
-            "encoder": lambda: export_encoder(network, folder),
-            "vae": lambda: write_first_chunk(network, folder),
-        }[name]()
-        return
+def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, precision: str = "fp16") -> None:
     parts: dict[str, Callable[[], StreamedPart]] = {
         "predictor": lambda: predictor_part(PREDICTOR, Held(alone=network)),
         "denoiser": lambda: denoiser_part(DENOISER, ENCODER, Held(denoiser=network, encoder=encoder)),
         "encoder": lambda: encoder_part(ENCODER, Held(encoder=network)),
         "vae": lambda: first_chunk(vae_part(VAE, Held(alone=network), 4, 6)),
     }
-    write_streamed(folder, parts[name](), "bf16" if exporter == "streamed bf16" else "fp16")
+    write_streamed(folder, parts[name](), precision)
 
 
 def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:
@@ -107,12 +87,11 @@ def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:
     return network, getattr(weight_names, f"load_{name}")(network, weights, Tensor.float)
 
 
-@pytest.mark.parametrize("exporter", ["whole", "streamed"])
 @pytest.mark.parametrize("name", list(MAKE))
-def test_every_weight_comes_back_bit_by_bit(name: str, exporter: str, tmp_path: Path) -> None:
+def test_every_weight_comes_back_bit_by_bit(name: str, tmp_path: Path) -> None:
     network, encoder = scattered(name), scattered("encoder")
     assert isinstance(encoder, Encoder)
-    write(name, network, encoder, tmp_path, exporter)
+    write(name, network, encoder, tmp_path)
     found, unconditional = load(name, tmp_path)
     for key, expected in network.state_dict().items():
         assert torch.equal(found.state_dict()[key], expected), key
@@ -124,7 +103,7 @@ def test_every_weight_comes_back_bit_by_bit(name: str, exporter: str, tmp_path: 
 def test_weights_stored_as_bfloat16_come_back(tmp_path: Path) -> None:
     network, encoder = scattered("encoder"), scattered("encoder")
     assert isinstance(encoder, Encoder)
-    write("encoder", network, encoder, tmp_path, "streamed bf16")
+    write("encoder", network, encoder, tmp_path, "bf16")
     found, _ = load("encoder", tmp_path)
     for key, expected in network.state_dict().items():
         rounded = expected.bfloat16().float() if expected.ndim > 1 else expected
@@ -133,7 +112,8 @@ def test_weights_stored_as_bfloat16_come_back(tmp_path: Path) -> None:
 
 def test_part_of_another_size_is_refused_by_the_weight_that_does_not_fit(tmp_path: Path) -> None:
     network = scattered("encoder")
-    export_encoder(network, tmp_path)
+    assert isinstance(network, Encoder)
+    write("encoder", network, network, tmp_path)
     with torch.device("meta"):
         wider = Encoder(EncoderSize(text_width=48, image_width=32, hidden=32))
     with pytest.raises(

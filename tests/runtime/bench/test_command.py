@@ -29,12 +29,18 @@ from animegamer_rt.bundle.files import write_error
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.host import write_record
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder)
+
+
+@pytest.fixture(autouse=True)
+def looked_at_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity, "ALONE_S", 0.02)
 
 
 def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,10 +47,11 @@ def test_ready_comes_after_the_warm_up_and_stopping_before_the_end(
         until(manager, "STOPPING=1")
 
 
+@pytest.mark.parametrize("manager", ["path"], indirect=True)
 def test_the_watchdog_is_not_fed_while_a_turn_stands_still(
     bundle: Path, tmp_path: Path, manager: socket.socket
 ) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server, server.ready().client() as player:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server, server.ready().client() as player:
         turn = player.begin(player.open())
         player.until(turn, "state")
         worker = server.status()["worker"]["pid"]
