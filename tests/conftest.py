@@ -18,11 +18,14 @@ RUN = "ANIMEGAMER_TEST_RUN"
 """Every process that a test starts inherits this variable. Its value is this run's."""
 LONG_FILES = (
     "export/pocket/test_build.py",
+    "export/test_against_torch.py",
+    "export/test_release.py",
     "kernels/test_bounds.py",
     "kernels/test_gpu_dry_run.py",
     "benchmarks/test_soak.py",
 )
-"""Few tests that take half a minute or more. They come first, so that no worker ends alone with one."""
+"""Tests of half a minute or more. They come first, so that no worker ends alone with one, and others find the networks
+traced that the two of export trace."""
 
 
 @pytest.fixture(scope="session", autouse=True)

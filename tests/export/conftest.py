@@ -1,9 +1,12 @@
-"""What the tests of the export share: one tiny bundle of random weights, and one tracing of each network."""
+"""What the tests of the export share: a tiny bundle of random weights, and one tracing of each network."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
@@ -16,11 +19,9 @@ from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import ExportSource, from_seed
 from animegamer_rt.bundle.loader import Bundle
 
-TRACED: dict[str, ir.Model] = {}
-
 
 @contextlib.contextmanager
-def each_network_traced_once() -> Iterator[None]:
+def each_network_traced_once(folder: Path) -> Iterator[None]:
     """torch takes most of an export's time at this size to trace: a network of other weights gets the same graph.
 
     Stand-ins without memory are traced apart from weights.
@@ -32,9 +33,12 @@ def each_network_traced_once() -> Iterator[None]:
         plainly = [{name: said for name, said in vars(part).items() if name[0] != "_"} for part in module.modules()]
         shapes = [(value.shape, value.dtype, value.is_contiguous()) for value in (*inputs, *held.values())]
         key = repr((module, plainly, shapes, list(held), options))
-        if key not in TRACED:
-            TRACED[key] = plain(module, inputs, **options).model
-        model = TRACED[key].clone()
+        file = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.onnx"
+        if not file.exists():
+            unfinished = file.with_suffix(f".{os.getpid()}")
+            ir.save(plain(module, inputs, **options).model, unfinished)
+            unfinished.replace(file)
+        model = ir.load(file).clone()  # whose shapes can be changed
         for name in held.keys() & model.graph.initializers.keys():
             model.graph.initializers[name].const_value = ir.tensor(held[name].detach().numpy(), name=name)
         return torch.onnx.ONNXProgram(model, None)
@@ -44,9 +48,18 @@ def each_network_traced_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the traced graphs, which the workers of pytest-xdist share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "traces"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="module", autouse=True)
-def traced_once() -> Iterator[None]:
-    with each_network_traced_once():
+def traced_once(traces: Path) -> Iterator[None]:
+    with each_network_traced_once(traces):
         yield
 
 
@@ -66,9 +79,9 @@ def source() -> ExportSource:
 
 
 @pytest.fixture(scope="session")
-def whole(source: ExportSource, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def whole(source: ExportSource, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """The tiny bundle, every part fp16. Tests leave it as it is."""
-    with each_network_traced_once():
+    with each_network_traced_once(traces):
         bundle = export(source, ExportRequest(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
     assert bundle is not None
     return bundle

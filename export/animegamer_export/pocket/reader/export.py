@@ -83,16 +83,16 @@ def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -
 class _AtUsualLevel(nn.Module):
     """The picture reader with the output `level`: a picture shows none, so it is the usual one."""
 
-    level: Tensor
+    usual_level: Tensor
 
     def __init__(self, reader: PictureReader) -> None:
         super().__init__()
         self.reader = reader
-        self.register_buffer("level", torch.eye(LEVELS)[DEFAULT_LEVEL - 1], persistent=False)
+        self.register_buffer("usual_level", torch.eye(LEVELS)[DEFAULT_LEVEL - 1], persistent=False)
 
     def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
         heads = dict(zip(PICTURE_HEADS, self.reader(picture), strict=True))
-        heads["level"] = self.level[None] + 0 * heads["motion"].sum(1, keepdim=True)
+        heads["level"] = self.usual_level[None] + 0 * heads["motion"].sum(1, keepdim=True)
         return tuple(heads[name] for name in HEADS)
 
 
