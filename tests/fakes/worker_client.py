@@ -93,14 +93,15 @@ class Game:
 
 
 @contextlib.contextmanager
-def running(pipeline: Pipeline, **options: Any) -> Iterator[WorkerClient]:
-    """A worker in a thread of this process."""
+def running(pipeline: Pipeline, *jobs: Message, **options: Any) -> Iterator[WorkerClient]:
+    """A worker in a thread of this process. `jobs` wait for it when it starts."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
         ours.bind("inproc://worker")
         theirs.connect("inproc://worker")
         thread = threading.Thread(target=Worker(theirs, pipeline, **options).run, name="worker")
-        thread.start()
         client = WorkerClient(ours)
+        client.send(*jobs)
+        thread.start()
         try:
             yield client
         finally:

@@ -73,14 +73,18 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 @contextlib.contextmanager
 def playing(
-    bundle: Bundle, *, concurrent_prediction: bool, fails_ahead: bool = False, tracer: EngineTracer | None = None
+    bundle: Bundle,
+    *jobs: Message,
+    concurrent_prediction: bool,
+    fails_ahead: bool = False,
+    tracer: EngineTracer | None = None,
 ) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, TIMEOUT_S)
     engines = replace(
         fakes.fake_engines(predictor=predictor, denoiser=denoiser), concurrent_prediction=concurrent_prediction
     )
     pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines)
-    with running(pipeline, on_idle=tracer.write if tracer else None) as client:
+    with running(pipeline, *jobs, on_idle=tracer.write if tracer else None) as client:
         try:
             yield Play(client.socket, predictor, denoiser)
         finally:
@@ -90,6 +94,9 @@ def playing(
 def job(session: str, text: str = "Mia waves.") -> Message:
     """The first turn of a session."""
     return Game(session=session).job(text, id=f"job of {session}")
+
+
+JOBS = job("a"), job("b", "Tobo runs.")
 
 
 def content(messages: list[Message]) -> list[Any]:
@@ -121,8 +128,7 @@ def expected(bundle: Bundle) -> list[Any]:
 def test_a_waiting_turn_is_predicted_ahead(
     bundle: Bundle, expected: list[Any], concurrent: bool, fails: bool, threads: list[str]
 ) -> None:
-    with playing(bundle, concurrent_prediction=concurrent, fails_ahead=fails) as play:
-        play.send(job("a"), job("b", "Tobo runs."))
+    with playing(bundle, *JOBS, concurrent_prediction=concurrent, fails_ahead=fails) as play:
         assert play.denoiser.reached.wait(TIMEOUT_S)
         assert not concurrent or play.predictor.read_ahead.wait(TIMEOUT_S)
         assert len(play.denoiser.steps) == 2, "the running turn is still in its last step"
@@ -133,8 +139,7 @@ def test_a_waiting_turn_is_predicted_ahead(
 
 
 def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle) -> None:
-    with playing(bundle, concurrent_prediction=True) as play:
-        play.send(job("a"), job("b", "Tobo runs."))
+    with playing(bundle, *JOBS, concurrent_prediction=True) as play:
         assert play.predictor.read_ahead.wait(TIMEOUT_S) and play.denoiser.reached.wait(TIMEOUT_S)
         play.send(Message("cancel", id="job of b"), job("c"))
         play.denoiser.let_go.set()
@@ -152,8 +157,7 @@ def traced(path: Path) -> list[dict[str, Any]]:
 
 def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
     path = tmp_path / "traces" / "queue.json"
-    with playing(bundle, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
-        play.send(job("a"), job("b", "Tobo runs."))
+    with playing(bundle, *JOBS, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
         assert play.predictor.read_ahead.wait(TIMEOUT_S)
         play.denoiser.let_go.set()
         play.answers()
@@ -193,8 +197,7 @@ def test_every_span_of_the_trace_is_an_nvtx_range_in_its_lanes_domain(
 ) -> None:
     nvtx, path = FakeNvtx(), tmp_path / "trace.json"
     monkeypatch.setitem(sys.modules, "nvtx", nvtx)
-    with playing(bundle, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
-        play.send(job("a"), job("b", "Tobo runs."))
+    with playing(bundle, *JOBS, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
         assert play.predictor.read_ahead.wait(TIMEOUT_S)
         play.denoiser.let_go.set()
         play.answers()
