@@ -36,8 +36,8 @@ setup: $(VENV)/.dev  ## everything: playing, tests, export
 play: $(VENV)/.play  ## play; ARGS='--seed 7 --out games/mine' are passed on
 	$(BIN)/animegamer-rt play $(ARGS)
 
-test: $(VENV)/.dev  ## all tests, two files at a time; ARGS='-k imports' are passed on
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
+test: $(VENV)/.dev  ## all tests, three files at a time; ARGS='-k imports' are passed on
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 
 # Each Python has an environment of its own, of 2 to 6 GB, which is kept.
 test-pythons:  ## all tests on every Python from 3.10 to 3.14 that is here; ARGS as for `make test`
