@@ -135,6 +135,26 @@ def test_who_is_named_as_company_comes_along_and_a_thing_adds_nobody(
 
 
 @pytest.mark.parametrize(
+    ("before", "text", "shown"),
+    [
+        ("Bixo walks in a raincoat", "and Mirel in hers, next to him", {"Bixo": "raincoat", "Mirel": "raincoat"}),
+        ("Bixo walks in a raincoat", "Dovan gets one too", {"Bixo": "raincoat", "Dovan": "raincoat"}),
+        ("Mirel walks in a raincoat", "here comes Tofi, also in a raincoat", {"Mirel": "raincoat", "Tofi": "raincoat"}),
+        ("Mirel walks in a raincoat", "here comes Tofi, no coat on him", {"Mirel": "raincoat", "Tofi": "everyday"}),
+        ("Dovan walks in a raincoat", "he doesn't need it any more", {"Dovan": "everyday"}),
+        ("Dovan walks in a raincoat", "Zelki in place of Dovan", {"Zelki": "everyday"}),
+        ("Dovan walks", "Tofi wants in", {"Dovan": "everyday", "Tofi": "everyday"}),
+        ("Dovan walks", "Tofi comes along, no, not Tofi, Bixo", {"Dovan": "everyday", "Bixo": "everyday"}),
+    ],
+)
+def test_who_is_shown_and_what_they_wear_is_what_the_sentence_means(
+    reader: InstructionReader, before: str, text: str, shown: dict[str, str]
+) -> None:
+    scene = reader.read(Instruction(text), reader.read(Instruction(before), None).scene).scene
+    assert {name: scene.clothes[name] for name in scene.people} == shown
+
+
+@pytest.mark.parametrize(
     "text", ["Tofi explodes", "the fox teleports", "now he multiplies", "Tofi tanzt im Wald", "je voudrais un café"]
 )
 def test_what_it_cannot_draw_is_said(reader: InstructionReader, text: str) -> None:

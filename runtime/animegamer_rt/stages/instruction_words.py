@@ -33,6 +33,13 @@ _DROPPED = frozenset(("Mn", "Me", "Cf", "Cc", "Cs", "Sk"))
 
 _SPELT_OUT = MappingProxyType({"s": "is", "re": "are", "ll": "will", "ve": "have", "d": "would"})
 _LONG_RUN = re.compile(r"([a-z])\1{2,}")
+_PHRASES = ((re.compile(r"\bin place of\b"), "instead of"), (re.compile(r"\bwants in\b(?! \w)"), "joins"))
+"""Phrases that the part's texts do not have, and how those say it."""
+_CORRECTED = re.compile(
+    r"\b((?:the )?[a-z]+)\b((?: \S+)*?)"
+    r"(?: (?:[^a-z ]|no|wait|sorry|oops|scratch that|i mean))+ not \1 (?:, )?(?:but )?((?:the )?[a-z]+)"
+)
+"""Somebody or something that is taken back and named anew."""
 
 
 def split_words(text: str) -> list[str]:
@@ -50,6 +57,14 @@ def is_word(word: str) -> bool:
 def is_emoji(word: str) -> bool:
     """Whether it is an emoji, or a sign like one."""
     return unicodedata.category(word[0]) == "So"
+
+
+def with_corrections(words: Sequence[str]) -> list[str]:
+    """The words as the speaker meant them: "Tofi waves, no wait, not Tofi, Bixo" is "Bixo waves"."""
+    text = _CORRECTED.sub(r"\3\2", " ".join(words))
+    for phrase, plain in _PHRASES:
+        text = phrase.sub(plain, text)
+    return text.split()
 
 
 def with_contractions_spelt_out(words: Sequence[str], known: Collection[str]) -> list[str]:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import TypeVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from .instruction_words import (
     is_word,
     split_words,
     with_contractions_spelt_out,
+    with_corrections,
     with_letters_in_order,
     word_features,
 )
@@ -56,13 +57,26 @@ SURE = 12.0
 Each by itself, "fox", "lad" and "mage" lead by 20 and more; "cat", "king" and "witch" by 7 to 14.
 """
 
+CLEAR = 2.0
 _ARTICLES = frozenset(("a", "an", "the"))
 _COMPANY = re.compile(
     r"(?<!not )(?<!away )(?<!done )\b(?:after|alongside|at|behind|beside|near|to|with) (?:\S+ ){0,3}?(\S+)"
     r"(?= (?:across|again|along|alongside|and|around|as|at|behind|beside|by|for|from|he|in|inside|is|it|near|now|on"
-    r"|outside|over|she|then|they|through|to|today|tonight|too|under|until|while|who|with|without|\w+ly)\b|$)"
+    r"|outside|over|she|then|they|through|to|today|tonight|too|under|until|while|who|with|without|\w+ly)\b| \W|$)"
 )
 """The last word of who or what is there as well: "the fox runs with the old robot in the rain"."""
+_ONE_TOO = re.compile(
+    r"\b(?:dons?|gets?|got|has|have|having|in|into|needs?|puts?|putting|wants?|wears?|wearing) (?:hers|his|one|theirs)"
+    r"(?= (?:again|also|and|as|beside|likewise|near|next|now|on|too)\b| \W|$)"
+)
+"""Clothes that are not named again: "he puts his on too", "and Mirel in hers"."""
+_TAKEN_OFF = re.compile(
+    r"\b(?:pulls?|takes?|taking|took) (?:hers|his|it|one|theirs) off\b"
+    r"|\b(?:does not|doesn't|don't|no longer) needs? (?:hers|his|it|one)\b"
+)
+_UNDRESSED = re.compile(
+    r"\b(?:casual|everyday|nae|no|nor|normal|not|off|ordinary|out|plain|regular|usual|weekday|without)\b"
+)
 _MANY = re.compile(
     r"\b(?:three|four|five|six|seven|eight|nine|ten|dozens?|hundreds?|thousands?|[3-9]|\d\d+) (?:a |of )?"
     r"(?!(?:times|seconds|minutes|hours|days|steps|paces|yards|met(?:er|re)s|miles|laps|rounds|jumps|hops|leaps|turns"
@@ -105,7 +119,7 @@ class InstructionReader:
         A text without a Latin letter or an emoji, or mostly of words that no text had which the part learned from, such
         as one in another language, leaves the scene as it was. Raises BackendError where the engine fails.
         """
-        words = with_contractions_spelt_out(split_words(instruction.text), self._vocabulary)
+        words = with_contractions_spelt_out(with_corrections(split_words(instruction.text)), self._vocabulary)
         readable = sum(is_word(word) for word in words)
         ordered = with_letters_in_order(words, self._vocabulary) if readable else []
         pairs = list(zip(words, ordered, strict=False))
@@ -124,7 +138,9 @@ class InstructionReader:
         unknown += [word for word, learned in pairs if learned in self._undrawable]
         if len(strange) > max(1, readable / 2) or len(set(strange)) >= MANY_STRANGE:
             unknown += strange
-        scene = self._decode(logits, before, doubtful=bool(unknown), company=[name for name in company if name])
+        scene = self._decode(
+            logits, before, doubtful=bool(unknown), company=[name for name in company if name], text=ordered
+        )
         unchanged = before is not None and scene.shows_the_same(before) and not _goes_on(words, scene)
         if unchanged and not unknown:
             unknown = strange
@@ -199,8 +215,50 @@ class InstructionReader:
         clear = _lead(scores) > SURE and logits.unknown[0] <= 0
         return self._words.people[int(np.argmax(scores))] if clear else None
 
+    def _put_on(
+        self, text: Sequence[str], people: Sequence[str], worn: Mapping[str, str], before: Scene
+    ) -> dict[str, str]:
+        """What one of `people` wears by the text's words alone, where the part changed nobody's clothes.
+
+        What somebody shown before wears ("he gets one too"), everyday clothes ("takes hers off"), or what the words
+        name, by who has just come.
+        """
+        plain, spoken = self._words.clothes[0], " ".join(text)
+        if any(worn[name] != before.clothes[name] for name in people):
+            return {}
+        bare = [name for name in people if worn[name] == plain]
+        if _TAKEN_OFF.search(spoken):
+            dressed = set(people) - set(bare)
+            who = dressed & set(map(self._named, text)) or dressed
+            return {who.pop(): plain} if len(who) == 1 else {}
+        if _UNDRESSED.search(spoken):
+            return {}
+        if _ONE_TOO.search(spoken):
+            kinds = {before.clothes[name] for name in before.people} - {plain}
+            return {bare[0]: kinds.pop()} if len(bare) == len(kinds) == 1 else {}
+        come = [name for name in bare if name not in before.people]
+        if len(come) != 1 or any(name not in (None, come[0]) for name in map(self._named, text)):
+            return {}
+        nouns = [word for article, word in pairwise(text) if article != "the"]
+        kinds = {kind for word in nouns if (kind := self._clothes_of(word)) is not None}
+        return {come[0]: kinds.pop()} if len(kinds) == 1 else {}
+
+    def _clothes_of(self, word: str) -> str | None:
+        """Which clothes the word by itself names, such as party clothes for "gown"; None for any other word."""
+        if self._is_strange(word) or self._is_noise(word):
+            return None
+        asked = (["wears", "a", word], ["wears", word, "clothes"])
+        read = [self._engine.read(word_features(one)[None], self._encode(None)).clothes.mean(axis=0) for one in asked]
+        best = {int(np.argmax(logits)) if _lead(logits) > CLEAR else 0 for logits in read}
+        return self._words.clothes[best.pop()] if len(best) == 1 and best != {0} else None
+
     def _decode(
-        self, logits: ReaderLogits, before: Scene | None, doubtful: bool = False, company: Sequence[str] = ()
+        self,
+        logits: ReaderLogits,
+        before: Scene | None,
+        doubtful: bool = False,
+        company: Sequence[str] = (),
+        text: Sequence[str] = (),
     ) -> Scene:
         """The scene of the logits. Place, hour and clothes stay unless others are likelier by DOUBT.
 
@@ -218,6 +276,8 @@ class InstructionReader:
         each = zip(words.people, logits.clothes, strict=True)
         asked = {name: _best(words.clothes, row, worn.get(name)) for name, row in each}
         clothes = {name: asked[name] if name in people else worn.get(name, words.clothes[0]) for name in words.people}
+        if before is not None:
+            clothes |= self._put_on(text, people, clothes, before)
         place = _best(words.places, logits.place, None if before is None else before.place)
         hour = _best(HOURS, logits.night, None if before is None else before.hour)
         motion = _best(words.motions, logits.motion, None if earlier is None else earlier.motion)
