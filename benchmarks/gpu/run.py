@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,8 +132,12 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
         together = [job]
         while queue and len(together) < at_once and job.stage == "checks" and may_join(queue[0], job, put_off):
             together.append(queue.popleft())
+        stop = Event()
         with ThreadPoolExecutor(at_once) as pool:
-            list(pool.map(partial(work_on, record, options, watch, deadline), together))
+            try:
+                list(pool.map(partial(work_on, record, options, watch, deadline, stop), together))
+            finally:
+                stop.set()  # at Ctrl-C the jobs still run, and the pool would wait for them
         record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
     record.update(not_run=[])
 
@@ -148,8 +153,10 @@ def may_join(job: Job, first: Job, put_off: Set[str]) -> bool:
     return job.stage == first.stage and job.after == first.after and f"{job.stage} {job.name}" not in put_off
 
 
-def work_on(record: Record, options: argparse.Namespace, watch: CardWatch, deadline: float, job: Job) -> None:
-    """Run one job, and write down how it ended."""
+def work_on(
+    record: Record, options: argparse.Namespace, watch: CardWatch, deadline: float, stop: Event, job: Job
+) -> None:
+    """Run one job, and write down how it ended. stop: ends it when it is set."""
     library = library_of(record)
     if job.kernels and library is None:
         record.end(job, "left out", 0.0, "no library of the kernels: see build")
@@ -157,9 +164,10 @@ def work_on(record: Record, options: argparse.Namespace, watch: CardWatch, deadl
     allowed, started = job.limit_s * options.timeout_scale, time.monotonic()
     limit = min(allowed, deadline - started)
     record.start(job)
-    outcome, output = runner(options, watch)(vars_of(options, job, library), limit, partial(record.add, job))
-    if outcome == "timed out" and limit < allowed:
-        outcome = "cut"  # by --minutes, which says nothing about the job
+    job_runner = runner(options, watch, stop)
+    outcome, output = job_runner(vars_of(options, job, library), limit, partial(record.add, job))
+    if outcome == "timed out" and (limit < allowed or stop.is_set()):
+        outcome = "cut"  # by --minutes or Ctrl-C, which say nothing about the job
     taken = time.monotonic() - started
     record.end(job, outcome, taken, output, watch.seen())
     print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
@@ -171,26 +179,26 @@ def library_of(record: Record) -> str | None:
     return next((str(library) for library in named if library.is_file()), None)
 
 
-def runner(options: argparse.Namespace, watch: CardWatch | None = None) -> Runner:
+def runner(options: argparse.Namespace, watch: CardWatch | None = None, stop: Event | None = None) -> Runner:
     """What runs a job: a process of its own, or in a dry run this one, which a time limit does not end."""
     if not options.dry_run:
-        return partial(run, watch=watch or CardWatch(None))
+        return partial(run, watch=watch or CardWatch(None), stop=stop or Event())
     from benchmarks.gpu import dry_run  # imports torch
 
     return lambda job_args, limit_s, take: dry_run.run(job_args, take)
 
 
 def run(
-    job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], watch: CardWatch
+    job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], watch: CardWatch, stop: Event
 ) -> tuple[str, str]:
-    """Run a job in a process, and pass on its results as they come; (outcome, its last output)."""
+    """Run a job in a process until `stop`, and pass on its results as they come; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
         entries.touch()
         with entries.open(encoding="utf-8") as results, subprocess_for(command(job_args, entries), log) as process:
             ends, partial_line = time.monotonic() + limit_s, ""
             while True:
-                over = process.poll() is not None or time.monotonic() > ends
+                over = process.poll() is not None or time.monotonic() > ends or stop.is_set()
                 *whole, partial_line = (partial_line + results.read()).split("\n")
                 for line in whole:
                     take(json.loads(line))

@@ -70,7 +70,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
                     except Exception:  # noqa: BLE001 any error costs this part only
                         yield {"part": name, "passed": False, "broken": said(state) + traceback.format_exc()}
         except Exception:
-            print(said(state))
+            print(said(state))  # the job's record keeps what a job that failed has printed
             raise
 
 

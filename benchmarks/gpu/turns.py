@@ -38,7 +38,7 @@ SLOTS = StateSlots(tuple(range(5, 16)), between=((3, 4),) * 3)
 """Eleven strengths to choose from, four times, with two tokens in between."""
 MOTION_SCOPE = 10.0
 WARM_UP = 2
-"""Turns before the first plan is timed: one runs eagerly, one captures graphs. Later plans need one, for new graphs."""
+"""Turns before timing: one runs eagerly, one captures graphs."""
 RANDOM = np.random.default_rng(7)
 COLUMNS: Mapping[str, str] = {
     "seconds": "total",
@@ -66,7 +66,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
     parts = open_parts(job_args, variant)
     for name in job_args["plans"]:
         plan = parts.plans[name]
-        for _ in range((WARM_UP if name == job_args["plans"][0] else 1) if on_gpu else 0):
+        for _ in range(WARM_UP if on_gpu else 0):
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()

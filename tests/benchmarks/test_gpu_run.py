@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +143,20 @@ def test_ctrl_c_says_how_to_go_on(
     path, record = record_in(tmp_path)
     assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
     assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 6, "what was measured is kept"
+
+
+def test_ctrl_c_ends_the_job_that_runs(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> None:
+        while not (tmp_path / "grandchild").exists():
+            time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    assert run("--stages", "turns", faults={"turns full-bf16": "hang"}) == 130
+    path, record = record_in(tmp_path)
+    assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
+    assert ended(record)["turns full-bf16"] == "cut"
+    assert turns_in(record) == [("bf16", "balanced")], "what was measured is kept"
 
 
 def test_variant_that_hangs_is_ended_with_all_that_it_started(

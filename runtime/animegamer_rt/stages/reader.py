@@ -58,6 +58,8 @@ Each by itself, "fox", "lad" and "mage" lead by 20 and more; "cat", "king" and "
 """
 
 CLEAR = 2.0
+"""How much likelier some clothes must be for a word that names them: "gown" and "mac" do, "jacket" does not."""
+
 _ARTICLES = frozenset(("a", "an", "the"))
 _COMPANY = re.compile(
     r"(?<!not )(?<!away )(?<!done )\b(?:after|alongside|at|behind|beside|near|to|with) (?:\S+ ){0,3}?(\S+)"
@@ -74,9 +76,11 @@ _TAKEN_OFF = re.compile(
     r"\b(?:pulls?|takes?|taking|took) (?:hers|his|it|one|theirs) off\b"
     r"|\b(?:does not|doesn't|don't|no longer) needs? (?:hers|his|it|one)\b"
 )
+"""Clothes that come off and are not named again."""
 _UNDRESSED = re.compile(
     r"\b(?:casual|everyday|nae|no|nor|normal|not|off|ordinary|out|plain|regular|usual|weekday|without)\b"
 )
+"""Words beside which clothes that are named may be those that are not worn."""
 _MANY = re.compile(
     r"\b(?:three|four|five|six|seven|eight|nine|ten|dozens?|hundreds?|thousands?|[3-9]|\d\d+) (?:a |of )?"
     r"(?!(?:times|seconds|minutes|hours|days|steps|paces|yards|met(?:er|re)s|miles|laps|rounds|jumps|hops|leaps|turns"
@@ -132,7 +136,6 @@ class InstructionReader:
         encoded, started = self._encode(before), time.perf_counter()
         logits = self._engine.read(features, encoded)
         company = [self._named(found[1]) for found in _COMPANY.finditer(" ".join(ordered))]
-        seconds = time.perf_counter() - started
 
         unknown = [word for (word, _), mark in zip(told, logits.unknown, strict=False) if mark > 0]
         unknown += [word for word, learned in pairs if learned in self._undrawable]
@@ -141,6 +144,7 @@ class InstructionReader:
         scene = self._decode(
             logits, before, doubtful=bool(unknown), company=[name for name in company if name], text=ordered
         )
+        seconds = time.perf_counter() - started
         unchanged = before is not None and scene.shows_the_same(before) and not _goes_on(words, scene)
         if unchanged and not unknown:
             unknown = strange
