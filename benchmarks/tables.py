@@ -1,6 +1,6 @@
-"""Writes the tables of README, docs/QUALITY.md, WIRE.md and of peers, and the box of what is timed, into the documents.
+"""Writes measured tables into README.md, docs/QUALITY.md and the pages of benchmarks/.
 
-They come from benchmarks/results and the shipped bundle's manifest.
+The figures come from benchmarks/results and the shipped bundle's manifest.
 
 `python benchmarks/tables.py` renews them in place; `--check` writes nothing and exits with 1 if one is out of date.
 """
@@ -21,7 +21,7 @@ from animegamer_rt.bench.presets import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_rt.bench.records import Record, read_records
 from animegamer_rt.bench.steadiness import TENTH
 from animegamer_rt.profiling.percentiles import FEWEST
-from animegamer_rt.serving.bench.table import rows, tail
+from animegamer_rt.serving.bench.table import place, rows, tail
 from benchmarks.gpu.goals import BASELINE
 from benchmarks.records import cited, device_label, measured_by, newest, processor
 
@@ -34,28 +34,24 @@ WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 STAGES = ("predictor", "denoiser", "vae")
 PLAYERS = (1, 4, 16)
-FIRST_PICTURE = f"first picture, p95 of {' / '.join(map(str, PLAYERS))} players"
-FIRST_PICTURES = (
-    "First picture: seconds from a player's request to the first frame back, through a server on the same machine,"
-    " while so many players each ask for the next turn at once, without a history (`bench serve`)."
-)
+FIRST_FRAME = f"time to first frame (TTFF), p95, {' / '.join(map(str, PLAYERS))} players"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 RANDOM_WEIGHTS = "random weights"
+POCKET_PLANS = frozenset({"balanced", "fast"})
 AT_FULL_SIZE = (
-    "`full` is the full size, 720 x 480, with random weights: seconds and memory, no pictures. Its turns begin with"
-    " random token ids, as many as with a full history. The plans `balanced` and `fast` are those searched for pocket;"
-    " `exported-balanced` and `exported-fast` are the ones that a bundle of checkpoints begins with. How close either"
-    " pair comes to `exact` has not been measured. diffusers plays `exact`, so beside any other plan the ratio to it is"
-    " not one of equal work. Its turn is the sum of its parts, each timed alone (the predictor by transformers). Of"
-    " several attentions in one precision the fastest is shown. Peak memory: reserved by PyTorch."
+    "`full` is 720 x 480 with random weights: seconds and memory, no pictures. Its turns start from random token ids,"
+    " as many as a full history has. `balanced` and `fast` are pocket's plans; `exported-balanced` and `exported-fast`"
+    " are those that `export` writes. How close they come to `exact` has not been measured. diffusers runs `exact`, so"
+    " only there does the ratio compare equal work; its turn is the sum of its parts, each timed alone. Of several"
+    " attention kernels at one precision the fastest is shown. Peak memory: reserved by PyTorch."
 )
 COLUMNS = (
     "bundle, plan",
-    "network rows",
+    "NFE",
     "fidelity against exact",
     "s/turn, median",
     "p95",
-    FIRST_PICTURE,
+    FIRST_FRAME,
     "n",
     "steady",
     " / ".join(STAGES),
@@ -100,7 +96,17 @@ VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
 )
 
 PEERS_COLUMNS = ("engine", "computes in", "s/turn, median", "p95", "n", "times as long", "frames differ by")
+HEADLINE_COLUMNS = ("bundle, plan", "NFE", "s/turn", "n", "TTFF through a server, p95, s", "peak memory, GiB")
 WIRE_COLUMNS = ("figure", "bundle, engines", "median", "p95", "n", "goal")
+CROWD_COLUMNS = (
+    "players",
+    "bundle, engines",
+    "turns/s",
+    "state, s",
+    "TTFF, s",
+    "TTFF p95, s",
+    "turns within a clip's time",
+)
 WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
 MISSED = " (missed)"
 
@@ -132,13 +138,45 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
             *([AT_FULL_SIZE, ""] if any(record.get("origin") == RANDOM_WEIGHTS for record in here) else []),
             *([" ".join(mixed), ""] if (mixed := list(mixed_plans(here, served))) else []),
         ]
-    return "\n".join([*lines, f"What is timed: {TIMED} {FIRST_PICTURES}"])
+    return "\n".join(lines)
 
 
-def first_pictures(record: Record, plans: Sequence[str], served: Sequence[Record]) -> dict[int, str]:
-    """Number of players -> the 95th percentile of their seconds to the first picture, as text, by these plans.
+def headline_table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
+    """README's one table: each bundle on the machine measured last, a row a plan, with the caveats in its title.
 
-    Of the newest record of `bench serve` of the same processor and bundle.
+    At full size with random weights, pocket's plans are left out.
+    """
+    titles, lines = [], []
+    for bundle in sorted({record["bundle"] for record in records}):
+        shown = [record for record in newest(records) if record["bundle"] == bundle]
+        here = [record for record in shown if processor(record) == processor(max(shown, key=_date))]
+        random = any(record.get("origin") == RANDOM_WEIGHTS for record in here)
+        caveat = f" with {RANDOM_WEIGHTS} (times, no pictures)" if random else ""
+        titles.append(f"{bundle}{caveat} on {here[0]['machine']}")
+        for record in here:
+            if not (random and record["plan"] in POCKET_PLANS):
+                lines.append(_line(_headline_row(record, served)))
+    title = f"**Median seconds per turn: {'; '.join(titles)}**"
+    return "\n".join([title, "", _line(HEADLINE_COLUMNS), _line(["---"] * len(HEADLINE_COLUMNS)), *lines])
+
+
+def _headline_row(record: Record, served: Sequence[Record]) -> list[str]:
+    frames = {} if record["peer"] else first_frames(record, [record["plan"]], served)
+    memory = record.get("memory_peak_mib")
+    return [
+        f"{record['bundle']}, **{record['plan']}**{device_label(record)}",
+        str(record["network_rows"]),
+        f"**{record['seconds_per_turn_p50']:.2f}**",
+        str(record.get("n", "-")),
+        frames.get(1, "-"),
+        "-" if memory is None else f"{memory / 1024:.1f}",
+    ]
+
+
+def first_frames(record: Record, plans: Sequence[str], served: Sequence[Record]) -> dict[int, str]:
+    """Number of players -> their p95 time to first frame in seconds, as text, with these plans.
+
+    From the newest `bench serve` record of the same processor and bundle.
     """
     same = ("machine", "instruction_sets", "fingerprint")
     found: dict[int, str] = {}
@@ -157,9 +195,9 @@ def mixed_plans(here: Sequence[Record], served: Sequence[Record]) -> Iterator[st
     """A sentence about players of different plans on one machine, where that was measured."""
     for one, other in permutations([record for record in here if record["peer"] is None], 2):
         if one["bundle"] == other["bundle"]:
-            for players, seconds in first_pictures(one, [one["plan"], other["plan"]], served).items():
-                plans = f"half on a server with {one['plan']} and half on one with {other['plan']}"
-                yield f"{players} players, {plans} at the same time: first picture, p95 {seconds} s."
+            for players, seconds in first_frames(one, [one["plan"], other["plan"]], served).items():
+                plans = f"half on a server with {one['plan']}, half on one with {other['plan']}"
+                yield f"{players} players, {plans} at the same time: TTFF p95 {seconds} s."
 
 
 def steady(record: Record) -> str:
@@ -184,7 +222,7 @@ def baseline(record: Record, here: Sequence[Record]) -> Record | None:
 
 def row(record: Record, peer: Record | None = None, served: Sequence[Record] = ()) -> list[str]:
     """The cells of one record. peer: the record that it is compared with. served: records of `bench serve`."""
-    pictures = {} if record["peer"] else first_pictures(record, [record["plan"]], served)
+    frames = {} if record["peer"] else first_frames(record, [record["plan"]], served)
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in STAGES]
     memory, first, floor = (
         record.get(name) for name in ("memory_peak_mib", "start_to_prompt_seconds", "denoiser_floor_seconds")
@@ -195,7 +233,7 @@ def row(record: Record, peer: Record | None = None, served: Sequence[Record] = (
         fidelity(record),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         _p95(record),
-        " / ".join(pictures.get(players, "-") for players in PLAYERS) if pictures else "not measured",
+        " / ".join(frames.get(players, "-") for players in PLAYERS) if frames else "not measured",
         str(record.get("n", "not known")),
         steady(record),
         " / ".join(stages),
@@ -213,18 +251,34 @@ def short_commit(commit: str) -> str:
 
 
 def wire_table(records: Sequence[Record]) -> str:
-    """The newest `bench serve` record of each machine and bundle as Markdown, a table each."""
-    parts = []
-    newest_of_each = {(processor(record), record["size"]): record for record in records}
-    for record in sorted(newest_of_each.values(), key=_date, reverse=True):
-        head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}; "
-        head += f"commit `{record['commit']}`, {record['date'][:10]}{_busy(record)}:"
-        shown = [
-            [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
-            for row in rows(record)
+    """The newest `bench serve` record as Markdown: one table of single figures, one of many players at once."""
+    if not records:
+        return "Nothing was measured yet.\n"
+    record = max(records, key=_date)
+    head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}; "
+    head += f"commit `{record['commit']}`, {record['date'][:10]}{_busy(record)}:"
+    single = [
+        [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]
+        for row in rows({**record, "crowd": []})
+    ]
+    crowd = [
+        [
+            str(entry["sessions"]),
+            place(entry),
+            f"{entry['turns_per_s']:.2f}",
+            f"{entry['state_s']['p50']:.2f}",
+            f"{entry['first_frame_s']['p50']:.2f}",
+            tail(entry["first_frame_s"], "{:.2f}".format),
+            f"{entry['goodput']:.0%}",
         ]
-        parts += [head, "", _line(WIRE_COLUMNS), _line(["---"] * len(WIRE_COLUMNS)), *map(_line, shown), ""]
-    return "\n".join([*parts, WIRE_PLOT]) if parts else "Nothing was measured yet.\n"
+        for entry in record["crowd"]
+    ]
+    tables = [
+        _line(cells)
+        for columns, lines in ((WIRE_COLUMNS, single), (CROWD_COLUMNS, crowd))
+        for cells in (columns, ["---"] * len(columns), *lines, [])
+    ]
+    return "\n".join([head, "", *("" if line == "|  |" else line for line in tables), WIRE_PLOT])
 
 
 def peers_table(records: Sequence[Record]) -> str:
@@ -314,10 +368,14 @@ def main(arguments: Sequence[str]) -> int:
     manifest = json.loads(MANIFEST.read_text(encoding="utf-8"))
     turns, wire = list(filter(cited, read_records(RESULTS))), read_records(RESULTS, "wire")
     contents = {
-        README: {"measured": table(turns, wire)},
+        README: {"measured": headline_table(turns, wire)},
         QUALITY_PAGE: {"quality": quality_table(manifest["quality"])},
         WIRE: {"wire": wire_table(wire)},
-        BENCHMARKS: {"timed": timed_box(), "peers": peers_table(read_records(RESULTS, "peers"))},
+        BENCHMARKS: {
+            "timed": timed_box(),
+            "measured": table(turns, wire),
+            "peers": peers_table(read_records(RESULTS, "peers")),
+        },
     }
     stale = False
     for path, tables in contents.items():
