@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml constraints.txt
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot leaderboard picture dist docs pocket kernels clients clients-dist browser demo kiosk clean
+.PHONY: help setup play test test-pythons check format bench plot size leaderboard picture dist docs pocket kernels clients clients-dist browser demo kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: $(VENV)/.plot  ## measure suite 1 with every plan, and the server, on thi
 	$(BIN)/animegamer-rt bench serve --results benchmarks/results
 	$(BIN)/python benchmarks/tables.py
 	$(BIN)/python benchmarks/plots.py
+
+size: $(VENV)/.dev  ## count lines, words, and the files that a turn enters
+	$(BIN)/python benchmarks/size.py --turns
 
 plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results bench-results' draws yours
 	$(BIN)/python benchmarks/plots.py $(ARGS)
