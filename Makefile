@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
-SETUP_FILES := pyproject.toml constraints.txt
+SETUP_FILES := pyproject.toml export/pyproject.toml constraints.txt
 
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
@@ -28,7 +28,7 @@ $(VENV)/.play: $(VENV)/.python $(SETUP_FILES)
 # It has all that .play has: one run of pip instead of two.
 $(VENV)/.dev: $(VENV)/.python $(SETUP_FILES)
 	@echo "setting up what tests and export need, PyTorch included (once) ..."
-	$(PIP_INSTALL) -e '.[cpu,dev,export]'
+	$(PIP_INSTALL) -e '.[cpu,dev,export]' -e ./export
 	@touch $(VENV)/.play $@
 
 setup: $(VENV)/.dev  ## everything: playing, tests, export
@@ -99,7 +99,7 @@ docs: $(VENV)/.docs  ## build the pages of docs/ and the API reference into buil
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 pocket: $(VENV)/.dev  ## train and export the pocket bundle from nothing
-	$(BIN)/python -m animegamer_export.pocket --work pocket-work --out engines/pocket $(ARGS)
+	$(BIN)/python -m animegamer_pocket --work pocket-work --out engines/pocket $(ARGS)
 
 kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); without nvcc, their references
 	cmake --fresh -S . -B build/kernels $(ARGS)

@@ -1,7 +1,7 @@
 """Measures what each precision of each part costs, and writes the tables of docs/QUANTIZATION.md from the records.
 
 `--measure BUNDLE --fp32 DIR` quantises every part of a bundle in every precision, compares each with the bundle in
-float32, and adds one record to benchmarks/results (`python -m animegamer_export.pocket --fp32 DIR` writes pocket in
+float32, and adds one record to benchmarks/results (`python -m animegamer_pocket --fp32 DIR` writes pocket in
 float32). `--golden DIR` does so for the tiny networks of tests/golden, against float32 in torch. Without either, only
 the page is written; `--check` exits with 1 if it is out of date.
 """

@@ -17,7 +17,7 @@ ASKING = ("FORCE_COLOR", "NO_COLOR", "PYTHON_COLORS", "TTY_COMPATIBLE", "TTY_INT
 RUN = "ANIMEGAMER_TEST_RUN"
 """Every process that a test starts inherits this variable. Its value is this run's."""
 LONG_FILES = (
-    "export/pocket/test_build.py",
+    "pocket/test_build.py",
     "export/test_against_torch.py",
     "export/test_release.py",
     "kernels/test_bounds.py",

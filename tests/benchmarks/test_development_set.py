@@ -6,8 +6,8 @@ import json
 
 from project import ROOT
 
-from animegamer_export.pocket.language.games import json_lines
-from animegamer_export.pocket.world.scene import ADVERBS, CHARACTERS, MOTIONS, OUTFITS, PLACES
+from animegamer_pocket.language.games import json_lines
+from animegamer_pocket.world.scene import ADVERBS, CHARACTERS, MOTIONS, OUTFITS, PLACES
 
 LINES = (ROOT / "benchmarks" / "language" / "development.jsonl").read_text(encoding="utf-8").splitlines()
 TURNS = [json.loads(line) for line in LINES]

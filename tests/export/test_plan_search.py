@@ -75,7 +75,7 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
 
 
 class Even:
-    """A scorer that likes every other clip, and keeps what it was shown."""
+    """A judge that likes every other clip, and keeps what it was shown."""
 
     words = "a test: every other clip"
 
@@ -87,14 +87,14 @@ class Even:
         return 0.5
 
 
-def test_a_scorer_judges_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
-    scorer, budget = Even(), SearchBudget(rows=(30, 38), turns=2)
+def test_a_judge_scores_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
+    judge, budget = Even(), SearchBudget(rows=(30, 38), turns=2)
     texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
     said: list[str] = []
-    *_, point = measure.measure_plans(bundle, open_engines(bundle), texts, budget, said.append, scorer)
+    *_, point = measure.measure_plans(bundle, open_engines(bundle), texts, budget, said.append, judge)
     plans = sum("SSIM" in line for line in said)
     assert plans >= 2
-    assert scorer.shown == [(2, ("Mia runs.", "Tobo waves."))] * (1 + plans), "exact's clips once, each plan's once"
+    assert judge.shown == [(2, ("Mia runs.", "Tobo waves."))] * (1 + plans), "exact's clips once, each plan's once"
     assert point.fidelity["instruction_score"] == point.fidelity["instruction_score_exact"] == 0.5
     assert point.fidelity["instruction_judge"] == Even.words
 

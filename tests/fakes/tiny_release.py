@@ -21,8 +21,8 @@ from animegamer_export.checkpoints.key_names import (
     diffusers_vae_naming,
     vae_naming,
 )
-from animegamer_export.pocket.tokenizer import train_tokenizer
-from animegamer_export.pocket.world.sampling import sample_game
+from animegamer_pocket.tokenizer import train_tokenizer
+from animegamer_pocket.world.sampling import sample_game
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import animegamer_rt
-from animegamer_export.pocket.world.captions import complete_caption
-from animegamer_export.pocket.world.render import render
-from animegamer_export.pocket.world.sampling import sample_scenes
-from animegamer_export.pocket.world.scene import Scene as Shown
+from animegamer_pocket.world.captions import complete_caption
+from animegamer_pocket.world.render import render
+from animegamer_pocket.world.sampling import sample_scenes
+from animegamer_pocket.world.scene import Scene as Shown
 from animegamer_rt.backends.reader import load_picture_reader, load_reader
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import PictureError

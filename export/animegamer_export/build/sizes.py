@@ -97,7 +97,7 @@ POCKET = ModelSizes(
     encoder=EncoderSize(text_width=64, image_width=224, hidden=192),
     vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
 )
-"""The model that is trained from nothing and shipped (`animegamer_export.pocket`): frames of 96 x 144 pixels."""
+"""The model that is trained from nothing and shipped (`animegamer_pocket`): frames of 96 x 144 pixels."""
 
 RANDOM_SIZES: Mapping[str, ModelSizes] = {
     "full": FULL,

@@ -1,7 +1,7 @@
 """The command `animegamer-rt evaluate`: measures of any bundle that need no labels.
 
 It plays instructions of the bundle's own world, each twice in a row, and compares plans. Whether everybody is there
-once needs a judge of the bundle's world; `cli.py` gives it one where there is one.
+once needs an installed judge of the bundle's world.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,17 +22,12 @@ from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.pipeline import Pipeline
 
 from .fidelity import PlanEvaluator
+from .judges import ClipJudge, judge_of
 from .metrics import Clip
 from .turns import sample_instructions
 
 SECOND_CHUNK = 9
 """The first frame that the vae decodes in its second chunk."""
-
-
-class OneOfEach(Protocol):
-    """Says of each clip, uint8 [17, H, W, 3], whether nobody in it is doubled or smeared."""
-
-    def __call__(self, clips: Sequence[Clip]) -> list[bool]: ...
 
 
 def steadiness(clips: Sequence[Clip]) -> dict[str, float]:
@@ -56,7 +51,7 @@ def measure(
     plans: Sequence[str],
     turns: int,
     config: EngineConfig,
-    judge: OneOfEach | None,
+    judge: ClipJudge | None,
     log: Callable[[str], object],
 ) -> dict[str, Any]:
     """All measures: `state_repeats`, and by plan steadiness, `one_of_each` (None without a judge) and fidelity.
@@ -78,7 +73,7 @@ def measure(
                 clips += [first.frames, second.frames]
                 same.append(first.state == second.state)
         found["state_repeats"] = round(sum(same) / len(same), 4)  # a plan does not change it
-        right = None if judge is None else judge(clips)
+        right = None if judge is None else judge.one_of_each(clips)
         by_plan[name] = {
             **steadiness(clips),
             "one_of_each": None if right is None else round(sum(right) / len(right), 4),
@@ -115,8 +110,8 @@ def lines(found: dict[str, Any]) -> list[str]:
     return table
 
 
-def main(arguments: Sequence[str], judge_of: Callable[[Bundle], OneOfEach | None]) -> int:
-    """The command `animegamer-rt evaluate`; `judge_of` gives the judge of a bundle's world, or None."""
+def main(arguments: Sequence[str]) -> int:
+    """The command `animegamer-rt evaluate`; returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="animegamer-rt evaluate",
         description="Measure a bundle without labels: its state, its clips' steadiness, its plans against exact.",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from animegamer_export.evaluate.fidelity import ClipScorer
+from animegamer_export.evaluate.judges import judge_of
 from animegamer_export.plan_search.measure import SearchBudget, measure_plans
 from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
 from animegamer_rt.arguments import Parser, whole
@@ -20,6 +20,7 @@ from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT, PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
+from animegamer_rt.errors import ConfigError
 from animegamer_rt.play.instructions_file import example_script, read_script
 from animegamer_rt.profiling import host as machine
 
@@ -27,8 +28,8 @@ WHAT = "Find cheaper plans for a bundle, and write them with their measured fide
 DEFAULT = "balanced"
 
 
-def main(arguments: Sequence[str], open_judge: Callable[[], ClipScorer]) -> int:
-    """Parses, measures, writes the record and the bundle's plans; `open_judge` opens the judge of --judge."""
+def main(arguments: Sequence[str]) -> int:
+    """Parses, measures, writes the record and the bundle's plans; returns the exit code."""
     parser = Parser(prog="animegamer-rt search-plans", description=WHAT)
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its plans balanced and fast are replaced"
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str], open_judge: Callable[[], ClipScorer]) -> int:
         help="turns of the search; the check uses as many others",
     )
     parser.add_argument(
-        "--judge", action="store_true", help="for pocket's world: score how well clips show their instructions"
+        "--judge", action="store_true", help="score how well clips show their instructions; needs a judge of this world"
     )
     parser.add_argument(
         "--results",
@@ -60,10 +61,16 @@ def main(arguments: Sequence[str], open_judge: Callable[[], ClipScorer]) -> int:
     texts = (
         read_script(options.instructions) if options.instructions is not None else example_script(bundle.manifest.world)
     )
-    scorer = open_judge() if options.judge else None
+    judge = judge_of(bundle) if options.judge else None
+    if options.judge and judge is None:
+        raise ConfigError(
+            "no installed package can judge this bundle's clips",
+            where=bundle.folder,
+            do="for the world of pocket, run in a checkout: pip install ./export; or leave --judge out",
+        )
     config = EngineConfig.from_arguments(options)
     engines = open_engines(bundle, config)
-    points = measure_plans(bundle, engines, texts, SearchBudget(turns=options.turns), _print_line, scorer)
+    points = measure_plans(bundle, engines, texts, SearchBudget(turns=options.turns), _print_line, judge)
     chosen = choose_plans(points)
     record = {
         **machine.environment(LIBRARIES.get(config.device, "onnxruntime")),

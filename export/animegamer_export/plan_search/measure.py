@@ -9,7 +9,8 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from animegamer_export.evaluate.fidelity import ClipScorer, PlanEvaluator, TurnInput, denoise_turn, predict_first_turns
+from animegamer_export.evaluate.fidelity import PlanEvaluator, TurnInput, denoise_turn, predict_first_turns
+from animegamer_export.evaluate.judges import ClipJudge
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_rt.backends.interface import Engines, FloatArray
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, exact_plan
@@ -48,9 +49,9 @@ def measure_plans(
     instructions: Sequence[str],
     budget: SearchBudget,
     log: Callable[[str], object] = print,
-    scorer: ClipScorer | None = None,
+    judge: ClipJudge | None = None,
 ) -> list[PlanResult]:
-    """The best plan found at each cost, cheapest first, with its figures; the scorer adds an instruction score.
+    """The best plan found at each cost, cheapest first, with its figures; the judge adds an instruction score.
 
     log: called with lines of progress. Raises PlanError if the bundle's plan `exact` is not the reference's sampling.
     """
@@ -63,7 +64,7 @@ def measure_plans(
     found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EARLY_ERROR_POWERS}
     true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
     log(f"playing {len(texts) - len(turns)} other turns exactly")
-    evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, scorer)
+    evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, judge)
     blocks = engines.denoiser.skippable_blocks
 
     def measured(one: _PlayedPlan) -> PlanResult:

@@ -1,0 +1,234 @@
+"""How often sentences are understood and drawn: plays games from a file with labels; the judge reads each clip.
+
+    python -m animegamer_pocket.evaluate --games FILE.jsonl --plan balanced --seeds 1,2 --out REPORT.json
+
+A turn takes about 0.6 s with the plan balanced on one free core: 205 turns with two seeds take some four minutes. The
+judge is `judge/judge.onnx`; how often it is right stands in `judge/judge.json`. The labels are
+described in benchmarks/language/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import animegamer_rt
+from animegamer_export.evaluate.metrics import share
+from animegamer_rt.errors import AnimeGamerError, InstructionError, OutputError
+
+from .judge.reading import Judge, Reading
+from .labelled import LabelledTurn, read_games
+
+FIELDS = ("who", "motion", "place", "night", "outfits", "level_within_one", "one_of_each")
+MUST_BE_RIGHT = ("who", "one_of_each", "place", "night", "motion")
+"""The fields of FIELDS that `all_right` means, as far as a turn has them."""
+SHARES = (*FIELDS, "all_right", "all_right_first", "all_right_later")
+"""The shares of a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
+    """A turn that was played. reading, clip: None if the text was refused. right: the judged fields."""
+
+    asked: LabelledTurn
+    first: bool
+    seed: int
+    reading: Reading | None
+    right: dict[str, bool]
+    refused: str = ""
+    clip: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
+
+    @property
+    def all_right(self) -> bool:
+        """Exactly the people asked for, once each, with place, hour and motion where those are given."""
+        return all(self.right.get(name, True) for name in MUST_BE_RIGHT)
+
+    @property
+    def wrong(self) -> list[str]:
+        """The names of the wrong fields."""
+        return [name for name, right in self.right.items() if not right]
+
+
+def fields_right(asked: LabelledTurn, reading: Reading | None) -> dict[str, bool]:
+    """Which of the fields that a turn has are right; all are wrong without a reading.
+
+    Clothes are right if somebody who was asked for is seen, and all of those who are seen wear theirs.
+    """
+    has = {
+        "motion": asked.motion,
+        "place": asked.place,
+        "night": asked.night,
+        "outfits": asked.outfits,
+        "level_within_one": asked.level,
+    }
+    given = [name for name in FIELDS if has.get(name, True) is not None]
+    if reading is None:
+        return dict.fromkeys(given, False)
+    worn = dict(zip(asked.who, asked.outfits or (), strict=False))
+    seen = [reading.outfits[name] == outfit for name, outfit in worn.items() if name in reading.outfits]
+    right = {
+        "who": reading.shows_once_each(frozenset(asked.who)),
+        "motion": reading.motion == asked.motion,
+        "place": reading.place == asked.place,
+        "night": reading.night == asked.night,
+        "outfits": bool(seen) and all(seen),
+        "level_within_one": asked.level is not None and abs(reading.level - asked.level) <= 1,
+        "one_of_each": reading.one_of_each,
+    }
+    return {name: right[name] for name in given}
+
+
+def play_games(
+    player: animegamer_rt.Player, judge: Judge, games: Sequence[Sequence[LabelledTurn]], seed: int
+) -> Iterator[PlayedTurn]:
+    """Play games one after another, each from its start with the same seed, and read every clip."""
+    for turns in games:
+        game = player.start(seed=seed)
+        for number, asked in enumerate(turns):
+            try:
+                clip = game.turn(asked.say).frames
+            except InstructionError as error:
+                yield PlayedTurn(asked, number == 0, seed, None, fields_right(asked, None), str(error))
+                continue
+            (reading,) = judge.read(clip[None])
+            yield PlayedTurn(asked, number == 0, seed, reading, fields_right(asked, reading), clip=clip)
+
+
+def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
+    """The shares of right turns, 0..1; None where no turn has the field. Every turn stands under `readings`."""
+    shares = {name: share([turn.right[name] for turn in played if name in turn.right]) for name in FIELDS}
+    return {
+        "turns": len(played),
+        **shares,
+        "all_right": share([turn.all_right for turn in played]),
+        "all_right_first": share([turn.all_right for turn in played if turn.first]),
+        "all_right_later": share([turn.all_right for turn in played if not turn.first]),
+        "readings": [_entry(turn) for turn in played],
+    }
+
+
+def _entry(turn: PlayedTurn) -> dict[str, Any]:
+    entry = {
+        "game": turn.asked.game,
+        "turn": turn.asked.turn,
+        "seed": turn.seed,
+        "say": turn.asked.say,
+        "asked": turn.asked.asked,
+        "read": None if turn.reading is None else asdict(turn.reading),
+        "right": turn.right,
+        "all_right": turn.all_right,
+    }
+    return {**entry, "refused": turn.refused} if turn.refused else entry
+
+
+def worst(played: Sequence[PlayedTurn], count: int) -> list[PlayedTurn]:
+    """The turns with the most wrong fields, worst first."""
+    return sorted(played, key=lambda turn: (turn.all_right, -len(turn.wrong)))[:count]
+
+
+def seen_words(reading: Reading | None) -> str:
+    """A reading in one line: `2 Tofi (party), walk 3, night beach, smeared`."""
+    if reading is None:
+        return "refused"
+    people = [f"{reading.counts[name]} {name} ({outfit})" for name, outfit in reading.outfits.items()]
+    hour = "night" if reading.night else "day"
+    words = [*(people or ["nobody"]), f"{reading.motion} {reading.level}", f"{hour} {reading.place}"]
+    return ", ".join([*words, "smeared"] if reading.smeared else words)
+
+
+def _write_sheet(played: Sequence[PlayedTurn], path: Path) -> None:
+    from .evaluation.contact_sheet import SheetRow, contact_sheet
+
+    rows = []
+    for turn in played:
+        clip = np.zeros((17, 96, 144, 3), np.uint8) if turn.clip is None else turn.clip
+        title = f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}"
+        note = f"wrong: {', '.join(turn.wrong)} | seen: {seen_words(turn.reading)}" if turn.wrong else ""
+        rows.append(SheetRow(title, {"": clip}, note))
+    contact_sheet(rows, path)
+
+
+def _play_all(
+    options: argparse.Namespace, plan: str | None, games: Sequence[Sequence[LabelledTurn]]
+) -> list[PlayedTurn]:
+    judge, started = Judge(), time.monotonic()
+    played: list[PlayedTurn] = []
+    total = sum(len(turns) for turns in games) * len(options.seeds)
+    with animegamer_rt.open(options.bundle, plan=plan) as player:
+        for seed in options.seeds:
+            for turns in games:
+                played += play_games(player, judge, [turns], seed)
+                left = (time.monotonic() - started) / len(played) * (total - len(played)) / 60
+                right = sum(turn.all_right for turn in played)
+                line = f"{len(played)} of {total} turns, {right} all right, {left:.1f} minutes left"
+                print(line, end="\r" if sys.stdout.isatty() else "\n", flush=True)
+    print()
+    return played
+
+
+def seeds(text: str) -> list[int]:
+    """The numbers of a list like 1,2, for argparse."""
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list like 1,2")
+    return [int(word) for word in words]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code, 2 for a user error."""
+    parser = argparse.ArgumentParser(
+        prog="python -m animegamer_pocket.evaluate", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--games", type=Path, required=True, metavar="FILE", help="turns with labels, JSON lines")
+    parser.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
+    parser.add_argument(
+        "--plan",
+        type=lambda text: text.split(","),
+        default=[None],
+        metavar="NAME",
+        help="exact, balanced or fast; balanced,fast compares two (default: the bundle's default)",
+    )
+    parser.add_argument("--seeds", type=seeds, default=[1], metavar="N,N", help="each game is played once a seed")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the report, JSON")
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="a PNG with a row of frames for each turn")
+    parser.add_argument("--worst", type=int, metavar="N", help="list the worst N turns; the sheet has only these")
+    options = parser.parse_args(argv)
+    try:
+        games, first = read_games(options.games), options.plan[0]
+        played = {plan: _play_all(options, plan, games) for plan in options.plan}
+        reports = {plan: report(turns) for plan, turns in played.items()}
+        record = {**reports[first], "bundle": options.bundle, "plan": first, "seeds": options.seeds}
+        if len(reports) > 1:
+            record["plans"] = {plan: {name: found[name] for name in SHARES} for plan, found in reports.items()}
+        shown = played[first] if options.worst is None else worst(played[first], options.worst)
+        try:
+            options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+            if options.sheet is not None:
+                _write_sheet(shown, options.sheet)
+        except OSError as error:
+            raise OutputError("cannot write", where=error.filename or options.sheet, found=error.strerror) from error
+    except AnimeGamerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if len(reports) > 1:
+        print(" " * 18, *(f"{plan:10s}" for plan in reports))
+    for name in ("turns", *SHARES):
+        figures = ("not judged" if found[name] is None else found[name] for found in reports.values())
+        print(f"{name:18s}", *(f"{figure!s:10s}" for figure in figures))
+    for turn in shown if options.worst is not None else ():
+        print(f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}")
+        print(f"    wrong: {', '.join(turn.wrong) or 'nothing'}; seen: {seen_words(turn.reading)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,75 @@
+"""What changes between two scenes of a game, and what a text of the change must say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from animegamer_pocket.world.scene import (
+    DEFAULT_LEVEL,
+    DEFAULT_NIGHT,
+    DEFAULT_OUTFIT,
+    DEFAULT_PLACE,
+    POSITIONS,
+    Scene,
+    next_start_x,
+    position_x,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """The people of a change. kind: start, keep, join, leave, swap (nobody stays) or replace (one of two stays)."""
+
+    kind: str
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+    stay: tuple[str, ...]
+
+
+def change_of(before: Scene | None, after: Scene) -> Change:
+    """Who comes, goes and stays."""
+    if before is None:
+        return Change("start", after.characters, (), ())
+    old, now = before.characters, after.characters
+    new = tuple(name for name in now if name not in old)
+    left = tuple(name for name in old if name not in now)
+    stay = tuple(name for name in now if name in old)
+    if not stay:
+        kind = "swap"
+    elif new and left:
+        kind = "replace"
+    else:
+        kind = "join" if new else "leave" if left else "keep"
+    return Change(kind, new, left, stay)
+
+
+def default_place(before: Scene | None) -> str:
+    """The place of a turn that names none."""
+    return before.place if before else DEFAULT_PLACE
+
+
+def default_night(before: Scene | None) -> bool:
+    """The hour of a turn that names none."""
+    return before.night if before else DEFAULT_NIGHT
+
+
+def default_outfit(name: str, before: Scene | None, worn: Mapping[str, str]) -> str:
+    """What a character wears if the turn does not say: what it wore last in the game."""
+    if before is not None and name in before.characters:
+        return before.outfits[before.characters.index(name)]
+    return worn.get(name, DEFAULT_OUTFIT)
+
+
+def default_level(before: Scene | None, names_motion: bool) -> int:
+    """The level of a turn that says none: level 3 for a motion that is named, else as before."""
+    return DEFAULT_LEVEL if names_motion or before is None else before.level
+
+
+def spot_to_say(before: Scene | None, after: Scene) -> str:
+    """The named position that the text must say, or "" if the scene stands where an unsaid one would."""
+    count = len(after.characters)
+    expected = next_start_x(before, after.characters) if before else position_x("centre", count)
+    if after.start_x == expected:
+        return ""
+    return next((name for name in POSITIONS if position_x(name, count) == after.start_x), "")

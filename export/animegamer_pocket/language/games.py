@@ -1,0 +1,127 @@
+"""Random games of the pocket world with what a person says in each turn: a training corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+from animegamer_pocket.world.scene import (
+    CHARACTERS,
+    MOTIONS,
+    OUTFITS,
+    PLACES,
+    POSITIONS,
+    Scene,
+    is_held_out,
+    next_start_x,
+    position_x,
+)
+from animegamer_rt.state.scene import left_last
+
+from .change import default_outfit
+from .odd import odd_turn
+from .plan import FIRST_MOTION
+from .sentences import Utterance, say
+from .voices import VOICES, Voice
+
+TURNS = (3, 8)
+"""The fewest and the most turns of a game."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn: the scene that it asks for, and what is said."""
+
+    scene: Scene
+    utterance: Utterance
+
+
+def sample_game(rng: random.Random, turns: int | None = None, train: bool = True) -> list[Turn]:
+    """A random game. With `train` no turn has a held-out combination of the world.
+
+    A game has a voice or two; its people come, go, move, change clothes, rest and start again.
+    """
+    turns = turns or rng.randint(*TURNS)
+    voices = rng.choices(VOICES, [voice.weight for voice in VOICES], k=2)
+    game: list[Turn] = []
+    worn: dict[str, str] = {}
+    left: tuple[str, ...] = ()
+    while len(game) < turns:
+        before = game[-1].scene if game else None
+        turn = _turn(rng, before, voices[rng.random() < 0.3], worn, left)
+        if train and is_held_out(turn.scene):
+            continue
+        game.append(turn)
+        if before is not None:
+            left = left_last(before.characters, left, turn.scene.characters)
+        worn.update(zip(turn.scene.characters, turn.scene.outfits, strict=True))
+    return game
+
+
+def _turn(rng: random.Random, before: Scene | None, voice: Voice, worn: dict[str, str], left: tuple[str, ...]) -> Turn:
+    if rng.random() < 0.07:
+        found = odd_turn(rng, before, worn)
+        if found is not None:
+            return Turn(*found)
+    scene = next_scene(rng, before, worn, left)
+    return Turn(scene, say(rng, before, scene, voice, worn, left=left))
+
+
+def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str], left: tuple[str, ...] = ()) -> Scene:
+    """A scene that may follow: mostly one or two things change. left: who left last, and comes back at times."""
+    people = _next_people(rng, before, left)
+    motion = before.motion if before and rng.random() < 0.3 else rng.choice(MOTIONS)
+    place, night = (before.place, before.night) if before else ("meadow", False)
+    if rng.random() < (0.38 if before else 0.8):
+        place = rng.choice(PLACES)
+    if rng.random() < (0.22 if before else 0.45):
+        night = rng.random() < 0.55 if before is None else not night
+    outfits = [default_outfit(name, before, worn) for name in people]
+    if rng.random() < 0.3:
+        who = range(len(people)) if rng.random() < 0.5 else [rng.randrange(len(people))]
+        outfit = rng.choice(OUTFITS)
+        for index in who:
+            outfits[index] = outfit
+    changed = before is None or before.motion != motion
+    level = 3 if changed or before is None else before.level
+    if rng.random() < 0.36:
+        level = rng.randint(1, 5)
+    if before is None and rng.random() < 0.04:
+        motion, level = FIRST_MOTION, 3
+    start_x = next_start_x(before, people) if before else position_x("centre", len(people))
+    if rng.random() < (0.03 if before else 0.08):
+        start_x = position_x(rng.choice(tuple(POSITIONS)), len(people))
+    return Scene(people, motion, level, place, night, tuple(outfits), start_x, rng.getrandbits(31))
+
+
+def _next_people(rng: random.Random, before: Scene | None, left: tuple[str, ...]) -> tuple[str, ...]:
+    chance = rng.random()
+    if before is None:
+        return tuple(rng.sample(CHARACTERS, 2 if chance < 0.3 else 1))
+    old = before.characters
+    others = [name for name in CHARACTERS if name not in old]
+    if left and rng.random() < 0.3:
+        return (*old, *left) if len(old) + len(left) == 2 and rng.random() < 0.65 else left
+    if chance < 0.5:
+        return old
+    if len(old) == 1:
+        if chance < 0.78:
+            return (*old, rng.choice(others))
+        return tuple(rng.sample(others, 2 if chance > 0.95 else 1))
+    if chance < 0.74:
+        return (rng.choice(old),)
+    if chance < 0.84:
+        return (rng.choice(old), rng.choice(others))
+    return tuple(rng.sample(others, 2 if chance > 0.95 else 1))
+
+
+def json_lines(games: int, seed: int) -> Iterator[dict[str, object]]:
+    """The turns of `games` random games, in the schema of an evaluation file.
+
+    A turn with `unknown` holds words that pocket does not know; its labels are the nearest meaning.
+    """
+    rng = random.Random(seed)
+    for game in range(1, games + 1):
+        for number, turn in enumerate(sample_game(rng), 1):
+            yield {"game": game, "turn": number, "say": turn.utterance.text, **turn.utterance.labels}

@@ -1,0 +1,124 @@
+"""The phases of the pocket build in order.
+
+corpus (with the tokenizer) -> frames -> autoencoder -> decoder, denoiser -> predictor -> adapt -> adapt_decoder ->
+readers -> bundle -> plans -> answers, quality.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from animegamer_export.onnx_io.write import Precision
+from animegamer_export.plan_search import measure, results
+from animegamer_export.plan_search.command import write_plans
+from animegamer_export.plan_search.measure import SearchBudget
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.loader import load
+from animegamer_rt.diagnose.selftest import write_record
+from animegamer_rt.stages.vae import Vae
+
+from . import bundle, quality
+from . import training_phases as train
+from .context import BuildContext
+from .evaluation.reconstruction import vae_figures
+from .judge.reading import Judge
+from .judge.scorer import JudgeScorer
+from .reader.export import add_readers
+from .reader.picture import train_picture_reader
+from .reader.samples import vocabulary
+from .reader.training import load_reader
+from .training import autoencoder, checkpoint
+from .world.captions import caption
+
+
+def make_bundle(context: BuildContext) -> None:
+    """Export every network into the bundle. The plans in it have no figures yet."""
+    write_networks(context, context.out)
+
+
+def write_networks(context: BuildContext, out: Path, precision: Precision = "fp16") -> None:
+    """Export the trained networks as a bundle into `out`. Other precisions are compared with fp32."""
+    denoiser, shot_encoder = context.load_denoiser("adapted")
+    bundle.write_bundle(
+        out,
+        bundle.Networks(
+            predictor=context.load_predictor().cpu(),
+            denoiser=denoiser.cpu(),
+            encoder=shot_encoder.encoder.cpu(),
+            decoder=context.load_decoder(),
+            text_tower=shot_encoder.text_tower.cpu(),
+            image_tower=shot_encoder.image_tower,
+        ),
+        context.work / "tokenizer",
+        provenance={"recipe": context.config.name, "seed": context.config.seed, "latent_scale": context.latent_scale},
+        precision=precision,
+    )
+    pictures = train_picture_reader(context.weights_path("picture_reader"), context.config.picture_reader_phase)
+    words = vocabulary(context.config.vocabulary_turns)
+    add_readers(out, load_reader(context.weights_path("reader")), pictures, words, precision)
+
+
+def record_selftest(context: BuildContext) -> None:
+    """Write the outputs of each part, with which `animegamer-rt selftest` compares other machines."""
+    write_record(load(context.out))
+
+
+def calibrate_plans(context: BuildContext) -> None:
+    """Search plans on held-out instructions; write the best and their figures into the manifest."""
+    config, exported = context.config, load(context.out)
+    instructions = [
+        caption(scene) for scene in context.held_out.scenes[:: context.held_out.turns][: 2 * config.plan_turns]
+    ]
+    budget = SearchBudget(config.plan_rows, config.plan_turns)
+    points = measure.measure_plans(exported, open_engines(exported), instructions, budget, judge=JudgeScorer(Judge()))
+    write_plans(exported, results.choose_plans(points))
+
+
+def measure_quality(context: BuildContext) -> None:
+    """Measure the bundle at play: figures go into its manifest, contact sheets into the work folder."""
+    config, judge = context.config, Judge()
+    encoder, decoder = context.new_autoencoder()
+    checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
+    exported = load(context.out)
+    engines = open_engines(exported)
+
+    def reconstruct(clips: np.ndarray) -> np.ndarray:
+        latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)
+        vae = Vae(engines.vae)
+        return np.stack([np.stack(list(vae.decode(latent[None] * context.latent_scale))) for latent in latents])
+
+    figures = {
+        "vae": vae_figures(reconstruct, config.evaluated_turns),
+        **quality.measure_quality(
+            exported,
+            engines,
+            judge,
+            config.evaluated_plans,
+            config.evaluated_turns,
+            config.evaluated_games,
+            context.work / "pictures",
+        ),
+    }
+    bundle.update_bundle(context.out, figures)
+    print(json.dumps(figures, indent=1))
+
+
+PHASES: dict[str, Callable[[BuildContext], None]] = {
+    "corpus": train.make_corpus,
+    "frames": train.train_frames,
+    "autoencoder": train.train_autoencoder,
+    "decoder": train.train_decoder,
+    "denoiser": train.train_denoiser,
+    "predictor": train.train_predictor,
+    "adapt": train.adapt_denoiser,
+    "adapt_decoder": train.adapt_decoder,
+    "readers": train.train_readers,
+    "bundle": make_bundle,
+    "plans": calibrate_plans,
+    "answers": record_selftest,
+    "quality": measure_quality,
+}

@@ -1,0 +1,76 @@
+"""`python -m animegamer_pocket.reader train|measure|add`: train the readers, measure, add them to a bundle."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from animegamer_pocket.config import CONFIGS, FULL
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.profiling.machine_facts import machine_facts
+
+from .accuracy import TrainedReader, bundle_reader, evaluate, reader_of
+from .export import add_readers
+from .picture import picture_accuracy, train_picture_reader
+from .samples import vocabulary
+from .training import load_reader, train_reader
+
+TEXT, PICTURES = "reader.pt", "picture_reader.pt"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m animegamer_pocket.reader", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    training = commands.add_parser("train", help="train both readers, or go on with a training that was stopped")
+    training.add_argument("--recipe", choices=sorted(CONFIGS), default="full", help="full ships; short is for tests")
+    measuring = commands.add_parser("measure", help="read files of sentences and count what is read right")
+    measuring.add_argument(
+        "games", type=Path, nargs="+", help="files in the format of benchmarks/language/development.jsonl"
+    )
+    measuring.add_argument("--bundle", help="measure the reader of this bundle (a folder or a name), not the weights")
+    measuring.add_argument("--out", type=Path, help="write the record to this file, e.g. benchmarks/language/read.json")
+    adding = commands.add_parser("add", help="add the readers to a pocket bundle, in place of earlier ones")
+    adding.add_argument("bundle", type=Path, help="the bundle's folder, e.g. engines/pocket")
+    for command in (training, measuring, adding):
+        command.add_argument("--work", type=Path, default=Path("pocket-work"), help="folder of the trained weights")
+    args = parser.parse_args(argv)
+    if args.command == "train":
+        config = CONFIGS[args.recipe]
+        train_reader(args.work / TEXT, config.reader_phase)
+        print(picture_accuracy(train_picture_reader(args.work / PICTURES, config.picture_reader_phase)))
+    elif args.command == "add":
+        pictures = train_picture_reader(args.work / PICTURES, FULL.picture_reader_phase)
+        add_readers(args.bundle, load_reader(args.work / TEXT), pictures, vocabulary(FULL.vocabulary_turns))
+    else:
+        _measure(args.games, args.bundle, args.work, args.out)
+    return 0
+
+
+def _measure(games: list[Path], bundle: str | None, work: Path, out: Path | None) -> None:
+    """Print each turn that is not all right, then the record as one line; write it to `out` if given."""
+    if bundle is None:
+        reader, measured = reader_of(TrainedReader(load_reader(work / TEXT))), {"weights": TEXT}
+    else:
+        opened = open_bundle(bundle)
+        reader, measured = bundle_reader(opened), {"bundle": opened.fingerprint}
+    sets: dict[str, Any] = {}
+    for path in games:
+        sets[path.stem] = evaluate(reader, path)
+        for row in sets[path.stem].pop("wrong"):
+            sys.stdout.write(json.dumps({"set": path.stem, **row}, ensure_ascii=False) + "\n")
+    facts = machine_facts()
+    machine = {name: facts[name] for name in ("instruction_sets", "threads", "kernel")}
+    today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    record = {**measured, "date": today, "machine": machine, "sets": sets}
+    sys.stdout.write(json.dumps(record) + "\n")
+    if out is not None:
+        out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

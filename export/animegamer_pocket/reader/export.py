@@ -1,0 +1,123 @@
+"""Adds the instruction reader and the picture reader to a pocket bundle, as parts with their words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_pocket.world.scene import (
+    ADVERBS,
+    CHARACTERS,
+    DEFAULT_LEVEL,
+    HEIGHT,
+    MOTIONS,
+    OUTFITS,
+    PLACES,
+    POSITIONS,
+    WIDTH,
+)
+from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.bundle.manifest import ReaderWords
+from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.stages.instruction_words import split_words, word_features
+
+from .model import HEADS, LEVELS, OUTPUTS, Reader
+from .picture import PICTURE_HEADS, PictureReader
+from .samples import encode_scene
+
+TOLERANCE = 2e-3
+WORDS = ReaderWords(
+    people=CHARACTERS,
+    clothes=OUTFITS,
+    clothes_words=("everyday clothes", "a raincoat", "party clothes"),
+    motions=MOTIONS,
+    manners=ADVERBS,
+    places=PLACES,
+    positions=tuple(POSITIONS),
+    position_words=("on the left", "in the middle", "on the right"),
+    undrawable=(
+        "angle armor armour beard bomb brightness camel closeup contrast earthquake explode explodes ghost giant gun "
+        "hair invisible kill killed kills lightning monster pixel pixels rainbow resolution shoot shoots snake snakes "
+        "soundtrack stab stabs sword thunder tornado volume watercolor watercolour zombie zoom"
+    ),
+)
+_EXAMPLE = "Tofi waves gently in the meadow, at night."
+
+
+class _PackedPieces(nn.Module):
+    """The table of pieces in 8 bits, a scale a row: half the bytes of float16."""
+
+    codes: Tensor
+    scales: Tensor
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        scales = table.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
+        self.register_buffer("codes", (table / scales).round().to(torch.int8))
+        self.register_buffer("scales", scales)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.codes[features].to(torch.float32) * self.scales[features]
+
+
+def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -> ExportResult:
+    """Write reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 15] -> logits f32 of `OUTPUTS`."""
+    reader = export_copy(reader, precision)
+    if precision == "fp16":
+        reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
+    inputs = {
+        "features": torch.from_numpy(word_features(split_words(_EXAMPLE)))[None],
+        "scene": torch.from_numpy(encode_scene(None, {}, ()))[None],
+    }
+    with torch.no_grad():
+        graph = Graph("reader", reader, inputs, OUTPUTS, {"features": {1: "words"}})
+        parts = write(folder, [graph], "reader.weights", precision)
+        case = Case("a sentence", inputs, dict(zip(OUTPUTS, reader(*inputs.values()), strict=True)))
+        return ExportResult(parts, check_outputs(folder, [("reader", case)], TOLERANCE))
+
+
+class _AtUsualLevel(nn.Module):
+    """The picture reader with the output `level`: a picture shows none, so it is the usual one."""
+
+    usual_level: Tensor
+
+    def __init__(self, reader: PictureReader) -> None:
+        super().__init__()
+        self.reader = reader
+        self.register_buffer("usual_level", torch.eye(LEVELS)[DEFAULT_LEVEL - 1], persistent=False)
+
+    def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
+        heads = dict(zip(PICTURE_HEADS, self.reader(picture), strict=True))
+        heads["level"] = self.usual_level[None] + 0 * heads["motion"].sum(1, keepdim=True)
+        return tuple(heads[name] for name in HEADS)
+
+
+def export_picture_reader(reader: PictureReader, folder: Path, precision: Precision = "fp16") -> ExportResult:
+    """Write picture_reader.onnx: picture f32 [1, 3, 96, 144] in -1..1 -> the logits of `HEADS`, f32."""
+    module = export_copy(_AtUsualLevel(reader.to(memory_format=torch.contiguous_format)), precision)  # type: ignore[call-overload]
+    inputs = {"picture": torch.rand(1, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0)) * 2 - 1}
+    with torch.no_grad():
+        graph = Graph("picture_reader", module, inputs, tuple(HEADS))
+        parts = write(folder, [graph], "picture_reader.weights", precision)
+        case = Case("a picture", inputs, dict(zip(HEADS, module(*inputs.values()), strict=True)))
+        return ExportResult(parts, check_outputs(folder, [("picture_reader", case)], TOLERANCE))
+
+
+def add_readers(
+    folder: Path, reader: Reader, pictures: PictureReader, vocabulary: str, precision: Precision = "fp16"
+) -> Bundle:
+    """Write both readers into a bundle's folder and name them in the manifest; the other parts stay as they are.
+
+    vocabulary: of `samples.vocabulary`.
+    """
+    manifest = load(folder).manifest
+    written = [export_reader(reader, folder, precision), export_picture_reader(pictures, folder, precision)]
+    print("\n".join(one.report() for one in written), flush=True)
+    new = {name: part for one in written for name, part in one.parts.items()}
+    changed = [file for part in new.values() for file in part.files]
+    words = replace(WORDS, vocabulary=vocabulary)
+    return write_manifest(folder, replace(manifest, parts={**manifest.parts, **new}, reader=words), changed)

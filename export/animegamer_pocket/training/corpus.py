@@ -1,0 +1,52 @@
+"""A corpus: games of equal length, their instructions and their rendered turns.
+
+A game's turns follow each other: clip `g * turns + k` is turn k of game g.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from animegamer_pocket.world import clips as clip_files
+from animegamer_pocket.world.sampling import sample_game
+from animegamer_pocket.world.scene import FRAMES, Scene, position_name
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """clips: uint8 [games * turns, frames, H, W, 3], memory-mapped; scenes and instructions: one a clip."""
+
+    clips: np.ndarray
+    scenes: list[Scene]
+    instructions: list[str]
+    turns: int
+
+    @property
+    def games(self) -> int:
+        """How many games there are."""
+        return len(self.scenes) // self.turns
+
+    @property
+    def moved(self) -> list[bool]:
+        """Of each clip: does it start at another named position than the turn before? False for first turns."""
+        positions = [position_name(scene.start_x) for scene in self.scenes]
+        return [index % self.turns > 0 and position != positions[index - 1] for index, position in enumerate(positions)]
+
+
+def build_corpus(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:
+    """Sample and render games into `folder`, the first `frames` frames of each turn; or read them if they are there."""
+    key = {"games": games, "turns": turns, "seed": seed, "train": train, "frames": frames}
+    path = folder / "corpus.json"
+    if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["facts"] != key:
+        rng = random.Random(seed)
+        rows = [row for _ in range(games) for row in sample_game(rng, turns, train=train)]
+        clip_files.write([scene for scene, _ in rows], folder, processes=2, frames=frames)
+        record = json.dumps({"facts": key, "instructions": [text for _, text in rows]}, ensure_ascii=False)
+        path.write_text(record, encoding="utf-8")
+    clips, scenes = clip_files.read(folder)
+    return Corpus(clips, scenes, json.loads(path.read_text(encoding="utf-8"))["instructions"], turns)

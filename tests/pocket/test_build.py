@@ -1,0 +1,175 @@
+"""`make pocket` by the short recipe: every phase from rendering to figures, and what its bundle holds and plays."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from animegamer_export.build.default_plans import default_plans
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
+from animegamer_export.verify import bundles
+from animegamer_pocket import bundle as pocket
+from animegamer_pocket.__main__ import main
+from animegamer_pocket.world.captions import parse
+from animegamer_rt.backends.interface import Engines, PartCache
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import BundleError
+from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.session import Session
+from animegamer_rt.state.instruction import Instruction
+
+SHORT = ("--recipe", "short", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, str, Path]:
+    """A bundle of the short recipe, what the build printed, and its work folder."""
+    work, out = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("bundles") / "pocket"
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main([*SHORT, "--work", str(work), "--out", str(out)]) == 0
+    return load(out), printed.getvalue(), work
+
+
+@pytest.fixture
+def bundle(built: tuple[Bundle, str, Path]) -> Bundle:
+    return built[0]
+
+
+def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
+    _, printed, _ = built
+    named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
+    trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "adapt_decoder"]
+    assert named == [*trained, "readers", "bundle", "plans", "answers", "quality"]
+
+
+def test_the_manifest_carries_measured_figures(built: tuple[Bundle, str, Path]) -> None:
+    manifest = built[0].manifest
+    assert manifest.origin == "trained"
+    assert 5 < manifest.quality["vae"]["psnr_db"] < 99
+    assert set(manifest.quality["fast"]) >= {"instruction", "motion", "states", "game"}
+    for name, entry in manifest.plans.items():
+        assert (name == "exact") == (not entry.fidelity), name
+        if entry.fidelity:
+            assert 0 <= entry.fidelity["instruction_score"] <= 1 and 0 <= entry.fidelity["instruction_score_exact"] <= 1
+            assert entry.fidelity["instruction_judge"].startswith("pocket's judge")
+
+
+def test_pictures_are_drawn(built: tuple[Bundle, str, Path]) -> None:
+    drawn = sorted(path.name for path in (built[2] / "pictures").iterdir())
+    assert drawn == ["pocket-game.png", "pocket-turns.png"]
+
+
+def loaded_graph(part: Path, folder: Path) -> onnx.GraphProto:
+    """A part's graph as onnxruntime runs it on a CPU."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "loaded.onnx")
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(part), options, providers=["CPUExecutionProvider"])
+    return onnx.load(folder / "loaded.onnx", load_external_data=False).graph
+
+
+def constants(graph: onnx.GraphProto, dtype: int) -> list[str]:
+    return [tensor.name for tensor in graph.initializer if tensor.data_type == dtype]
+
+
+def played(bundle: Bundle, engines: Engines) -> np.ndarray:
+    """The frames of the first of two turns."""
+    pipeline, session, clips = Pipeline.open(bundle, engines, "fast"), Session.start(bundle, seed=7), []
+    for text in ("Mirel runs quickly at the beach.", "Now wave!"):
+        events = list(pipeline.run_turn(session, Instruction.parse(text)))
+        assert [type(event) for event in (*events[:2], events[-1])] == [Understood, StatePredicted, Done]
+        clips.append(np.stack([event.frame for event in events if isinstance(event, FrameReady)]).astype(float))
+    assert [clip.shape for clip in clips] == [(17, 96, 144, 3)] * 2 and session.turns == 2
+    assert clips[0].std() > 1 and not np.array_equal(clips[0], clips[1])
+    return clips[0]
+
+
+def test_turns_with_history_are_played_in_8_bits_in_float32_and_by_pytorch(bundle: Bundle) -> None:
+    parts: PartCache = {}
+    clips = {}
+    for device, *precisions in (("cpu", "int8", "fp16"), ("cpu-fp32", "fp16", "fp16"), ("torch-cpu", "fp32", "fp32")):
+        threads = None if device == "torch-cpu" else 1
+        engines = open_engines(bundle, EngineConfig(device, threads=threads), parts)
+        assert ("denoiser in 8 bits" in engines.device) == (device == "cpu")
+        assert [engines.part_precision(bundle, part) for part in ("denoiser", "vae_next")] == precisions
+        clips[device] = played(bundle, engines)
+    assert 0 < np.abs(clips["cpu"] - clips["cpu-fp32"]).mean() < 5
+    assert np.abs(clips["torch-cpu"] - clips["cpu-fp32"]).max() <= 2
+
+
+def test_a_float32_bundle_is_quantised_and_compared_with_what_it_becomes(
+    built: tuple[Bundle, str, Path], tmp_path: Path
+) -> None:
+    assert main([*SHORT, "--work", str(built[2]), "--out", str(tmp_path), "--fp32", str(tmp_path / "full")]) == 0
+    full = load(tmp_path / "full")
+    assert {(part.precision, part.int8_file) for part in full.manifest.parts.values()} == {("fp32", "")}
+    schemes = {name: scheme("fp16") for name in ("predictor", "denoiser", "vae", "encoder")}
+    quantize_bundle(full, tmp_path / "half", schemes)
+    figures = bundles.compare(load(tmp_path / "half"), full, bundles.SampleCounts(2, 1, "fast"))
+    assert figures.keys() == schemes.keys()
+    for part, name in (("predictor", "shot"), ("denoiser", "step"), ("encoder", "shot")):
+        assert 1e-5 < figures[part][f"{name}_relative_error"] < 1e-2
+    assert 50 < figures["vae"]["frames_psnr_db"] < 100
+
+
+def test_16_bit_weights_are_cast_once_when_they_are_loaded(bundle: Bundle, tmp_path: Path) -> None:
+    stored = onnx.load(bundle.part_path("denoiser"), load_external_data=False).graph
+    assert len(constants(stored, onnx.TensorProto.FLOAT16)) > 10
+    assert constants(loaded_graph(bundle.part_path("denoiser"), tmp_path), onnx.TensorProto.FLOAT16) == []
+
+
+def test_the_8_bit_denoiser_multiplies_integers_and_has_no_weights_of_its_own(bundle: Bundle, tmp_path: Path) -> None:
+    path = bundle.part_path("denoiser", eight_bit=True)
+    assert path.name == "denoiser_int8.onnx" and path.name in bundle.manifest.files
+    external = {
+        (tensor.dims[0], tuple(pair.value for pair in tensor.external_data if pair.key != "location"))
+        for file in (path, bundle.part_path("denoiser"))
+        for tensor in onnx.load(file, load_external_data=False).graph.initializer
+        if tensor.external_data
+    }
+    stored = sum(int(pairs[1]) for _, pairs in external)
+    assert stored <= bundle.path("denoiser.weights").stat().st_size < stored + 64 * len(external)
+    graph = loaded_graph(path, tmp_path)
+    integers = constants(graph, onnx.TensorProto.INT8)
+    products = [node for node in graph.node if node.op_type in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")]
+    assert len(integers) >= 6 * bundle.manifest.sizes["denoiser"]["layers"]
+    assert products and all(node.input[1] in integers for node in products)
+
+
+def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
+    manifest = bundle.manifest
+    assert (manifest.geometry.height, manifest.geometry.width) == (96, 144)
+    assert manifest.sizes["decoder"]["scale"] == manifest.provenance["latent_scale"]
+    for example in manifest.world.examples:
+        scene = parse(example)
+        assert scene.motion in manifest.world.motions and scene.place in manifest.world.places
+
+
+def test_default_plans_are_fifty_guided_steps_and_fewer() -> None:
+    plans = default_plans()
+    assert {name: len(plan) for name, plan in plans.items()} == {"exact": 50, "balanced": 18, "fast": 10}
+    unguided = [step for step in plans["exact"] if step.branch == "conditional"]
+    assert len(unguided) == 2 and all(step.guidance - 1 < 1e-5 for step in unguided)
+
+
+def test_figures_are_replaced_without_a_new_export_and_a_bundle_too_large_to_ship_is_refused(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bundle.manifest
+    assert pocket.update_bundle(bundle.folder, {"vae": 25.0}).manifest.files == before.files
+    assert load(bundle.folder).manifest.quality == {"vae": 25.0}
+    pocket.update_bundle(bundle.folder, before.quality)
+    assert load(bundle.folder).manifest == before
+    monkeypatch.setattr(pocket, "MAX_BYTES", 1000)
+    with pytest.raises(BundleError, match="too large to ship"):
+        pocket.update_bundle(bundle.folder, before.quality)

@@ -1,0 +1,125 @@
+"""`python -m animegamer_pocket.evaluate`: games with labels are played, read and counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+
+import fakes
+from animegamer_export import cli
+from animegamer_pocket.evaluate import PlayedTurn, fields_right, main, report, worst
+from animegamer_pocket.judge.reading import Reading
+from animegamer_pocket.labelled import LabelledTurn, read_games
+from animegamer_pocket.world.scene import CHARACTERS
+
+SHARES = {"who", "motion", "place", "night", "outfits", "level_within_one", "one_of_each"}
+SUMS = {"all_right", "all_right_first", "all_right_later"}
+FIRST = {"game": 1, "turn": 1, "say": "Tofi waves gently in the meadow.", "who": ["Tofi"], "motion": "wave"}
+LATER = {"game": 1, "turn": 2, "say": "Now run!", "who": ["Tofi"], "place": "meadow", "voice": "a child"}
+ASKED = LabelledTurn(1, 1, "Mirel and Tofi wave", ("Mirel", "Tofi"), "wave", "beach", True, ("party", "everyday"), 4)
+
+
+def seen(**counts: int) -> Reading:
+    """A reading that has all that ASKED asks for, but these people, Mirel in party clothes."""
+    outfits = {name: "party" if name == "Mirel" else "everyday" for name in counts}
+    everybody = {name: counts.get(name, 0) for name in CHARACTERS}
+    return Reading(everybody, False, "beach", True, "wave", 3, outfits, {})
+
+
+def played(reading: Reading | None, first: bool = True) -> PlayedTurn:
+    return PlayedTurn(ASKED, first, 1, reading, fields_right(ASKED, reading))
+
+
+def write(folder: Path, *lines: dict[str, Any] | str) -> Path:
+    path = folder / "games.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+def test_two_turns_are_played_and_every_reading_is_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    games, out, sheet = write(tmp_path, FIRST, LATER), tmp_path / "report.json", tmp_path / "sheet.png"
+    arguments = ["--games", str(games), "--plan", "fast", "--seeds", "7", "--out", str(out), "--sheet", str(sheet)]
+    assert main([*arguments, "--worst", "1"]) == 0
+    found = json.loads(out.read_text())
+    assert {"turns", "readings", *SHARES, *SUMS} <= set(found) and found["turns"] == 2
+    assert found["who"] == found["motion"] == found["place"] == found["all_right_first"] == 1.0
+    assert found["night"] is None and found["outfits"] is None and found["level_within_one"] is None
+    first, later = found["readings"]
+    assert first["say"] == FIRST["say"] and first["asked"] == {"who": ["Tofi"], "motion": "wave"}
+    assert first["read"]["counts"]["Tofi"] == 1 and first["right"]["who"] and first["seed"] == 7
+    assert set(later["right"]) == {"who", "place", "one_of_each"}
+    assert cv2.imread(str(sheet)).shape[1] == 6 * 144 + 8
+    said = capsys.readouterr().out
+    assert "2 of 2 turns" in said and "night              not judged" in said
+
+
+def test_evaluating_needs_no_torch() -> None:
+    code = "import sys, animegamer_pocket.evaluate as e; e.Judge(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", r"line 2: .*expected a JSON object"),
+        ({**LATER, "who": ["Toffi"]}, r'line 2: .*found "who": \["Toffi"\]; expected a list of Mirel'),
+        ({**LATER, "who": []}, r"line 2: .*expected a list of different characters"),
+        ({**LATER, "motion": "hop"}, r'line 2: .*found "motion": "hop"; expected one of walk'),
+        ({**LATER, "nigth": True}, r"line 2: .*found the key 'nigth'; expected 'night'"),
+        ({**LATER, "outfits": ["party", "party"]}, r"line 2: .*found 2 outfits for 1 characters"),
+        ({**LATER, "level": 6}, r'line 2: .*found "level": 6; expected a whole number from 1 to 5'),
+        ({**LATER, "turn": 1}, r"line 2: .*found turn 1 of game 1 twice"),
+    ],
+)
+def test_a_wrong_line_is_one_sentence_with_its_number(
+    tmp_path: Path, line: dict[str, Any] | str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--games", str(write(tmp_path, FIRST, line)), "--out", str(tmp_path / "out.json")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and re.search(said, error), error
+
+
+def test_the_development_set_reads_as_whole_games() -> None:
+    games = read_games(Path("benchmarks/language/development.jsonl"))
+    assert len(games) >= 40 and sum(len(turns) for turns in games) >= 200
+    assert all([turn.turn for turn in turns] == list(range(1, len(turns) + 1)) for turns in games)
+
+
+def test_exactly_the_people_asked_for_once_each_are_right() -> None:
+    both, three_foxes = played(seen(Mirel=1, Tofi=1)), played(seen(Mirel=1, Tofi=2))
+    smeared = played(dataclasses.replace(seen(Mirel=1, Tofi=1), smeared=True))
+    stranger, refused = played(seen(Mirel=1, Tofi=1, Bixo=1)), played(None)
+    assert both.all_right and both.wrong == []
+    assert three_foxes.wrong == ["who", "one_of_each"] and not three_foxes.all_right
+    assert smeared.wrong == ["one_of_each"] and not smeared.all_right
+    assert stranger.wrong == ["who"] and not stranger.all_right
+    assert set(refused.wrong) == SHARES
+    assert worst([both, three_foxes, refused], 2) == [refused, three_foxes]
+    later = PlayedTurn(ASKED, False, 1, both.reading, both.right)
+    found = report([both, three_foxes, later])
+    assert (found["all_right"], found["all_right_first"], found["all_right_later"]) == (0.6667, 0.5, 1.0)
+
+
+def test_any_bundle_is_measured_without_labels_in_a_table_of_80_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = str(fakes.write_bundle(tmp_path / "tiny").folder)
+    assert cli.evaluate([tiny, "--plan", "exact", "--turns", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    exact = found["plans"]["exact"]
+    assert 0 <= found["state_repeats"] <= 1 and exact["largest_over_mean"] >= 1
+    assert exact["ssim"] == 1.0 and exact["one_of_each"] is None  # no judge knows this world
+    assert cli.evaluate([tiny, "--plan", "exact", "--turns", "1"]) == 0
+    table = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in table) and any(line.endswith("no judge") for line in table)

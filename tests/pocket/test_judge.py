@@ -1,0 +1,164 @@
+"""The judge of the pocket world, what its readings count for, and the score that a search of plans takes from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import fakes
+from animegamer_export.cli import search_plans
+from animegamer_export.evaluate.judges import judge_of
+from animegamer_pocket.held_out import (
+    JudgedTurn,
+    consistency_figures,
+    held_out_turns,
+    instruction_figures,
+    state_figures,
+)
+from animegamer_pocket.judge import training
+from animegamer_pocket.judge.accuracy import content_figures, damaged_figures
+from animegamer_pocket.judge.damage import Mixer
+from animegamer_pocket.judge.model import export
+from animegamer_pocket.judge.reading import Judge, Reading, judge_input
+from animegamer_pocket.judge.scorer import JudgeScorer
+from animegamer_pocket.world.captions import parse
+from animegamer_pocket.world.render import render
+from animegamer_pocket.world.scene import CHARACTERS, Scene, is_held_out, strengths
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.errors import ConfigError
+
+STILL = np.full((17, 96, 144, 3), 90, np.uint8)
+
+
+def perfect_reading(scene: Scene) -> Reading:
+    return Reading(
+        counts={name: int(name in scene.characters) for name in CHARACTERS},
+        smeared=False,
+        place=scene.place,
+        night=scene.night,
+        motion=scene.motion,
+        level=scene.level,
+        outfits=dict(zip(scene.characters, scene.outfits, strict=True)),
+        positions=dict.fromkeys(scene.characters, (float(scene.start_x), float(scene.end_x))),
+    )
+
+
+def judged(text: str, past: list[Scene], reading: Reading | None = None) -> JudgedTurn:
+    scene = parse(text, past)
+    past.append(scene)
+    return JudgedTurn(scene, text, len(past) - 1, STILL, strengths(scene), reading or perfect_reading(scene), 1.0)
+
+
+def test_the_shipped_judge_reads_what_is_rendered_and_notices_what_is_damaged() -> None:
+    judge, renders = Judge(), training.gather(60, None, seed=99, train=False)
+    read, damaged = content_figures(judge, renders), damaged_figures(judge, renders)
+    assert min(read[name] or 0 for name in ("counts", "place", "night", "outfits")) >= 0.9, read
+    assert (read["motion"] or 0) >= 0.75 and (read["position_error_px"] or 99) < 8, read
+    assert (damaged["doubled_noticed"] or 0) >= 0.8 and (damaged["smeared_noticed"] or 0) >= 0.6, damaged
+    assert (damaged["undamaged_suspected"] or 0) <= 0.15, damaged
+
+
+def test_a_character_counts_twice_when_it_stands_there_twice() -> None:
+    clip = render(parse("Tofi waves on the left in the meadow"))
+    other = render(parse("Tofi waves on the right in the meadow"))
+    twice = np.concatenate([clip[:, :, :72], other[:, :, 72:]], axis=2)
+    once, doubled = Judge().read(np.stack([clip, twice]))
+    assert once.counts["Tofi"] == 1 and once.one_of_each and once.shows_once_each(frozenset({"Tofi"}))
+    assert doubled.counts["Tofi"] == 2 and doubled.doubled and not doubled.shows_once_each(frozenset({"Tofi"}))
+
+
+def test_clips_of_another_shape_and_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        Judge().read(STILL[None, :5])
+    (tmp_path / "words.onnx").write_text("no judge")
+    for name in ("none.onnx", "words.onnx"):
+        with pytest.raises(ConfigError, match=f"{name}: not a judge of pocket"):
+            Judge(tmp_path / name)
+
+
+def test_training_goes_on_where_it_stopped_and_the_exported_judge_reads_as_the_trained_one(tmp_path: Path) -> None:
+    material, state = training.gather(6, None, seed=2), tmp_path / "state.pt"
+    training.train(material, 1, 0, state)
+    state.replace(tmp_path / "first.pt")
+    training.train(material, 2, 0, state)
+    whole = torch.load(state, weights_only=True)
+    saved = torch.load(tmp_path / "first.pt", weights_only=True)
+    assert (saved["step"], whole["step"]) == (1, 2)
+    network, _ = training.train(material, 2, 0, state)  # nothing is left to do
+    export(network, tmp_path / "judge.onnx")
+    with torch.inference_mode():
+        expected = network(torch.from_numpy(judge_input(material.frames)))
+    readings = Judge(tmp_path / "judge.onnx").read_seen(material.frames)
+    assert [list(one.counts.values()) for one in readings] == expected[0].argmax(2).tolist()
+
+
+def test_right_outputs_of_the_judge_cost_less_than_those_of_another_scene() -> None:
+    mixer = Mixer(training.gather(2, None, seed=5), 0)
+    truth = training.targets([mixer.plain(row) for row in range(2)])
+    one_hot = torch.nn.functional.one_hot
+
+    def certain(index: torch.Tensor, choices: int) -> torch.Tensor:
+        return one_hot(index.clamp(min=0), choices).float() * 9
+
+    right = (
+        certain(truth.counts, 3),
+        torch.logit(truth.where, eps=1e-4),
+        certain(truth.outfits, 3).transpose(2, 3),
+        truth.offsets.nan_to_num(),
+        (truth.smeared[:, None] * 2 - 1) * 9,
+        certain(truth.place, 8),
+        (truth.night[:, None] * 2 - 1) * 9,
+        certain(truth.motion, 9),
+        certain(truth.level, 5),
+    )
+    wrong = tuple(output.flip(0) for output in right)
+    assert float(training.judge_loss(right, truth)) < 0.5 * float(training.judge_loss(wrong, truth))
+
+
+def test_held_out_first_turns_read_back_to_their_scenes() -> None:
+    for scene, text in held_out_turns(10, seed=4):
+        assert is_held_out(scene)
+        assert dataclasses.replace(parse(text), seed=scene.seed) == scene
+
+
+def test_figures_count_what_was_seen_against_what_was_asked() -> None:
+    past: list[Scene] = []
+    first = judged("Mirel in a raincoat walks in the forest at night", past)
+    kept_reading = perfect_reading(parse("wave", past))
+    elsewhere = dataclasses.replace(kept_reading, place="beach", positions={"Mirel": (20.0, 20.0)})
+    second = judged("Wave", past, elsewhere)
+    assert instruction_figures([first])["mean"] == 1.0
+    assert instruction_figures([first, second])["place"] == 0.5
+    kept = consistency_figures([[first, second]])
+    assert kept["place_kept"] == 0.0 and kept["outfit_kept"] == 1.0 and kept["day_or_night_kept"] == 1.0
+    assert kept["position_kept"] == 0.0 and kept["position_error_px"] == 84.0
+    assert kept["instruction_mean_by_turn"] == [1.0, 0.8]
+    wrong = dataclasses.replace(first, states=(1, 0, 0, -1))
+    assert state_figures([first, wrong])["motion_level"] == 0.5
+    doubled = dataclasses.replace(first, reading=dataclasses.replace(first.reading, counts={"Mirel": 2}))
+    assert instruction_figures([first, doubled])["characters"] == 0.5
+
+
+def test_the_score_is_the_share_of_what_the_instruction_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = parse("Mirel walks in the forest"), parse("Bixo runs")
+    readings = [perfect_reading(first), dataclasses.replace(perfect_reading(second), motion="wave", place="beach")]
+    monkeypatch.setattr(Judge, "read", lambda judge, clips: readings[: len(clips)])
+    judge = JudgeScorer(Judge())
+    # The first names three things, all shown. The second names two, of which one is shown; it names no place.
+    assert judge.score([STILL, STILL], ["Mirel walks in the forest", "Bixo runs"]) == pytest.approx(4 / 5)
+    with pytest.raises(ConfigError, match="cannot judge this; found 'Somebody walks'"):
+        judge.score([STILL], ["Somebody walks"])
+
+
+def test_the_export_finds_the_judge_of_a_bundles_world_and_refuses_to_judge_another(tmp_path: Path) -> None:
+    judge = judge_of(open_bundle("pocket"))
+    assert judge is not None and judge.words.startswith("pocket's judge")
+    clip = render(parse("Tofi waves on the left in the meadow"))
+    assert judge.one_of_each([clip, np.concatenate([clip[:, :, :72], clip[:, :, :72]], axis=2)]) == [True, False]
+    tiny = str(fakes.write_bundle(tmp_path / "tiny").folder)
+    with pytest.raises(ConfigError, match="no installed package can judge"):
+        search_plans([tiny, "--judge", "--results", str(tmp_path / "results")])

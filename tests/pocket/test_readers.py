@@ -1,0 +1,106 @@
+"""pocket's readers: of everyday instructions, and of pictures that games start from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from animegamer_pocket.config import SHORT, PhaseConfig
+from animegamer_pocket.language.games import sample_game
+from animegamer_pocket.reader.__main__ import main
+from animegamer_pocket.reader.accuracy import FIELDS, TrainedReader, evaluate, reader_of
+from animegamer_pocket.reader.export import WORDS, add_readers
+from animegamer_pocket.reader.model import HEADS
+from animegamer_pocket.reader.picture import PictureReader
+from animegamer_pocket.reader.samples import encode_scene, samples_of, vocabulary
+from animegamer_pocket.reader.training import train_reader
+from animegamer_rt.backends.reader import load_reader
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.stages.instruction_words import split_words, word_features
+from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.state.instruction import Instruction
+
+
+def test_pieces_of_words_are_those_of_the_shipped_weights() -> None:
+    assert split_words("Tofi’s REEEALLY fast\u200b, 2 hops—🦊🏽 café") == [
+        *("tofi's", "reeally", "fast", ",", "2", "hops", "—", "🦊", "cafe")
+    ]
+    row = word_features(["fox"])[0]
+    assert row[row > 0].tolist() == word_features(["fox", "foxes"])[0][row > 0].tolist()
+    assert int(row.sum()) == 149999 and np.count_nonzero(row) == 13
+    shared = set(word_features(["forest"])[0]) & set(word_features(["forset"])[0])
+    assert len(shared) > 6
+
+
+def test_a_turn_is_learned_after_the_scene_that_it_follows() -> None:
+    game = sample_game(random.Random(4), turns=6)
+    samples = list(samples_of(game))
+    assert samples[0].scene.tolist() == encode_scene(None, {}, ()).tolist()
+    for before, after in zip(samples, samples[1:], strict=False):
+        shown = before.truth[:5].tolist()
+        assert [value // 3 for value in after.scene[:5]] == shown
+        gone = [int(value >= 3 and not now) for value, now in zip(before.scene[:5], shown, strict=True)]
+        stays = [int(left and not now) for left, now in zip(before.scene[10:], shown, strict=True)]
+        assert after.scene[10:].tolist() == (gone if any(gone) else stays), "who left last"
+
+
+def test_the_vocabulary_has_what_pocket_can_draw_and_nothing_else() -> None:
+    words = vocabulary(turns=600).split()
+    assert words == sorted(set(words)) and {"mirel", "forest", "the", "walks"} <= set(words)
+    assert not {"tanzt", "explode", "привет", "2"} & set(words)
+
+
+def test_training_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    phase = dataclasses.replace(SHORT.reader_phase, steps=1)
+    train_reader(tmp_path / "reader.pt", phase)
+    train_reader(tmp_path / "reader.pt", dataclasses.replace(phase, steps=3))
+    assert torch.load(tmp_path / "reader.pt", weights_only=True)["step"] == 3
+
+
+def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_copy: Bundle) -> None:
+    network = train_reader(tmp_path / "reader.pt", PhaseConfig(steps=1, batch=4, learning_rate=1e-3))
+    bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), "fox forest")
+    assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary="fox forest")
+    reader = InstructionReader(load_reader(bundle), None, WORDS, "pocket")
+    trained = reader_of(TrainedReader(network))
+    for text in ("the fox is having a little dance by the sea", "make it night pls, and bixo comes too"):
+        assert reader.read(Instruction(text), None).scene == trained.read(Instruction(text), None).scene
+    record = tmp_path / "read.json"
+    games = tmp_path / "one.jsonl"
+    games.write_text('{"game": 1, "turn": 1, "say": "Tofi runs", "who": ["Tofi"]}\n', encoding="utf-8")
+    assert main(["measure", str(games), "--bundle", str(bundle.folder), "--out", str(record)]) == 0
+    measured = json.loads(record.read_text(encoding="utf-8"))
+    assert measured["bundle"] == bundle.fingerprint and measured["sets"]["one"]["turns"] == 1
+
+
+def test_measuring_counts_the_fields_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "games.jsonl").write_text(
+        '{"game": 1, "turn": 1, "say": "Tofi runs", "who": ["Tofi"], "night": false, "notice": false}\n'
+    )
+
+    class OneScene(torch.nn.Module):
+        def forward(self, features: torch.Tensor, scene: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            heads = {name: torch.zeros(1, *shape) for name, shape in HEADS.items()}
+            heads["people"][0, 4, 1] = 9.0  # Tofi, named first
+            heads["night"][0, 1] = 1.0
+            return (*heads.values(), torch.zeros(1, features.shape[1]))
+
+    report = evaluate(reader_of(TrainedReader(OneScene())), tmp_path / "games.jsonl")  # type: ignore[arg-type]
+    assert report["who"] == 1 and report["night"] == 0 and report["all_right"] == 0
+    assert set(report) & set(FIELDS) == {"who", "night", "notice"} and report["notice"] == 1 and report["notices"] == 0
+
+
+@pytest.fixture
+def pocket_copy(tmp_path: Path) -> Bundle:
+    import shutil
+
+    from animegamer_rt.bundle.loader import load, open_bundle
+
+    shutil.copytree(open_bundle("pocket").folder, tmp_path / "pocket")
+    return load(tmp_path / "pocket")
