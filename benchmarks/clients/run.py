@@ -10,7 +10,6 @@ client.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import datetime
 import json
 import os
@@ -25,14 +24,14 @@ from typing import Any
 
 from client.conformance.suite import ROOT, Process
 
-from .drivers import CLIENTS, command, screen
+from .drivers import CLIENTS, command
 
 TEXT = "Mirel waves gently in the city by day."
 WARM_TURNS, LOOP_TURNS, HELD_FRAMES = 3, 5, 340
 IDLE_S = 10.0
 SOAK_STEPS, UNTIMED_FRAMES = 20, 2001
 """Samples of a soak; the fewest frames for which a driver keeps no list of times, which would grow."""
-OVERHEAD_GOALS_MS = {"native": 5.0, "unity": 15.0, "godot": 20.0}
+OVERHEAD_GOALS_MS = {"native": 5.0, "unity": 15.0}
 """Largest overhead of a turn over the server's own time (median), by the client's name."""
 POLL_GOAL_S, IDLE_GOAL_PERCENT = 0.002, 0.5
 
@@ -53,21 +52,12 @@ def figures(values_s: list[float]) -> dict[str, float | int]:
     return {name: round(value, 4) for name, value in named.items()}
 
 
-def with_children(pid: int) -> list[int]:
-    """A process and all that it started: Godot runs below its driver."""
-    pids = [pid]
-    for each in pids:
-        for task in Path(f"/proc/{each}/task").iterdir():
-            pids += map(int, (task / "children").read_text().split())
-    return pids
-
-
 def cpu_percent(pid: int) -> float:
     """CPU that a program takes for the next seconds, in percent of a core."""
 
     def seconds() -> float:
-        stats = [Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split() for each in with_children(pid)]
-        return sum(int(words[11]) + int(words[12]) for words in stats) / os.sysconf("SC_CLK_TCK")
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     before = seconds()
     time.sleep(IDLE_S)
@@ -76,14 +66,12 @@ def cpu_percent(pid: int) -> float:
 
 def weight(pid: int) -> dict[str, int]:
     """Resident memory in KiB, open descriptors and threads of a program."""
-    total = {"resident_kib": 0, "descriptors": 0, "threads": 0}
-    for each in with_children(pid):
-        lines = Path(f"/proc/{each}/status").read_text().splitlines()
-        status = dict(line.split(":", 1) for line in lines if ":" in line)
-        total["resident_kib"] += int(status["VmRSS"].split()[0])
-        total["descriptors"] += len(os.listdir(f"/proc/{each}/fd"))
-        total["threads"] += int(status["Threads"])
-    return total
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    resident = next(line for line in lines if line.startswith("VmRSS:"))
+    counts = {
+        name: len(os.listdir(f"/proc/{pid}/{folder}")) for name, folder in (("descriptors", "fd"), ("threads", "task"))
+    }
+    return {"resident_kib": int(resident.split()[1]), **counts}
 
 
 def turns(driver: Process, address: str, count: int) -> dict[str, Any]:
@@ -161,9 +149,9 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="default: bench-results/clients.json, or clients-frames.json")
     chosen = parser.parse_args()
     out = chosen.out or ROOT / "bench-results" / ("clients-frames.json" if chosen.frames else "clients.json")
-    drivers = {name: command(name) for name in chosen.client or (CLIENTS[:3] if chosen.frames else CLIENTS)}
+    drivers = {name: command(name) for name in chosen.client or (CLIENTS[:2] if chosen.frames else CLIENTS)}
     results: dict[str, Any] = {name: {} for name in drivers}
-    with tempfile.TemporaryDirectory() as state, screen() if "godot" in drivers else contextlib.nullcontext():
+    with tempfile.TemporaryDirectory() as state:
         serve = [sys.executable, "-m", "animegamer_rt", "serve", "--device", "simulated:0.5", "--port", "0"]
         options = ["--turns-per-minute", "0", "--state-dir", state]
         server = None if chosen.frames else Process([*serve, *options], stderr=subprocess.DEVNULL)

@@ -17,16 +17,14 @@ from client.conformance.suite import HERE, PASSED, SCENARIOS, Suite
 
 RECORD, README = HERE / "record.json", HERE.parent / "README.md"
 PYTHON = [sys.executable, str(HERE / "python_driver.py")]
-TUNNEL = "no keys: use a [tunnel](GAMES.md#a-server-on-another-machine)"
-CLIENTS: dict[str, tuple[str, dict[str, str]]] = {
-    "python": ("[Python](python/README.md)", {}),
-    "aio": ("Python, asyncio", {}),
-    "native": ("[C and C++](native/README.md)", {}),
-    "unity": ("[C#, Unity](unity/README.md)", {}),
-    "godot": ("[Godot 3](godot/README.md)", {"curve": TUNNEL}),
-    "unreal": ("[Unreal](unreal/README.md)", {}),
+CLIENTS = {
+    "python": "[Python](python/README.md)",
+    "aio": "Python, asyncio",
+    "native": "[C and C++](native/README.md)",
+    "unity": "[C#, Unity](unity/README.md)",
+    "unreal": "[Unreal](unreal/README.md)",
 }
-"""A client's name: its title in the table, and what it lacks (a scenario's `needs`) with what to do instead."""
+"""A client's name and its title in the table."""
 
 
 def play(
@@ -34,11 +32,11 @@ def play(
 ) -> dict[str, str]:
     """The outcome of each scenario with this client. command: its driver; None for Python, which needs no build.
 
-    lacks: what the driver's build leaves out, as in `CLIENTS`.
+    lacks: what the driver's build leaves out (a scenario's `needs`), each with what to do instead.
     """
     command = command or [*PYTHON, *(["--aio"] if name == "aio" else [])]
     with Suite() as suite:
-        return suite.play(command, cwd, {**CLIENTS[name][1], **(lacks or {})})
+        return suite.play(command, cwd, lacks or {})
 
 
 def recorded() -> dict[str, dict[str, str]]:
@@ -51,7 +49,7 @@ def with_table(readme: str) -> str:
     """The text of client/README.md with the table of the record."""
     record = recorded()
     names = [name for name in CLIENTS if name in record]
-    rows = [["Scenario", *(CLIENTS[name][0] for name in names)], ["---"] * (len(names) + 1)]
+    rows = [["Scenario", *(CLIENTS[name] for name in names)], ["---"] * (len(names) + 1)]
     for scenario in SCENARIOS:
         title = scenario["name"]
         cases = len(scenario.get("for", [""]))

@@ -16,7 +16,7 @@ from animegamer_client import Client, aio
 from client.blocking_aio import BlockingAio
 
 # `make clients` says why a client is left out, and .ci/run fails. Descriptors and threads are counted in Linux's /proc.
-ON_LINUX = ["test_native.py", "test_unity.py", "test_godot.py"]
+ON_LINUX = ["test_native.py", "test_unity.py"]
 collect_ignore = ignored_tests() + ([] if sys.platform == "linux" else ON_LINUX)
 
 
