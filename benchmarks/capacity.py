@@ -1,4 +1,4 @@
-"""Measures what one server holds: turns/s by players and workers, what a turn adds to the store, what a router adds.
+"""Measures what one server holds: turns/s by players and workers, what a turn adds to the store.
 
 `python benchmarks/capacity.py` (about five minutes) writes a record of kind `capacity`, which docs/SCALE.md cites. Most
 engines only wait, so the rest is the server's; the record says how busy the machine was.
@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import open_bundle
-from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.profiling.host import environment, write_record
 from animegamer_rt.serving.bench import measures
 from animegamer_rt.serving.bench.player import Player
@@ -43,8 +40,6 @@ CROWDS = (
 """Engines, workers, numbers of players, and turns of all players of a number together."""
 PLAN = "balanced"
 STORED_TURNS = (100, 300)
-ROUTED_TURNS = 100
-"""Turns of one player, with raw frames of pocket, directly and through a router."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -82,8 +77,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stored[turns] = database.used_bytes()
             ((shots, bytes),) = database.rows("SELECT count(*), sum(length(shot)) FROM shots")
             database.close()
-        with ServerProcess(bundle, "simulated:0.05", Path(folder) / "routed") as served:
-            routed = through_a_router(context, served)
     few, many = STORED_TURNS
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime"),
@@ -94,32 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "store_bytes_per_turn": round((stored[many] - stored[few]) / (many - few), 1),
         "store_shots_kept": shots,
         "store_bytes_of_shots": bytes,
-        **routed,
     }
     print(f"record: {write_record(options.results, f'{name}-capacity', record)}")
     print(json.dumps(record))
-
-
-def through_a_router(context: zmq.Context[zmq.Socket[bytes]], served: ServerProcess) -> dict[str, Any]:
-    """Processor seconds of the router for a turn, and how much later `done` comes, by the medians."""
-    command = child_command("animegamer_rt", "route", f"tcp://127.0.0.1:{served.port}", "--port", "0")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as router:
-        try:
-            assert router.stdout is not None
-            port = int(router.stdout.readline().split()[1].rpartition(":")[2])
-            time.sleep(1)  # until it has found the server
-            seconds = {}
-            for name, at in (("direct", served.port), ("routed", port)):
-                with Player(context, at) as player:
-                    player.open(history_turns=0)
-                    player.play()
-                    before = sum(psutil.Process(router.pid).cpu_times()[:2])
-                    seconds[name] = measures.series(player.play().turn_s for _ in range(ROUTED_TURNS))
-                    used = sum(psutil.Process(router.pid).cpu_times()[:2]) - before
-        finally:
-            router.terminate()
-    later = seconds["routed"]["p50"] - seconds["direct"]["p50"]
-    return {"router_s_per_turn": round(used / ROUTED_TURNS, 5), "router_adds_s": round(later, 4), "routed": seconds}
 
 
 if __name__ == "__main__":

@@ -99,7 +99,6 @@ def _further(added: list[str]) -> str | None:
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
     from .kiosk.command import add_options as add_kiosk_options
-    from .serving.router.options import add_options as add_route_options
     from .serving.server.options import add_options as add_serve_options
     from .serving.server.options import add_sessions_options
 
@@ -144,10 +143,6 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     add_engine_options(serve, simulated=True)
     add_serve_options(serve)
 
-    route = commands.add_parser("route", help="one address for several servers")
-    route.set_defaults(run=_route)
-    add_route_options(route)
-
     kiosk = commands.add_parser("kiosk", help="put a game on a screen for visitors, and keep it running")
     kiosk.set_defaults(run=_kiosk)
     add_kiosk_options(kiosk)
@@ -160,7 +155,7 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
         "--keys", type=Path, default=Path("keys"), metavar="DIR", help="their folder (default: keys)"
     )
 
-    sessions = commands.add_parser("sessions", help="back up or move the sessions of a server, also while it runs")
+    sessions = commands.add_parser("sessions", help="back up the sessions of a server, also while it runs")
     sessions.set_defaults(run=_sessions)
     add_sessions_options(sessions)
 
@@ -325,16 +320,9 @@ def _new_keys(options: argparse.Namespace) -> int:
 
 
 def _sessions(options: argparse.Namespace) -> int:
-    from .serving.server.move_requests import sessions_command
+    from .serving.store.backup import backup_command
 
-    return sessions_command(options)
-
-
-def _route(options: argparse.Namespace) -> int:
-    from .serving.router.options import from_arguments
-    from .serving.router.router import route
-
-    return route(from_arguments(options))
+    return backup_command(options.folder, options.state_dir)
 
 
 def _info(options: argparse.Namespace) -> int:

@@ -176,7 +176,7 @@ extras = "bitsandbytes cv2 huggingface_hub onnx onnxscript pythonosc ray safeten
 sys.modules.update(dict.fromkeys(extras.split()))  # their import fails
 from animegamer_rt.cli import main
 
-for command in ("play", "serve", "route", "kiosk", "bench", "doctor", "info"):
+for command in ("play", "serve", "kiosk", "bench", "doctor", "info"):
     try:
         main([command, "--help"])
     except SystemExit as end:

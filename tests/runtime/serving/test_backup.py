@@ -78,8 +78,6 @@ def test_a_copy_needs_sessions_and_a_new_folder_and_is_said(tmp_path: Path, caps
     blanks = tmp_path / "a copy \u526f\u672c"
     assert main(["sessions", "backup", str(blanks), "--state-dir", str(state)]) == 0
     assert f"serve --state-dir '{blanks}'" in capsys.readouterr().out, "a command that can be copied"
-    assert main(["sessions", "backup", "two", "folders", "--state-dir", str(state)]) == 2
-    assert "takes one new folder; found two folders; in quotes" in capsys.readouterr().err
 
 
 def test_a_damaged_store_makes_no_backup(tmp_path: Path) -> None:

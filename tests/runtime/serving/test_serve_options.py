@@ -38,7 +38,7 @@ def test_every_option_reaches_the_server() -> None:
         "keys": Path("k"), "authorized_keys": Path("a"), "block_list": Path("b"), "allow_list": Path("c"),
         "workers": 2, "ray": "head:6379", "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
         "turn_deadline_s": 6.5, "send_queue_mib": 7.5, "drain_s": 8.5, "worker_timeout_s": 9.5, "backoff_s": 1.5,
-        "keep_shots": "all", "shard": "2/3", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
+        "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
         "log_format": "json", "parent": 4711, "trace": Path("t.json"), "web": "0.0.0.0:8080", "web_password": Path("p"),
         "origin": ("https://example.org",), "ahead": 4, "ahead_mib": 9.25, "ahead_share": 0.25,
     }  # fmt: skip

@@ -65,8 +65,6 @@ class ServeOptions:
     """Most that all sessions take on disk. Shots of idle sessions are deleted first: they can be predicted again."""
     keep_days: float | None = None
     """Sessions unused for longer are deleted; None: never."""
-    shard: str = "1/1"
-    """`k/n`: new sessions are those that a router of n servers looks for at its k-th."""
     metrics_port: int | None = None
     """None: the port after control's. 0: no metrics."""
     log_format: str = "text"
@@ -153,7 +151,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
     add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")
     add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
-    add("--shard", metavar="K/N", help="this is the K-th of the N servers of a router (see: route; default: 1/1)")
     add("--log-format", choices=FORMATS, help="of the log on stderr; json: an object a line (default: %(default)s)")
     add("--parent", type=int, metavar="PID", help="end, after the running turns, when this process has ended")
     add(
@@ -188,11 +185,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def add_sessions_options(command: argparse.ArgumentParser) -> None:
     """Add the options of `sessions` to its parser."""
     add = command.add_argument
-    what = "backup: copy them into a new folder, and check the copy; move: to another server's folder"
-    add("action", choices=("backup", "move"), help=what)
-    what = "of backup: the copy, which serve --state-dir plays; of move: ids of sessions, or all"
-    add("names", nargs="+", metavar="NEW_DIR|SESSION", help=what)
-    add("--to", type=Path, metavar="DIR", help="of move: the other server's --state-dir")
+    add("action", choices=("backup",), help="copy the sessions into a new folder, and check the copy")
+    add("folder", metavar="NEW_DIR", help="the copy, which serve --state-dir plays")
     add(
         "--state-dir", type=Path, default=Path("server-state"), metavar="DIR", help="as in serve (default: %(default)s)"
     )

@@ -23,7 +23,7 @@ from animegamer_rt.errors import INTERRUPTED, StoreError
 from animegamer_rt.profiling.libraries import check_libraries
 from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.profiling.trace import check_trace
-from animegamer_rt.serving.store import Quota, Store, read_keep_shots, read_shard, write_server_file
+from animegamer_rt.serving.store import Quota, Store, read_keep_shots
 
 from .ahead import AheadTurns
 from .clients import Clients
@@ -34,7 +34,6 @@ from .instruction_filter import InstructionFilter
 from .job_queue import JobQueue
 from .log_lines import log_to_stderr
 from .metrics import Metrics, serve_metrics
-from .move_requests import MoveRequests
 from .options import ServeOptions, check
 from .parent_process import ParentProcess
 from .ray_host import own_address
@@ -68,7 +67,7 @@ def serve(options: ServeOptions) -> int:
     if options.trace is not None:
         check_trace(options.trace)
     instruction_filter = InstructionFilter(options.block_list, options.allow_list)
-    keep_shots, shard = read_keep_shots(options.keep_shots), read_shard(options.shard)
+    keep_shots = read_keep_shots(options.keep_shots)
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     parent = None if options.parent is None else ParentProcess(options.parent)
@@ -76,8 +75,7 @@ def serve(options: ServeOptions) -> int:
         descriptors = raise_limit(options.workers)
         sockets = ServerSockets(options, descriptors, None if options.ray is None else own_address(options.ray))
         stack.callback(sockets.close)
-        store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota, shard=shard))
-        write_server_file(options.state_dir, sockets.address, bundle.manifest.name, bundle.fingerprint)
+        store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota))
         workers, shortages = open_workers(options, bundle, sockets)
         for sentence in shortages:
             log.warning("%s", sentence)
@@ -136,7 +134,6 @@ class Server:
         self._options, self._sockets, self._store, self._workers = options, sockets, store, workers
         self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
         self._clients, self._metrics = clients, metrics
-        self._moves = MoveRequests(options.state_dir, store, queue, scheduler)
         self._service, self._worker_spoke = ServiceManager(), True
         self._signals = 0
         self._announced = False
@@ -202,7 +199,6 @@ class Server:
             self._scheduler.on_worker_death(worker, death, now)
         if self._gateway is not None:
             self._gateway.watch(now)
-        self._moves.look(now)
         self._scheduler.stop_overdue(now)
         self._scheduler.dispatch(now)
         if self._workers.serving and not self._announced:

@@ -11,17 +11,13 @@ from .errors import (
     EnginesMismatchError,
     NoSuchTurnError,
     SessionClosedError,
-    SessionMovedError,
-    SessionPlayingError,
     StoreFullError,
     StoreLockedError,
     UnknownSessionError,
     WrongTokenError,
 )
-from .moves import Departure, read_server_file, write_server_file
 from .records import StoredHistoryRow, StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
-from .shard import Shard, read_shard, shard_of
 from .store import FILE, Store
 
 __all__ = [
@@ -30,7 +26,6 @@ __all__ = [
     "WINDOW",
     "Backup",
     "BundleMismatchError",
-    "Departure",
     "EnginesMismatchError",
     "TurnContext",
     "ShotRetention",
@@ -38,9 +33,6 @@ __all__ = [
     "NoSuchTurnError",
     "Quota",
     "SessionClosedError",
-    "SessionMovedError",
-    "SessionPlayingError",
-    "Shard",
     "Store",
     "StoreFullError",
     "StoreLockedError",
@@ -52,8 +44,4 @@ __all__ = [
     "WrongTokenError",
     "back_up",
     "read_keep_shots",
-    "read_server_file",
-    "read_shard",
-    "shard_of",
-    "write_server_file",
 ]

@@ -10,6 +10,7 @@ copied again. Source: https://www.sqlite.org/walformat.html.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import time
@@ -17,7 +18,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from animegamer_rt.errors import OutputError, StoreError
+from animegamer_rt.errors import ConfigError, OutputError, StoreError
+from animegamer_rt.untrusted import path as readable_path
 
 from .errors import storage_error
 from .store import FILE
@@ -66,6 +68,18 @@ def back_up(state: Path, folder: Path) -> Backup:
             "the backup cannot be written", where=folder, found=error.strerror or str(error), do="give another folder"
         ) from error
     return Backup(folder / FILE, sessions, turns, (folder / FILE).stat().st_size)
+
+
+def backup_command(name: str, state: Path) -> int:
+    """`animegamer-rt sessions backup`; returns the exit code. Raises AnimeGamerError."""
+    try:
+        folder = readable_path(name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    copy = back_up(state, folder)
+    print(f"{copy.path}: {copy.sessions} sessions, {copy.turns} turns, {copy.bytes / 2**20:.1f} MiB, checked")
+    print(f"play them: animegamer-rt serve --state-dir {shlex.quote(str(folder))}")
+    return 0
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -5,9 +5,7 @@ Knows SQLite's messages; nothing of tables.
     StoreError                      the file cannot be read or written
     |-- StoreLockedError            another server has it
     |-- StoreFullError              the disk or the quota is full
-    |-- SessionPlayingError         a session that cannot be moved while it plays
     |-- UnknownSessionError         no such session
-    |   `-- SessionMovedError       it went to another server
     |-- WrongTokenError             a session, but another player's
     |-- SessionClosedError          a session that has been closed
     |-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
@@ -35,20 +33,10 @@ class StoreFullError(StoreError):
     exit_code = TRY_AGAIN
 
 
-class SessionPlayingError(StoreError):
-    """The session plays; it can be moved when its turn is over."""
-
-    exit_code = TRY_AGAIN
-
-
 class UnknownSessionError(StoreError):
     """No session of that id or token: never opened here, or removed for its age or a quota."""
 
     code = "unknown_session"
-
-
-class SessionMovedError(UnknownSessionError):
-    """The session went to another server's store; whoever has its token plays it on there."""
 
 
 class WrongTokenError(StoreError):

@@ -77,8 +77,7 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
-    # moved: JSON of `Departure`, of a session that went to another state folder; `closed` once that is certain.
-    # arrived: the id of the move that brought the session here.
+    # Neither is used any more. moved: not NULL in a session that went to another state folder; it counts as closed.
     ("ALTER TABLE sessions ADD COLUMN moved TEXT", "ALTER TABLE sessions ADD COLUMN arrived TEXT"),
 )
 """`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""

@@ -20,12 +20,11 @@ from animegamer_rt.errors import StoreError
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 
-from . import moves, retention, turns
+from . import retention, turns
 from .database import Database, boot_id
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
 from .records import StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import WINDOW, Quota, ShotRetention, SweepResult
-from .shard import ONLY_SHARD, Shard
 
 log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
@@ -33,8 +32,8 @@ ROW_BYTES = 64 * 2**10
 """Upper bound of what a turn's or a session's row takes, with indexes and new pages."""
 
 _SELECT = """
-    SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns, s.closed,
-        s.engines, s.moved,
+    SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns,
+        s.closed OR s.moved NOTNULL, s.engines,
         t.turn, t.character_stamina, t.character_social, t.character_entertainment
     FROM sessions s LEFT JOIN turns t
         ON t.session = s.key AND t.turn = (SELECT max(turn) FROM turns WHERE session = s.key)
@@ -45,7 +44,6 @@ class _Found(NamedTuple):
     key: int
     token_sha256: str
     session: StoredSession
-    moved: moves.Departure | None
 
 
 class Store:
@@ -62,18 +60,16 @@ class Store:
         *,
         keep_shots: ShotRetention = WINDOW,
         quota: Quota | None = None,
-        shard: Shard = ONLY_SHARD,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.keep_shots = keep_shots
         self.quota = quota or Quota()
         self.database = Database(folder / FILE)
-        self._clock, self._shard = clock, shard
+        self._clock = clock
         self._boot = boot_id()
         try:
             with self.database.transaction():
                 turns.settle_not_done(self.database, self._boot)
-            self._settle_moves()
         except StoreError:
             self.database.close()
             raise
@@ -99,7 +95,7 @@ class Store:
         found = self._find("token_sha256", _hash(token))
         if found is None:
             raise UnknownSessionError("no session of that token", do="open a new one")
-        session = _unless_closed(_unless_moved(found)).session
+        session = _unless_closed(found).session
         try:
             with self.database.transaction():
                 self._touch(found.key)
@@ -116,7 +112,7 @@ class Store:
         found = self._find("id", session_id) or self._get(session_id)
         if not hmac.compare_digest(found.token_sha256, _hash(token)):
             raise WrongTokenError("the token is not this session's", where=f"session {session_id}")
-        return _unless_closed(_unless_moved(found)).session
+        return _unless_closed(found).session
 
     def finish_turn(
         self,
@@ -139,7 +135,7 @@ class Store:
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
         """
-        key, _, session, _ = self._playable(session_id)
+        key, _, session = self._playable(session_id)
         known = turns.find_turn(self.database, key, turn_id)
         if known is not None and known.turn == turn:
             return
@@ -167,7 +163,7 @@ class Store:
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
         """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
-        key, _, session, _ = self._playable(session_id)
+        key, _, session = self._playable(session_id)
         self._make_room(sum(map(len, shots.values())), session_id)
         kept = retention.kept_shots(self.keep_shots, session.history_turns)
         with self.database.transaction():
@@ -187,14 +183,14 @@ class Store:
 
     def turn_context(self, session_id: str, turn: int) -> TurnContext:
         """The context of a finished turn or of the next one. Raises NoSuchTurnError."""
-        key, _, session, _ = self._get(session_id)
+        key, _, session = self._get(session_id)
         if not 1 <= turn <= session.turns + 1:
             raise _no_such_turn(session, "no such turn", f"turn {turn}", f"1 to {session.turns + 1}")
         return turns.read_history(self.database, key, turn, session.history_turns)
 
     def rewind(self, session_id: str, turn: int) -> StoredSession:
         """Delete all turns after `turn` (0: the start). Raises NoSuchTurnError, SessionClosedError."""
-        key, _, session, _ = self._playable(session_id)
+        key, _, session = self._playable(session_id)
         _check_played(session, turn)
         with self.database.transaction():
             turns.delete_turns_after(self.database, key, turn)
@@ -209,7 +205,7 @@ class Store:
         seed: of the branch's next turns; None: this session's. Raises NoSuchTurnError, SessionClosedError,
         StoreFullError.
         """
-        key, _, session, _ = self._playable(session_id)
+        key, _, session = self._playable(session_id)
         _check_played(session, turn)
         kept = retention.kept_shots(WINDOW, session.history_turns) or 0
         history = turns.read_history(self.database, key, turn + 1, session.history_turns)
@@ -234,18 +230,6 @@ class Store:
             self.database.rows("UPDATE sessions SET closed = 1 WHERE key = ?", key)
             self._touch(key)
 
-    def move(self, session_id: str, folder: Path) -> moves.Departure:
-        """Move the session with all its turns to another server's state folder, where its token opens it.
-
-        At each moment one of the two folders plays it, whoever is killed. Raises StoreError, and then it has not moved.
-        """
-        key, _, session, _ = self._playable(session_id)
-        return moves.move_out(self.database, key, session_id, session.turns, session.bundle_fingerprint, folder)
-
-    def open_sessions(self) -> list[str]:
-        """Ids of the sessions that are not closed, those unused for longest first."""
-        return [name for (name,) in self.database.rows("SELECT id FROM sessions WHERE NOT closed ORDER BY used")]
-
     def count(self) -> int:
         """Number of sessions that are not closed."""
         return int(self.database.rows("SELECT count(*) FROM sessions WHERE NOT closed")[0][0])
@@ -256,7 +240,6 @@ class Store:
         in_use: ids of sessions that must stay as they are: those used within the last hour by a clock that nobody can
         change, and those with a job.
         """
-        self._settle_moves()
         return retention.sweep(self.database, self.quota, now, in_use)
 
     def close(self) -> None:
@@ -272,7 +255,7 @@ class Store:
         self.close()
 
     def _insert(self, bundle_name: str, bundle_fingerprint: str, seed: int, history_turns: int) -> tuple[str, str]:
-        session, token, now = secrets.token_hex(8), self._shard.new_token(), self._clock()
+        session, token, now = secrets.token_hex(8), secrets.token_urlsafe(24), self._clock()
         self.database.rows(
             "INSERT INTO sessions (id, token_sha256, bundle_name, bundle_fingerprint, seed, history_turns,"
             " created, used) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -288,31 +271,19 @@ class Store:
         return session, token
 
     def _find(self, column: str, value: str) -> _Found | None:
-        """The session, also one that has moved away. One that has just moved here is stored first."""
         rows = self.database.rows(f"{_SELECT} WHERE s.{column} = ?", value)
-        if (not rows or rows[0][9] is not None) and moves.take_arrivals(self.database, self._clock()):
-            rows = self.database.rows(f"{_SELECT} WHERE s.{column} = ?", value)
         if not rows:
             return None
-        key, token, session, name, fingerprint, seed, window, closed, engines, moved, turn, *character = rows[0]
+        key, token, session, name, fingerprint, seed, window, closed, engines, turn, *character = rows[0]
         values = CharacterState() if turn is None else CharacterState(*character)
-        departure = None if moved is None else moves.Departure.from_json(moved, self.database.path)
         stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed), engines)
-        return _Found(key, token, stored, departure)
+        return _Found(key, token, stored)
 
     def _get(self, session_id: str) -> _Found:
         found = self._find("id", session_id)
         if found is None:
             raise UnknownSessionError("no such session", found=repr(session_id), do="open a new one")
-        return _unless_moved(found)
-
-    def _settle_moves(self) -> None:
-        """Finish interrupted moves and store what has arrived, as far as that is possible now."""
-        try:
-            moves.settle(self.database)
-            moves.take_arrivals(self.database, self._clock())
-        except StoreError as error:
-            log.error("a move of a session cannot be finished yet: %s", error)
+        return found
 
     def _playable(self, session_id: str) -> _Found:
         return _unless_closed(self._get(session_id))
@@ -334,12 +305,6 @@ class Store:
                 found=f"{missing / 2**20:.1f} MiB too little",
                 do="make room on the disk, raise the quota, or close sessions; finished turns are kept",
             )
-
-
-def _unless_moved(found: _Found) -> _Found:
-    if found.moved is not None:
-        raise found.moved.error(found.session.id, certain=found.session.closed)
-    return found
 
 
 def _unless_closed(found: _Found) -> _Found:
