@@ -16,9 +16,10 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from animegamer_rt.bench.records import read_json, with_todays_names
+from animegamer_rt.bench.records import read_json
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.profiling.percentiles import FEWEST
 from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
 
 Entry = dict[str, Any]
@@ -29,6 +30,8 @@ IDENTITY_FIELDS = ("kind", "commit", "machine", "device", "bundle")
 """Fields that a continued record must share with this run. Of `machine`, only the GPU's name if there is one."""
 HEADING = ("format", "commit", "machine", "software")
 """Fields that records of turns copy from the run's record."""
+RECORD_NAMES = {"size": "bundle", "branches": "network_rows", "first_prompt_seconds": "start_to_prompt_seconds"}
+"""Field of a timed turn -> its name in a record of turns."""
 FAILED = ("failed", "timed out")
 EIGHT_BITS = ("fp8", "int8")
 PRODUCTS = 4
@@ -143,13 +146,16 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
     heading = {name: data[name] for name in HEADING}
     found = []
     for entry in [*data.get("turns", []), *_peers(data.get("peers", []))]:
-        about = {name: value for name, value in entry.items() if name != "job"}
+        about = {RECORD_NAMES.get(name, name): value for name, value in entry.items() if name != "job"}
         floor = None
         if entry["size"] == "full":
             precision, attention = entry["precision"]["denoiser"], entry.get("attention")
             rows = entry.get("cost_rows", entry["branches"])
             floor = floor_seconds(data.get("rates", []), rows, precision, attention)
         counted = {
+            # A run times a few turns: they carry no 95th percentile.
+            "seconds_per_turn_p95": entry["seconds_per_turn_p95"] if entry["n"] >= FEWEST[95] else None,
+            "stages": {stage: {"p50": figures["p50"]} for stage, figures in entry["stages"].items()},
             "denoiser_floor_seconds": floor,
             "floor_source": "products and attention timed in the same run" if floor else None,
             "ratio_to_floor": round(entry["stages"]["denoiser"]["p50"] / floor, 3) if floor else None,
@@ -157,7 +163,7 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
             "memory_source": "reserved by PyTorch" if entry["memory_peak_mib"] else None,
             "host_memory_peak_mib": None,
         }
-        found.append(with_todays_names({**heading, **about, **counted}))
+        found.append({**heading, **about, **counted})
     return found
 
 

@@ -323,13 +323,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--plans", metavar="PLAN,..", type=some(PLANS), default=list(PLANS), help=f"of {', '.join(PLANS)}"
     )
     parser.add_argument("--turns", type=int, default=3, help="timed turns of each plan (default: 3; in a dry run 1)")
-    minutes = parser.add_argument(
-        "--minutes", type=float, default=120.0, help="end the run after this time (default: 120)"
-    )
-    parser.add_argument("--seconds", type=lambda text: float(text) / 60, dest=minutes.dest, help=argparse.SUPPRESS)
-    scale: dict[str, Any] = {"dest": "timeout_scale", "type": float, "default": 1.0, "metavar": "X"}
-    parser.add_argument("--timeout-scale", **scale, help="multiply the time limit of each job (default: 1)")
-    parser.add_argument("--patience", **scale, help=argparse.SUPPRESS)  # its name until 0.1
+    parser.add_argument("--minutes", type=float, default=120.0, help="end the run after this time (default: 120)")
+    scale = "multiply the time limit of each job (default: 1)"
+    parser.add_argument("--timeout-scale", type=float, default=1.0, metavar="X", help=scale)
     parser.add_argument("--continue", type=Path, dest="before", metavar="RECORD", help="go on with this record")
     parser.add_argument("--bundle", default="pocket", help="the bundle that is checked, and whose plans are timed")
     parser.add_argument("--commit", help="where git cannot say it (or ANIMEGAMER_COMMIT)")

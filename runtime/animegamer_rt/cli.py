@@ -38,22 +38,6 @@ ADDED: Mapping[str, str] = MappingProxyType(
 )
 """Help of the subcommands of animegamer-export, which would take seconds to import."""
 BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
-EARLIER_NAMES = frozenset({"calibrate"})
-"""Old names of renamed commands: they still work and are not listed."""
-RENAMED: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "play": {"--window": "--history-turns"},
-        "serve": {
-            "--allow": "--authorized-keys",
-            "--engines": "--device",
-            "--outbox-mib": "--send-queue-mib",
-            "--stall-s": "--worker-timeout-s",
-            "--state": "--state-dir",
-            "--turns-a-minute": "--turns-per-minute",
-        },
-    }
-)
-"""Subcommand -> old spelling of an option -> today's. The old ones go on working and are in no help text."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,8 +59,8 @@ def _run(arguments: list[str]) -> int:
     added = {point.name: point for point in entry_points(group=COMMAND_GROUP)}
     if arguments and arguments[0] in added:
         return _run_added(added[arguments[0]], arguments[1:])
-    parser = _parser(sorted(added.keys() - EARLIER_NAMES))
-    options, unknown = parser.parse_known_args(_with_new_spellings(arguments))
+    parser = _parser(sorted(added))
+    options, unknown = parser.parse_known_args(arguments)
     if unknown:  # argparse itself would show the usage of the whole program, without this command's options
         getattr(options, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     if not hasattr(options, "run"):
@@ -84,12 +68,6 @@ def _run(arguments: list[str]) -> int:
         return 0
     code: int = options.run(options)
     return code
-
-
-def _with_new_spellings(arguments: list[str]) -> list[str]:
-    renamed = RENAMED.get(arguments[0], {}) if arguments else {}
-    options = [word.partition("=") for word in arguments]
-    return [renamed.get(option, option) + equals + value for option, equals, value in options]
 
 
 def _further(added: list[str]) -> str | None:
@@ -239,7 +217,7 @@ def _add_bench_options(bench: argparse.ArgumentParser) -> None:
     bench.add_argument(
         "what",
         nargs="?",
-        choices=("run", "serve", "compare", "verify", "show", "pack", "turn", "wire"),
+        choices=("run", "serve", "compare", "verify", "show", "pack"),
         default="run",
         metavar="{run,serve,compare,verify,show,pack}",
         help="turns alone, the server, two records side by side, check records, print them, or pack one to share "

@@ -44,8 +44,6 @@ SIMULATED = "simulated:SECONDS"
 `simulated:SECONDS:overlapping`: the same, and the next turn may be predicted while one is denoised.
 """
 _SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)(:overlapping)?")
-_OLD_NAMES: Mapping[str, str] = MappingProxyType({"onnxruntime": "cpu", "fixed": "simulated"})
-"""Names of `serve --engines`, up to the colon -> today's name."""
 
 TORCH_DEVICES = ("torch", "torch-cpu")
 INT8_DEVICES = ("cpu",)
@@ -215,12 +213,10 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
 
 
 def parse_device(text: str) -> str:
-    """A device as the command line spells it, old spellings included. Raises ArgumentTypeError."""
-    kind, colon, rest = text.partition(":")
-    device = _OLD_NAMES.get(kind, kind) + colon + rest
-    if device not in DEVICES and not _SIMULATED.fullmatch(device):
+    """A device as the command line spells it. Raises ArgumentTypeError."""
+    if text not in DEVICES and not _SIMULATED.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join((*DEVICES, SIMULATED))}")
-    return device
+    return text
 
 
 def _parse_computing_device(text: str) -> str:

@@ -250,7 +250,7 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     results = tmp_path / "results"
     path, _ = record_in(tmp_path)
     assert list(results.iterdir()) == [path], "a run leaves one file"
-    assert run("--unpack", str(path), "--patience", "2") == 0
+    assert run("--unpack", str(path)) == 0
     assert len(read_records(results)) == len(ALL) + 2
     of_turns = next(results.glob("*-full-fast-fp8.json"))
     assert run("--unpack", str(of_turns)) == run("--continue", str(of_turns)) == 2, "not a record of a whole run"
@@ -284,7 +284,7 @@ def test_jobs_that_did_not_fit_are_listed_as_not_run(
         *(f"turns full-{name}" for name in ("bf16", "fp8", "bf16-turn", "bf16-eager")),
     ]
     assert "6 jobs not run: smoke smoke, reference full, " in capsys.readouterr().out
-    assert run("--stages", "smoke,turns", "--seconds", "600") == 0
+    assert run("--stages", "smoke,turns", "--minutes", "10") == 0
     assert [json.loads(path.read_text())["not_run"] for path in (tmp_path / "results").iterdir()].count([]) == 1
 
 

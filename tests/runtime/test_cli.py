@@ -54,17 +54,9 @@ def test_command_of_another_package_gets_its_arguments(
     assert "further commands, each with its own --help:\n  extra\n" in capsys.readouterr().out
 
 
-def test_earlier_name_of_a_command_works_and_is_not_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    main([])
-    assert "calibrate" not in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["calibrate", "--help"])
-    assert capsys.readouterr().out.startswith("usage: animegamer-rt search-plans ")
-
-
 def test_each_command_of_the_export_is_explained_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     installed = {point.name for point in entry_points(group=animegamer_rt.cli.COMMAND_GROUP)}
-    assert set(animegamer_rt.cli.ADDED) == installed - animegamer_rt.cli.EARLIER_NAMES
+    assert set(animegamer_rt.cli.ADDED) == installed
     main([])
     listed = capsys.readouterr().out
     for command, words in animegamer_rt.cli.ADDED.items():

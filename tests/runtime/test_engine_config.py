@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-import animegamer_rt.cli
-from animegamer_rt.cli import RENAMED, main
+from animegamer_rt.cli import main
 from animegamer_rt.engine_config import DEVICES, EngineConfig, add_engine_options
 from animegamer_rt.errors import ConfigError
 
@@ -57,40 +56,6 @@ def test_only_commands_that_need_no_pictures_take_simulated_engines(capsys: pyte
         with pytest.raises(SystemExit):
             main([command, "--device", "simulated:1"])
         assert "--device: 'simulated:1' is not one of cpu, cpu-fp32, cuda, tensorrt" in capsys.readouterr().err
-
-
-OLD_SPELLINGS = {
-    ("play", "--window", "2"): ("history_turns", 2),
-    ("serve", "--allow", "folder"): ("authorized_keys", "folder"),
-    ("serve", "--engines", "fixed:0.5"): ("device", "simulated:0.5"),
-    ("serve", "--engines", "onnxruntime"): ("device", "cpu"),
-    ("serve", "--engines=tensorrt", ""): ("device", "tensorrt"),
-    ("serve", "--outbox-mib", "2"): ("send_queue_mib", 2.0),
-    ("serve", "--stall-s", "3"): ("worker_timeout_s", 3.0),
-    ("serve", "--state", "folder"): ("state_dir", "folder"),
-    ("serve", "--turns-a-minute", "4"): ("turns_per_minute", 4),
-    ("bench", "wire", ""): ("what", "wire"),
-}
-
-
-def test_old_spellings_go_on_working_and_are_in_no_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[argparse.Namespace] = []
-    for run in ("_play", "_serve", "_bench"):
-        monkeypatch.setattr(animegamer_rt.cli, run, lambda options: asked.append(options) or 0)
-    for old, (name, value) in OLD_SPELLINGS.items():
-        assert main([word for word in old if word]) == 0
-        found = getattr(asked.pop(), name)
-        assert (found if isinstance(value, int | float) else str(found)) == value
-        with pytest.raises(SystemExit):
-            main([old[0], "--help"])
-        assert re.search(rf"{old[1].partition('=')[0]}(?![-\w])", capsys.readouterr().out) is None
-
-
-def test_every_renamed_option_is_in_the_table_above() -> None:
-    tried = {(command, option.partition("=")[0]) for command, option, _ in OLD_SPELLINGS}
-    assert {(command, option) for command, renamed in RENAMED.items() for option in renamed} <= tried
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.untrusted import plain
 
-from .records import TURN_FORMAT, UPDATE, Record, of_newer_version, read_json, was_changed, with_todays_names
+from .records import TURN_FORMAT, UPDATE, Record, of_newer_version, read_json, was_changed
 from .report import SAMPLES
 from .statistics import ratio, spread
 
@@ -144,7 +144,7 @@ def _about(record: Record) -> str:
 
 
 def read_turns(path: Path) -> Record:
-    """The record of turns in a file or a pack, with today's names. Raises ConfigError for any other file."""
+    """The record of turns in a file or a pack. Raises ConfigError for any other file."""
     content = read_json(path)
     if of_newer_version(content):
         found, expected = f"format {content['format']}", f"at most {TURN_FORMAT}"
@@ -153,7 +153,7 @@ def read_turns(path: Path) -> Record:
         do = f"take the file that bench wrote; animegamer-rt bench verify {path} says more"
         raise ConfigError("the record was changed after it was written", where=path, do=do)
     try:
-        record = with_todays_names(content)
+        record = dict(content)
         measured = {name for name, _, _ in figures(record, record)}
         if SAMPLES in record:
             percentiles([float(value) for value in record[SAMPLES]["seconds"]])

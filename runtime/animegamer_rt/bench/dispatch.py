@@ -45,7 +45,7 @@ def dispatch(options: argparse.Namespace) -> int:
         raise ConfigError(what, found=str(options.records[0]), do="leave them out")
     results = results_folder() if options.results is None else options.results
     engines = EngineConfig.from_arguments(options)
-    if options.what in ("serve", "wire"):  # wire: the old name
+    if options.what == "serve":
         from animegamer_rt.serving.bench.command import ServeBench, bench_serve
 
         turns_only = (options.preset, options.suite, options.trace)

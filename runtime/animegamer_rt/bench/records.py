@@ -9,13 +9,11 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from animegamer_rt.bundle import json_file
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.percentiles import FEWEST
 from animegamer_rt.untrusted import short
 
 Record = dict[str, Any]
@@ -26,14 +24,10 @@ SEAL = "record_sha256"
 PACK_SUFFIX = ".zip"
 IN_PACK = ("record.json", "trace.json", "doctor.json", "LICENCE.txt")
 RECORD_IN_PACK, TRACE_IN_PACK, DOCTOR_IN_PACK, LICENCE_IN_PACK = IN_PACK
-EARLIER_NAMES: Mapping[str, str] = MappingProxyType(
-    {"size": "bundle", "branches": "network_rows", "first_prompt_seconds": "start_to_prompt_seconds"}
-)
-"""Names of fields in records of turns of format 1 -> today's."""
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:
-    """All records of one kind in a folder, oldest first. A record without `kind` is of turns, with today's names.
+    """All records of one kind in a folder, oldest first. A record without `kind` is of turns.
 
     Other JSON files in the folder, such as a trace, have no date and are skipped. Raises ConfigError for a file that is
     not JSON.
@@ -44,25 +38,7 @@ def read_records(folder: Path, kind: str = "turn") -> list[Record]:
         for record in found
         if isinstance(record, dict) and "date" in record and record.get("kind", "turn") == kind
     ]
-    named = map(with_todays_names, chosen) if kind == "turn" else chosen
-    return sorted(named, key=lambda record: str(record["date"]))
-
-
-def with_todays_names(record: Mapping[str, Any]) -> Record:
-    """A record of turns with the field names of TURN_FORMAT; its `format` stays that of the file.
-
-    A percentile that its `n` does not carry becomes None: earlier records told the 95th of three turns.
-    """
-    renamed = {EARLIER_NAMES.get(name, name): value for name, value in record.items()}
-    count, stages = renamed.get("n"), renamed.get("stages")
-    if isinstance(count, int) and isinstance(stages, Mapping):
-        few = [f"p{p}" for p, fewest in FEWEST.items() if count < fewest]
-        renamed |= {name: None for name in (f"seconds_per_turn_{p}" for p in few) if name in renamed}
-        renamed["stages"] = {
-            stage: {**figures, **{p: None for p in few if p in figures}} if isinstance(figures, Mapping) else figures
-            for stage, figures in stages.items()
-        }
-    return renamed
+    return sorted(chosen, key=lambda record: str(record["date"]))
 
 
 def of_newer_version(record: object) -> bool:
