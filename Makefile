@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml export/pyproject.toml constraints.txt
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot size leaderboard picture dist docs pocket kernels clients clients-dist browser demo kiosk clean
+.PHONY: help setup play test test-pythons check format bench plot size picture dist docs pocket kernels clients clients-dist browser demo kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,9 +77,6 @@ size: $(VENV)/.dev  ## count lines, words, and the files that a turn enters
 
 plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results bench-results' draws yours
 	$(BIN)/python benchmarks/plots.py $(ARGS)
-
-leaderboard: $(VENV)/.play  ## make the page of all machines' records, build/leaderboard/index.html
-	$(BIN)/python benchmarks/leaderboard/build.py $(ARGS)
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)

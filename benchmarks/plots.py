@@ -1,7 +1,7 @@
 """Draws the plots of README and docs from the records in benchmarks/results, with matplotlib.
 
-`python benchmarks/plots.py` writes them beside the records: turn.svg, wire.svg, calibrate.svg, quantization.svg,
-soak.svg, scale.svg and one for each trace-*.json. The same records give the same bytes.
+`python benchmarks/plots.py` writes them next to the records: turn.svg, wire.svg, calibrate.svg and one for each
+trace-*.json. The same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -55,9 +55,6 @@ def draw_all(results: Path) -> Iterator[Path]:
     for name, kind, draw in (
         ("wire", "wire", serving_plot),
         ("calibrate", "calibrate", plan_plot),
-        ("quantization", "quantize", precision_plot),
-        ("soak", "soak", soak_plot),
-        ("scale", "scale", scale_plot),
     ):
         if records := read_records(results, kind):
             drawings.append((name, draw(records[-1])))
@@ -146,26 +143,6 @@ def plan_plot(record: Record) -> Figure:
     return figure
 
 
-def precision_plot(record: Record) -> Figure:
-    """Bytes kept and error made by each precision of predictor and denoiser."""
-    rows = [row for row in record["rows"] if row["part"] != "vae"]
-    figure = _new_figure(0.27 * len(rows) + 1.4)
-    left, right = figure.subplots(1, 2, sharey=True)
-    names, colours = [f"{row['part']} {row['precision']}" for row in rows], [COLOURS[row["part"]] for row in rows]
-    shares = [100 * row["bytes"] / row["bytes_before"] for row in rows]
-    errors = [row.get("shot_relative_error", row.get("step_relative_error")) for row in rows]
-    left.bar_label(left.barh(names, shares, color=colours), [f"{share:.0f} %" for share in shares], padding=3)
-    left.set_xlim(0, 120)
-    left.set_xlabel("bytes, % of the 16-bit part")
-    right.bar_label(right.barh(names, errors, color=colours), [f"{error:.4f}" for error in errors], padding=3)
-    right.set_xscale("log")
-    right.set_xlim(1e-4, 3 * max(errors))
-    right.set_xlabel("relative error of the shot, or of one denoise step")
-    left.invert_yaxis()
-    left.set_title(f"What a precision saves, and what it costs: {record['bundle']}")
-    return figure
-
-
 def trace_plot(trace: dict[str, Any]) -> Figure:
     """A trace's spans in its lanes, frames as ticks."""
     events = trace["traceEvents"]
@@ -213,80 +190,12 @@ def _bars(
     axes.invert_yaxis()
 
 
-def soak_plot(record: Record) -> Figure:
-    """What server and worker hold by time, while faults come (grey lines; red: a process was ended)."""
-    figure, panels = _figure([1.8, 1.4, 1.4])
-    samples, struck = record["samples"], record.get("struck", [])  # the first record has no times of faults
-    minutes = [sample["seconds"] / 60 for sample in samples]
-    memory, counts, files = panels
-    for process, colour in (("server", COLOURS["predictor"]), ("worker", COLOURS["denoiser"])):
-        memory.plot(minutes, [one[process]["resident_mib"] for one in samples], color=colour, label=process)
-        for figure_name, style in (("descriptors", "-"), ("threads", ":")):
-            held = [one[process][figure_name] for one in samples]
-            counts.plot(minutes, held, style, color=colour, label=f"{process}, {figure_name}")
-    for name, label, colour in (("store_mib", "sessions.sqlite", BAR), ("wal_mib", "write-ahead log", SPREAD)):
-        files.plot(minutes, [one[name] for one in samples], color=colour, label=label)
-    for axes, title in zip(panels, ("memory, MiB", "descriptors and threads", "store, MiB"), strict=True):
-        for fault in struck:
-            ends = "killed" in fault["kind"] or "for long" in fault["kind"]
-            axes.axvline(fault["seconds"] / 60, color=GOAL if ends else "#cccccc", linewidth=0.5, zorder=0.5)
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel(title)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    files.set_xlabel("minutes" + ("; a line for each fault, red where it ended a process" if struck else ""))
-    memory.set_title(
-        f"{record['turns']} turns of {record['sessions']} sessions through {record['faults']} faults: "
-        f"{record['turns_lost']} turns lost, {record['wrong_bytes']} bytes wrong\n"
-        f"{record['bundle']}, {record['plan']}, {record['device']}; {record['machine']}"
-    )
-    return figure
-
-
-def scale_plot(record: Record) -> Figure:
-    """A simulation: waits by load, failures by engines, and how many engines fill each shared part."""
-    figure, (waits, failing, full) = _figure([2.4, 1.6, 1.5])
-    for layout, colour in zip(dict.fromkeys(one["layout"] for one in record["crowds"]), COLOURS.values(), strict=False):
-        here = [one for one in record["crowds"] if one["layout"] == layout]
-        players = [one["players_per_engine"] for one in here]
-        for percentile, style in (("p95", "-"), ("p50", ":")):
-            seconds = [max(1e-3, one["wait_s"][percentile]) for one in here]
-            waits.plot(players, seconds, style, color=colour, label=f"{layout}, {percentile}")
-    waits.axhline(record["wait_goal_s"], color=GOAL, linestyle="--", label=f"{record['wait_goal_s']:g} s", zorder=0.5)
-    waits.set_yscale("log")
-    waits.set_ylabel("wait in the queue, s")
-    waits.set_xlabel("players for each engine")
-    waits.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    engines = [one["engines"] for one in record["failures"]]
-    for name, colour in (("process_deaths_per_day", BAR), ("hardware_failures_per_day", GOAL)):
-        label = name.replace("_", " ").removesuffix(" per day")
-        failing.plot(engines, [one[name] for one in record["failures"]], "o-", color=colour, label=label)
-    failing.set_xscale("log")
-    failing.set_yscale("log")
-    failing.set_xlabel("engines")
-    failing.set_ylabel("a day (assumed rates)")
-    failing.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    names = [one["part"] for one in record["limits"]]
-    full.barh(names, [one["engines"] for one in record["limits"]], height=0.6, color=BAR)
-    full.bar_label(full.containers[0], padding=3)  # type: ignore[arg-type]
-    full.set_xscale("log")
-    full.set_xlim(1, 10 * max(one["engines"] for one in record["limits"]))
-    full.set_xlabel("engines that fill it")
-    full.invert_yaxis()
-    turn = record["inputs"]["turn_s"]["value"]["p50"]
-    waits.set_title(f"Simulated: 96 engines of {turn:.2f} s a turn; think times assumed")
-    return figure
-
-
 def _figure(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
     """A figure of panels below each other, of these heights in inches."""
-    figure = _new_figure(sum(heights))
+    matplotlib.rcParams.update(STYLE)
+    figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)
     return figure, list(panels[:, 0])
-
-
-def _new_figure(height: float) -> Figure:
-    matplotlib.rcParams.update(STYLE)
-    return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
 def _turn_label(record: Record) -> str:

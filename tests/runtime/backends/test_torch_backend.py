@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -36,7 +35,6 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import host_memory
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
-from benchmarks import precision
 
 ROOT = Path(__file__).resolve().parents[3]
 PSNR_DB = 45.0
@@ -77,19 +75,6 @@ def test_every_part_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engi
         error, largest = float(np.abs(ours.astype(np.float64) - theirs).max()), float(np.abs(theirs).max())
         tolerance = TOLERANCES.get(name.partition(".")[0])
         assert error <= (1.0 if tolerance is None else tolerance * max(1.0, largest)), name
-
-
-def test_precisions_cost_what_the_docs_say() -> None:
-    """Two rows of the table on one turn. The table is of five, over which an error is up to a half more or less."""
-    docs = (ROOT / "docs" / "TORCH.md").read_text(encoding="utf-8")
-    with HalfProducts():
-        rows = list(precision.rows("pocket", "fast", turns=1, precisions=("bf16", "fp8")))
-    for name, error, decibels, _ in rows:
-        said = re.search(rf"\| {name} \| ([\d.]+) \| ([\d.]+) \|", docs)
-        assert said is not None, name
-        do = "run: python benchmarks/precision.py, and put its table into docs/TORCH.md"
-        assert float(said[1]) / 1.5 <= float(error) <= 1.5 * float(said[1]), f"{name}: {error}; {do}"
-        assert abs(float(said[2]) - float(decibels)) <= 4.0, f"{name}: {decibels} dB; {do}"
 
 
 def test_encoder_answers_as_onnxruntime_does(bundle: Bundle, both: tuple[Engines, Engines]) -> None:
