@@ -59,7 +59,7 @@ def test_alerts_and_board_ask_for_metrics_and_labels_that_the_server_has(names_o
 
 
 def docs_row(alert: str) -> str:
-    page = (ROOT / "docs" / "DOCKER.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "SERVER.md").read_text(encoding="utf-8")
     return next(line for line in page.splitlines() if line.startswith(f"| {alert} |"))
 
 

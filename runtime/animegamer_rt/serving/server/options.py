@@ -102,7 +102,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     add("--block-list", type=Path, metavar="FILE", help="words and phrases that are refused, one on each line")
     add("--allow-list", type=Path, metavar="FILE", help="words, one on each line; instructions with others are refused")
     add("--workers", type=int, metavar="N", help="engine processes that share out cores or GPUs (default: %(default)s)")
-    add("--ray", metavar="HOST:PORT", help="run the workers on the nodes of this Ray cluster (docs/SCALE.md)")
+    add("--ray", metavar="HOST:PORT", help="run the workers on the nodes of this Ray cluster (docs/SERVER.md)")
     add("--queue", type=int, metavar="N", help="turns that may wait (default: %(default)s)")
     add("--sessions", type=int, metavar="N", help="sessions in use within an hour; 0: no limit (default: %(default)s)")
     add("--connections", type=int, metavar="N", help="clients that may be connected (default: %(default)s)")
