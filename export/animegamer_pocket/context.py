@@ -20,7 +20,7 @@ from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.stages.prompt import PromptBuilder
-from animegamer_rt.state.game import GameState, motion_scope
+from animegamer_rt.state.game import motion_scope
 
 from .config import BuildConfig
 from .tokenizer import train_tokenizer
@@ -138,7 +138,7 @@ class BuildContext:
     def denoiser_examples(self, corpus: Corpus, latents: np.ndarray, rows: int | None = None) -> DenoiserExamples:
         """The training examples of the first `rows` clips of a corpus."""
         scenes = corpus.scenes[:rows]
-        scopes = [motion_scope(GameState(*strengths(scene)), COMPATIBILITY.motion_table) for scene in scenes]
+        scopes = [motion_scope(strengths(scene), COMPATIBILITY.motion_table) for scene in scenes]
         pictures = np.ascontiguousarray(corpus.clips[:rows, 0])
         return DenoiserExamples(latents[:rows], np.asarray(scopes, np.float32), self.motion_ids(scenes), pictures)
 

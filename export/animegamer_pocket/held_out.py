@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_export.evaluate.metrics import share
+from animegamer_rt.state.game import STRENGTHS, GameState
 
 from .evaluation.motion import LEVELS, MotionScale, fit_scale, motion_amount, motion_figures
 from .judge.reading import Judge, Reading
@@ -20,15 +21,12 @@ from .world.sampling import sample_game, sample_scenes
 from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
-States: TypeAlias = tuple[int, int, int, int]
-"""Motion level, social, entertainment, stamina."""
-PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, States]]]
-"""Plays a game from its start: (instructions, seed) -> a clip, uint8 [17, 96, 144, 3], and four states per turn."""
+PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, GameState]]]
+"""Plays a game from its start: (instructions, seed) -> a clip, uint8 [17, 96, 144, 3], and the state of every turn."""
 
 POSITION_TOLERANCE_PX = 16
 """A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
 SEED, TURNS = 2024, 5
-_STATES = ("motion_level", "social", "entertainment", "stamina")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class JudgedTurn:
     instruction: str
     turn: int
     clip: Clip
-    states: States
+    state: GameState
     reading: Reading
     amount: float
 
@@ -74,10 +72,8 @@ def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], 
     played = list(play([instruction for _, instruction in game], seed))
     readings = judge.read(np.stack([clip for clip, _ in played]))
     return [
-        JudgedTurn(scene, instruction, index, clip, states, reading, motion_amount(clip))
-        for index, ((scene, instruction), (clip, states), reading) in enumerate(
-            zip(game, played, readings, strict=True)
-        )
+        JudgedTurn(scene, instruction, index, clip, state, reading, motion_amount(clip))
+        for index, ((scene, instruction), (clip, state), reading) in enumerate(zip(game, played, readings, strict=True))
     ]
 
 
@@ -126,12 +122,11 @@ def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]
 
 def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
     """The share of turns with the right state, for each of the four and for all at once."""
-    pairs = [(turn.states, strengths(turn.scene)) for turn in judged]
+    pairs = [(turn.state, strengths(turn.scene)) for turn in judged]
     figures = {
-        name: share(tuple(states)[index] == truth[index] for states, truth in pairs)
-        for index, name in enumerate(_STATES)
+        name: share(getattr(state, name) == getattr(truth, name) for state, truth in pairs) for name in STRENGTHS
     }
-    return {**figures, "all_four": share(tuple(states) == truth for states, truth in pairs)}
+    return {**figures, "all_four": share(state == truth for state, truth in pairs)}
 
 
 def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:

@@ -14,10 +14,11 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
+from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
 
 from .evaluation.contact_sheet import SheetRow, contact_sheet
-from .held_out import JudgedTurn, PlayGame, States, evaluate, fit_motion_scale
+from .held_out import JudgedTurn, PlayGame, evaluate, fit_motion_scale
 from .judge.reading import Judge
 from .world.captions import caption
 from .world.render import render
@@ -31,7 +32,7 @@ def bundle_player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
     """A function that plays games through the runtime's pipeline."""
     pipeline = Pipeline.open(bundle, engines, plan)
 
-    def play(instructions: list[str], seed: int) -> list[tuple[Clip, States]]:
+    def play(instructions: list[str], seed: int) -> list[tuple[Clip, GameState]]:
         session, played = Session.start(bundle, seed), []
         for text in instructions:
             frames: list[Clip] = []
@@ -40,8 +41,7 @@ def bundle_player(bundle: Bundle, engines: Engines, plan: str) -> PlayGame:
                     state = event.game_state
                 elif isinstance(event, FrameReady):
                     frames.append(event.frame)
-            states = (state.motion_level, state.social, state.entertainment, state.stamina)
-            played.append((np.stack(frames), states))
+            played.append((np.stack(frames), state))
         return played
 
     return play

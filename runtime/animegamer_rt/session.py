@@ -18,26 +18,13 @@ from .bundle.loader import Bundle
 from .errors import SessionError
 from .stages.predictor import Prediction
 from .stages.prompt import HistoryTurn
-from .state.game import CharacterState, GameState
+from .state.game import CharacterState
 from .state.instruction import Instruction
 from .state.scene import Scene
+from .state.turn_record import TurnRecord
 
 Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 """`Predictor.predict`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRecord:
-    """One finished turn: the instruction's text, the predicted state, and the scene if a reader understood one."""
-
-    text: str
-    game_state: GameState
-    scene: Scene | None = None
-
-    @property
-    def prompt_text(self) -> str:
-        """The turn's text in the prompts of later turns: the scene's caption, or the instruction itself."""
-        return self.text if self.scene is None else self.scene.caption
 
 
 @dataclass(slots=True)
@@ -46,7 +33,7 @@ class Session:
 
     `scene`: what the last turn showed, as the reader understood it: the next instruction changes it. None: no reader,
     or nothing shown yet.
-    The noise of turn k depends on `seed` and k alone, so a resumed or rewound game continues to the same bytes.
+    The noise of turn k depends on `seed`, k and the plan, so a resumed or rewound game continues to the same bytes.
     `omitted_turns` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
     `initial_turn` is turn 0 of a game that starts from an image; it has no clip, and leaves the window like any turn.
     """

@@ -28,7 +28,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.state.game import STRENGTHS
+from animegamer_rt.state.game import STRENGTH_VALUES
 
 GEOMETRY = Geometry(height=16, width=24, latent_height=2, latent_width=3, shot_width=8, window_tokens=2048)
 WORLD = World(
@@ -64,7 +64,7 @@ def tokenizer_model() -> bytes:
 def added_tokens(first: int) -> dict[str, int]:
     """The tokens that every tokenizer adds to its sentencepiece model, ids from `first` on."""
     names = [f"<frame_{n:05d}>" for n in range(256)] + ["<img>", "</img>", "<frame>", "</frame>"]
-    names += [f"<Strength_{strength}>" for strength in STRENGTHS]
+    names += [f"<Strength_{strength}>" for strength in STRENGTH_VALUES]
     names += [f"<{slash}{tag}>" for tag in ("ML", "SC", "ET", "ST", "TURN") for slash in ("", "/")]
     return {name: first + n for n, name in enumerate(names)}
 

@@ -15,6 +15,7 @@ from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import ExportJob, FrameOptions, TurnJob, TurnResult
 from animegamer_rt.serving.worker.loop import Worker
 from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.turn_record import TurnRecord
 
 TIMEOUT_S = 60
 """How long to wait for what must happen; only a broken worker makes a test wait so long."""
@@ -49,7 +50,7 @@ class Game:
     def __init__(self, seed: int = 7, window: int = 2, session: str = "s", **frames: Any) -> None:
         self.seed, self.window, self.session = seed, window, session
         self.frames = FrameOptions(**{"pixel_format": "rgb24", **frames})
-        self.history: list[tuple[str, int, int, int, int]] = []
+        self.history: list[TurnRecord] = []
         self.shots: dict[int, bytes] = {}
         self.character = CharacterState()
 
@@ -79,8 +80,8 @@ class Game:
     def keep(self, text: str, messages: list[Message]) -> TurnResult:
         """Add a finished turn."""
         (message,) = [message for message in messages if message.type == "turn_result"]
-        result, state = TurnResult.from_message(message), TurnResult.from_message(message).game_state
-        self.history.append((text, state.motion_level, state.social, state.entertainment, state.stamina))
+        result = TurnResult.from_message(message)
+        self.history.append(TurnRecord(text, result.game_state))
         self.shots |= result.shots
         self.character = result.character
         return result

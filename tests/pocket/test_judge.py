@@ -30,6 +30,7 @@ from animegamer_pocket.world.render import render
 from animegamer_pocket.world.scene import CHARACTERS, Scene, is_held_out, strengths
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.state.game import GameState
 
 STILL = np.full((17, 96, 144, 3), 90, np.uint8)
 
@@ -137,7 +138,7 @@ def test_figures_count_what_was_seen_against_what_was_asked() -> None:
     assert kept["place_kept"] == 0.0 and kept["outfit_kept"] == 1.0 and kept["day_or_night_kept"] == 1.0
     assert kept["position_kept"] == 0.0 and kept["position_error_px"] == 84.0
     assert kept["instruction_mean_by_turn"] == [1.0, 0.8]
-    wrong = dataclasses.replace(first, states=(1, 0, 0, -1))
+    wrong = dataclasses.replace(first, state=GameState(1, 0, 0, -1))
     assert state_figures([first, wrong])["motion_level"] == 0.5
     doubled = dataclasses.replace(first, reading=dataclasses.replace(first.reading, counts={"Mirel": 2}))
     assert instruction_figures([first, doubled])["characters"] == 0.5

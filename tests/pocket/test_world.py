@@ -26,6 +26,7 @@ from animegamer_pocket.world.scene import (
     strengths,
     x_range,
 )
+from animegamer_rt.state.game import VALUES
 
 BASE = Scene(("Mirel",), "walk", 3, "meadow", False, ("everyday",), POSITIONS["left"], seed=5)
 
@@ -108,7 +109,7 @@ def test_about_six_percent_of_combinations_are_held_out() -> None:
 def test_states_are_in_range_and_vary() -> None:
     rng = random.Random(0)
     states = [strengths(sample_scene(rng)) for _ in range(400)]
-    assert {state[0] for state in states} == {1, 2, 3, 4, 5}
-    for index in (1, 2, 3):
-        values = {state[index] for state in states}
+    assert {state.motion_level for state in states} == {1, 2, 3, 4, 5}
+    for name in VALUES:
+        values = {getattr(state, name) for state in states}
         assert min(values) >= -5 and max(values) <= 5 and len(values) >= 4

@@ -30,7 +30,13 @@ class Character:
     @classmethod
     def read(cls, fields: Mapping[str, object]) -> Character:
         """Read the map of the three values. Raises ProtocolError."""
-        return cls(*(integer(fields, name) for name in ("stamina", "social", "entertainment")))
+        return cls(**{name: integer(fields, name) for name in VALUES})
+
+
+VALUES = ("stamina", "social", "entertainment")
+"""The names of the character's values."""
+STRENGTHS = ("motion_level", *VALUES)
+"""The names of a state's strengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,12 +249,10 @@ def _understood(message: Message, session: str, turn: int, seq: int) -> Event:
 
 def _state(message: Message, session: str, turn: int, seq: int) -> Event:
     fields = message.fields
-    level, social, entertainment, stamina = (
-        integer(fields, name) for name in ("motion_level", "social", "entertainment", "stamina")
-    )
     character, shown = (Character.read(nested(fields, name)) for name in ("character", "shown"))
+    strengths = {name: integer(fields, name) for name in STRENGTHS}
     scope = number(fields, "motion_scope")
-    return State(session, turn, seq, level, social, entertainment, stamina, character, shown, scope)
+    return State(session, turn, seq, character=character, shown=shown, motion_scope=scope, **strengths)
 
 
 def _progress(message: Message, session: str, turn: int, seq: int) -> Event:

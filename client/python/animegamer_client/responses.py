@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .codec import Message
-from .events import Character, Person
+from .events import STRENGTHS, Character, Person
 from .fields import Fields, flag, integer, nested, number, several, text, words
 
 _WORDS = ("people", "motions", "places", "hours", "clothes", "manners")
@@ -154,8 +154,8 @@ class LoggedTurn:
     @classmethod
     def read(cls, fields: Fields) -> LoggedTurn:
         """Read an entry of `listed`. Raises ProtocolError."""
-        strengths = (integer(fields, name) for name in ("motion_level", "social", "entertainment", "stamina"))
-        return cls(integer(fields, "turn"), text(fields, "turn_id"), text(fields, "instruction"), *strengths)
+        strengths = {name: integer(fields, name) for name in STRENGTHS}
+        return cls(integer(fields, "turn"), text(fields, "turn_id"), text(fields, "instruction"), **strengths)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from .events import Accepted, Character, Done, Event, Progress, Restarting, State, Understood
+from .events import VALUES, Accepted, Character, Done, Event, Progress, Restarting, State, Understood
 from .responses import Welcome
 
 
@@ -65,7 +65,7 @@ class TerminalView:
                 self.line(f"  {event.notice}")
         elif isinstance(event, State):
             self.line(f"  motion level   {event.motion_level}")
-            for name in ("stamina", "social", "entertainment"):
+            for name in VALUES:
                 value = getattr(event.shown, name)
                 self.line(f"  {name:<13}{value:>4}{value - getattr(self.values, name):>+5}")
             self.values = event.shown

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from animegamer_rt.stages.prompt import STATE_TAGS
+from animegamer_rt.state.game import STRENGTH_VALUES
+
 _FRAMES = 256
-_STATE_TAGS = ("ML", "SC", "ET", "ST", "TURN")
 
 
 def added_tokens() -> list[str]:
     """256 frames, marks, strengths and state tags; the first has the id after the last piece."""
     frames = [f"<frame_{n:05d}>" for n in range(_FRAMES)]
     marks = ["<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>"]
-    strengths = [f"<Strength_{strength}>" for strength in range(-5, 6)]
-    tags = [f"<{slash}{tag}>" for tag in _STATE_TAGS for slash in ("", "/")]
+    strengths = [f"<Strength_{strength}>" for strength in STRENGTH_VALUES]
+    names = [*(tag for _, tag in STATE_TAGS), "TURN"]
+    tags = [f"<{slash}{name}>" for name in names for slash in ("", "/")]
     return [*frames, *marks, *strengths, "<visual>", *tags]

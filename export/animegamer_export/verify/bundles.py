@@ -29,6 +29,7 @@ from animegamer_rt.errors import BundleError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.image_start import motion_ids, motion_text
 from animegamer_rt.stages.prompt import HistoryTurn
+from animegamer_rt.state.game import STRENGTHS
 from animegamer_rt.state.instruction import Instruction
 
 from .figures import PARTS, START_PARTS, Figures
@@ -131,8 +132,7 @@ def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts
         errors.append(relative_error(found.shot, expected.shot))
         equal_states += found.game_state == expected.game_state
         equal_strengths += sum(
-            getattr(found.game_state, name) == getattr(expected.game_state, name)
-            for name in ("motion_level", "social", "entertainment", "stamina")
+            getattr(found.game_state, name) == getattr(expected.game_state, name) for name in STRENGTHS
         )
         history.append(HistoryTurn(text, expected.game_state, expected.shot.astype(np.float16)))
     return {

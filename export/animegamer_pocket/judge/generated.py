@@ -40,7 +40,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.stages.image import prepare
 from animegamer_rt.stages.image_start import motion_ids
-from animegamer_rt.state.game import GameState, motion_scope
+from animegamer_rt.state.game import motion_scope
 from animegamer_rt.state.instruction import Instruction
 
 from .reading import halve
@@ -78,7 +78,7 @@ class Artist:
     def draw(self, shot: FloatArray, scene: Scene, seed: int) -> Frames:
         """The clip of a shot with a scene's strength of motion, at half size."""
         rules = self._bundle.manifest.compatibility
-        scope = motion_scope(GameState(*strengths(scene)), rules.motion_table, rules.motion_source)
+        scope = motion_scope(strengths(scene), rules.motion_table, rules.motion_source)
         denoiser = self._denoisers[seed % len(self._denoisers)]
         *_, last = denoiser.denoise(shot, scope, denoiser.draw_noise(seed, 1))
         return halve(np.stack(list(self._pipeline.vae.decode(last.latent))))

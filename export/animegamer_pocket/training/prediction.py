@@ -19,7 +19,7 @@ from animegamer_pocket.config import PhaseConfig
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.stages.readouts import Prompt
-from animegamer_rt.state.game import GameState
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 
 from .optimiser import Optimisers, autocast, device_of
 
@@ -27,7 +27,7 @@ STATE_WEIGHT = 0.4
 STATE_EVERY = 4  # steps: the four strengths are learned ten times faster than the shot
 LABEL_WEIGHT = 0.5
 HISTORY_NOISE = 0.15  # on the encoder's earlier shots: at play they are predictions, so never exact
-STRENGTH_CHOICES = 4
+STRENGTH_CHOICES = len(STRENGTHS)
 ROLLOUT_SHARE = 0.5
 """Of the rollout phase's prompts have the predictor's own earlier shots, as at play; the others the encoder's."""
 
@@ -36,12 +36,12 @@ ROLLOUT_SHARE = 0.5
 class GameTurns:
     """Games as the predictor is trained on them; a game has `turns` rows.
 
-    states: the four strengths a row. shots: the encoder's, float16 [N, 226, D]. labels: what each turn shows, float32
+    states: the state of each row. shots: the encoder's, float16 [N, 226, D]. labels: what each turn shows, float32
     [N, L] (`scene_labels`). weights: float64 [N], how often a row is drawn among the same turns of other games.
     """
 
     instructions: Sequence[str]
-    states: Sequence[tuple[int, int, int, int]]
+    states: Sequence[GameState]
     shots: np.ndarray
     labels: np.ndarray
     weights: np.ndarray
@@ -135,8 +135,8 @@ def _example(
     history_turns: int,
     rng: np.random.Generator,
     rollouts: np.ndarray | None,
-) -> tuple[Prompt, list[int], tuple[int, int, int, int]]:
-    """A turn's prompt, the token ids of its state, and its strengths.
+) -> tuple[Prompt, list[int]]:
+    """A turn's prompt, and the token ids of its state.
 
     Its history has shots of `rollouts`, or without them the encoder's with noise.
     """
@@ -146,20 +146,16 @@ def _example(
             shot = turns.shots[earlier] + HISTORY_NOISE * rng.standard_normal(turns.shots[earlier].shape)
         else:
             shot = rollouts[earlier]
-        past.append(
-            HistoryTurn(turns.instructions[earlier], GameState(*turns.states[earlier]), shot.astype(np.float16))
-        )
+        past.append(HistoryTurn(turns.instructions[earlier], turns.states[earlier], shot.astype(np.float16)))
     answer: list[int] = []
-    for choice, fixed in zip(turns.states[row], [*prompt_builder.between_slots, ()], strict=True):
-        answer += [prompt_builder.strength_ids[choice + 5], *fixed]
-    return prompt_builder.build(turns.instructions[row], past), answer, turns.states[row]
+    for name, fixed in zip(STRENGTHS, [*prompt_builder.between_slots, ()], strict=True):
+        answer += [prompt_builder.strength_ids[STRENGTH_VALUES.index(getattr(turns.states[row], name))], *fixed]
+    return prompt_builder.build(turns.instructions[row], past), answer
 
 
-def _collate(
-    examples: Sequence[tuple[Prompt, list[int], tuple[int, int, int, int]]], count: int, device: torch.device
-) -> _Batch:
+def _collate(examples: Sequence[tuple[Prompt, list[int]]], count: int, device: torch.device) -> _Batch:
     """Pad and stack: first the rows that read shots, then those that read states. The causal mask hides the padding."""
-    length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer, _ in examples)
+    length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer in examples)
     ids = np.zeros((2 * count, length), np.int64)
     index = np.full((2 * count, length), -1, np.int64)
     masks = np.broadcast_to(np.tri(length, dtype=np.bool_), (2 * count, length, length)).copy()
@@ -167,7 +163,7 @@ def _collate(
     chosen = np.zeros((count, STRENGTH_CHOICES), np.int64)
     shots: list[np.ndarray] = []
     starts, first_row = [], 0
-    for i, (prompt, answer, _) in enumerate(examples):
+    for i, (prompt, answer) in enumerate(examples):
         for row, (written, injected, allowed) in zip((i, count + i), _rows(prompt), strict=True):
             size = len(written)
             ids[row, :size] = written
@@ -213,7 +209,7 @@ def roll_out_games(
         past: list[HistoryTurn] = []
         for turn in range(turns.turns):
             row = game * turns.turns + turn
-            state = GameState(*turns.states[row])
+            state = turns.states[row]
             prompt = prompt_builder.build(turns.instructions[row], past[-history_turns:] if history_turns else [])
             shot, logits, _, _ = read_prompt(predictor, prompt)
             shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()

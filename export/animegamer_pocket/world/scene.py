@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 
+from animegamer_rt.state.game import GameState
+
 CHARACTERS = ("Mirel", "Dovan", "Zelki", "Bixo", "Tofi")
 MOTIONS = ("walk", "run", "jump", "wave", "dance", "sit", "lie down", "fly", "bow")
 ADVERBS = ("barely", "gently", "smoothly", "quickly", "wildly")
@@ -104,8 +106,8 @@ _ENTERTAINMENT = {"dance": 3, "fly": 2, "wave": 1, "jump": 1, "bow": 0, "walk": 
 _EFFORT = {"sit": 2, "lie down": 3, "wave": 0, "bow": 0, "walk": -1, "fly": -1, "dance": -2, "jump": -2, "run": -3}
 
 
-def strengths(scene: Scene) -> tuple[int, int, int, int]:
-    """The four states after a clip: motion level 1..5, and social, entertainment, stamina in -5..5.
+def strengths(scene: Scene) -> GameState:
+    """The state after a clip: motion level 1..5, and social, entertainment, stamina in -5..5.
 
     Social: 0 alone, -1 alone and resting, 1 in a pair, 2 in a pair that dances, waves or bows. Entertainment and
     stamina depend on the motion; the two strongest levels change them by one.
@@ -118,7 +120,7 @@ def strengths(scene: Scene) -> tuple[int, int, int, int]:
         social = -1 if resting else 0
     entertainment = _ENTERTAINMENT[scene.motion] + (1 if strong and not resting else 0)
     stamina = _EFFORT[scene.motion] - (1 if strong else 0)
-    return scene.level, social, entertainment, stamina
+    return GameState(motion_level=scene.level, social=social, entertainment=entertainment, stamina=stamina)
 
 
 _COLUMNS_PX = range(32, 113, 10)

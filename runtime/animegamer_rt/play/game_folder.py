@@ -11,6 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from animegamer_rt.bundle.files import free_bytes, make_folder, remove, write_er
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
 from animegamer_rt.stages.image import Picture
-from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields
 from animegamer_rt.video import contact_row, write_clip, write_contact_sheet
 
 GAME_FILE = "game.json"
@@ -120,8 +120,8 @@ class GameFolder:
                 "instruction": clip.instruction,
                 **({} if clip.understood is None else {"caption": clip.understood.scene.caption}),
                 **({} if think_s is None else {"think_s": round(think_s, 2)}),
-                "state": game_state_to_fields(clip.state),
-                "character": character_to_fields(clip.shown),
+                "state": asdict(clip.state),
+                "character": asdict(clip.shown),
                 "frames": count,
                 "height": height,
                 "width": width,

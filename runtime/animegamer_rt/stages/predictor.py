@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, StateSlots, TokenBatch
-from animegamer_rt.state.game import STRENGTHS, GameState
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
 from .output_check import OutputCheck
-from .prompt import STATE_TAGS, HistoryTurn, PromptBuilder
+from .prompt import HistoryTurn, PromptBuilder
 from .readouts import Prompt
 
 
@@ -74,8 +74,8 @@ class Predictor:
                 others = self._extend(prefill.cache, first)
             else:
                 others = map(int, self._check.numbers("state's choices", prefill.choose_next(self._slots, first)))
-            choices = zip(STATE_TAGS, (first, *others), strict=True)
-            state = GameState(**{name: STRENGTHS[choice] for (name, _), choice in choices})
+            choices = zip(STRENGTHS, (first, *others), strict=True)
+            state = GameState(**{name: STRENGTH_VALUES[choice] for name, choice in choices})
             return Prediction(shot, state, prompt.history_turns, time.perf_counter() - started)
 
     def _extend(self, cache: object, choice: int) -> Iterator[int]:

@@ -17,13 +17,13 @@ from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MAX_TOKEN_ID, Compatibility
 from animegamer_rt.errors import BundleFileError, InstructionError
-from animegamer_rt.state.game import STRENGTHS, GameState
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.untrusted import short
 
 from .readouts import Prompt, build_readouts
 
-STATE_TAGS = (("motion_level", "ML"), ("social", "SC"), ("entertainment", "ET"), ("stamina", "ST"))
-"""Order and tags of the four strengths in the prompt."""
+STATE_TAGS = tuple(zip(STRENGTHS, ("ML", "SC", "ET", "ST"), strict=True))
+"""Each strength and its tag, in the order of the prompt."""
 
 REFERENCE_READOUT_SHIFT = 3
 """Quirk: the reference reads the last 226 positions, which are q3..q225, `</frame>`, `</img>`, `<ML>`."""
@@ -72,7 +72,7 @@ class PromptBuilder:
             *(self._added[f"<frame_{n:05d}>"] for n in range(shot_tokens)),
             *self._ids("</frame>", "</img>"),
         ]
-        self.strength_ids = tuple(self._added[f"<Strength_{strength}>"] for strength in STRENGTHS)
+        self.strength_ids = tuple(self._added[f"<Strength_{strength}>"] for strength in STRENGTH_VALUES)
         """Token ids of the eleven strengths, -5 first."""
         self.between_slots = tuple(
             tuple(self._ids(f"</{tag}>", f"<{next_tag}>"))
@@ -196,7 +196,7 @@ def _read_added_tokens(path: Path, shot_tokens: int) -> dict[str, int]:
         raise BundleFileError("two added tokens have the same id", where=path, do=BUILD_AGAIN)
     needed = ["<TURN>", "</TURN>", "<img>", "</img>", "<frame>", "</frame>"]
     needed += [f"<{slash}{tag}>" for _, tag in STATE_TAGS for slash in ("", "/")]
-    needed += [f"<Strength_{strength}>" for strength in STRENGTHS]
+    needed += [f"<Strength_{strength}>" for strength in STRENGTH_VALUES]
     needed += [f"<frame_{n:05d}>" for n in range(shot_tokens)]
     missing = [token for token in needed if token not in added]
     if missing:

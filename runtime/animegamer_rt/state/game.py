@@ -6,12 +6,12 @@ Knows nothing of text, models, bundles or files. Source of the numbers: MODEL.md
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import MappingProxyType
 
 from animegamer_rt.errors import ConfigError
 
-STRENGTHS = tuple(range(-5, 6))
+STRENGTH_VALUES = tuple(range(-5, 6))
 """The eleven values of a strength, `<Strength_-5>` .. `<Strength_5>`."""
 
 
@@ -26,13 +26,17 @@ class GameState:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) not in STRENGTHS:
+            if getattr(self, name) not in STRENGTH_VALUES:
                 raise ConfigError("a strength is out of range", where=name, found=getattr(self, name), expected="-5..5")
+
+
+STRENGTHS = tuple(field.name for field in fields(GameState))
+"""The strengths' names, in the order of the prompt. Tags, messages, columns and files derive from this tuple."""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterState:
-    """The character's three running values, 0..100, all 50 at the start of a game."""
+    """The character's three running values, 0..100, all 50 at the start of a game; each named after its strength."""
 
     stamina: int = 50
     social: int = 50
@@ -40,11 +44,7 @@ class CharacterState:
 
     def after(self, game_state: GameState) -> CharacterState:
         """The values after a turn: each moves by five times its strength, kept within 0..100."""
-        return CharacterState(
-            stamina=_clamp(self.stamina + 5 * game_state.stamina),
-            social=_clamp(self.social + 5 * game_state.social),
-            entertainment=_clamp(self.entertainment + 5 * game_state.entertainment),
-        )
+        return CharacterState(**{name: _clamp(getattr(self, name) + 5 * getattr(game_state, name)) for name in VALUES})
 
     def shown(self, game_state: GameState) -> CharacterState:
         """The values to display after that turn: a strength of 0 for entertainment (or social) shows its value 5 lower.
@@ -56,6 +56,10 @@ class CharacterState:
             social=_clamp(self.social - (5 if game_state.social == 0 else 0)),
             entertainment=_clamp(self.entertainment - (5 if game_state.entertainment == 0 else 0)),
         )
+
+
+VALUES = tuple(field.name for field in fields(CharacterState))
+"""The names of the character's values; each is also a strength."""
 
 
 MOTION_TABLES: Mapping[str, Mapping[int, float]] = MappingProxyType(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from animegamer_rt.errors import SessionError
 
@@ -44,6 +45,18 @@ class Scene:
             return worn, scene.motion, scene.level, scene.place, scene.hour
 
         return shown(self) == shown(other)
+
+    def to_fields(self) -> dict[str, Any]:
+        """What the scene shows, as clients are sent it: clothes only of the people in it."""
+        return {
+            "people": [{"name": name, "clothes": self.clothes[name]} for name in self.people],
+            "motion": self.motion,
+            "level": self.level,
+            "place": self.place,
+            "hour": self.hour,
+            "position": self.position,
+            "caption": self.caption,
+        }
 
     def to_json(self) -> str:
         """The scene as it is stored: compact JSON, without `left` where nobody left."""

@@ -18,7 +18,6 @@ from animegamer_rt.serving.store import (
     SessionClosedError,
     ShotRetention,
     Store,
-    StoredHistoryRow,
     StoredSession,
     TurnContext,
     UnknownSessionError,
@@ -26,6 +25,7 @@ from animegamer_rt.serving.store import (
 )
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
+from animegamer_rt.state.turn_record import TurnRecord
 
 WINDOW_TURNS = 3
 
@@ -175,7 +175,7 @@ def test_a_turn_is_kept_with_all_that_belongs_to_it(store: Store) -> None:
     assert (turn.turn, turn.turn_id, turn.instruction, turn.seed) == (1, "x", "Grüße 🎈", 7)
     assert (turn.game_state, turn.character) == (state, after)
     assert store.find_turn(session.id, "y") is None
-    assert store.turn_context(session.id, 2).log == (StoredHistoryRow("Grüße 🎈", -5, 5, 0, 1),)
+    assert store.turn_context(session.id, 2).log == (TurnRecord("Grüße 🎈", GameState(-5, 5, 0, 1)),)
 
 
 def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:

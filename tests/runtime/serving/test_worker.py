@@ -132,7 +132,8 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
     game.turn(worker, TEXTS[0])
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"seed": "seven"}, "config", "job j: seed: wrong type of value"),
-        ({"history": [["Mia waves.", 9, 0, 0, 0]], "shot_turns": []}, "session", "shots do not fit"),
+        ({"history": [["Mia waves.", 1, 0, 0, 0]]}, "config", "history[0]: not a table"),
+        ({"shot_turns": []}, "session", "shots do not fit"),
         ({"omitted_turns": 3}, "session", "turns were omitted"),
         ({"history": []}, "session", "not of the game's next turn"),
         ({"instruction": "word " * 3000}, "instruction", "does not fit the model's window"),

@@ -10,6 +10,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,6 @@ from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import Store, StoredSession, StoredStart
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
-from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields, scene_to_fields
 
 from .clients import Client
 from .instruction_filter import InstructionFilter
@@ -169,7 +169,7 @@ class RequestHandlers:
         start = StoredStart(started.text, started.shot, started.scene)
         session, token = self._store.open(self._bundle_name, self._fingerprint, seed, window, start)
         self._queue.use_session(session.id, now, client)
-        seen = None if started.scene is None else {**scene_to_fields(started.scene), "text": started.description}
+        seen = None if started.scene is None else {**started.scene.to_fields(), "text": started.description}
         self._opened(client, message, session, token, seen)
 
     def _branch(self, client: Client, message: Message) -> None:
@@ -218,7 +218,7 @@ class RequestHandlers:
         self._scheduler.removals.finish(session.id)
         self._scheduler.forget_ahead(session.id)
         session = self._store.rewind(session.id, message.fields["turn"])
-        fields = {"turns": session.turns, "character": character_to_fields(session.character)}
+        fields = {"turns": session.turns, "character": asdict(session.character)}
         _reply(client, message, "rewound", fields, session.id)
 
     def _list(self, client: Client, message: Message) -> None:
@@ -230,7 +230,7 @@ class RequestHandlers:
                 "turn": turn.turn,
                 "turn_id": turn.turn_id,
                 "instruction": turn.instruction,
-                **game_state_to_fields(turn.game_state),
+                **asdict(turn.game_state),
             }
             for turn in self._store.turns(session.id, first, last)
         ]
@@ -319,7 +319,7 @@ class RequestHandlers:
             "seed": session.seed,
             "history_turns": session.history_turns,
             "turns": session.turns,
-            "character": character_to_fields(session.character),
+            "character": asdict(session.character),
         }
         running = self._queue.of_session(session.id)
         if running is not None and running.turn is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from animegamer_rt.errors import ProtocolError
-from animegamer_rt.serving.store import Store, StoredHistoryRow
+from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
-from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, HistoryRow, TurnJob
-from animegamer_rt.state.game import GameState
+from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, TurnJob
+from animegamer_rt.state.turn_record import TurnRecord
 
 from .jobs import Job, PictureOpening
 
@@ -20,7 +20,7 @@ def export_message(job: Job, store: Store) -> Message:
     """An export into the job's folder. Raises StoreError."""
     session = store.get(job.session)
     turns = store.turns(job.session, 1, session.turns)
-    history = tuple(_row(turn.instruction, turn.game_state) for turn in turns)
+    history = tuple(TurnRecord(turn.instruction, turn.game_state) for turn in turns)
     seeds = tuple(turn.seed for turn in turns)
     export = ExportJob(str(job.export_folder), session.seed, session.history_turns, history, seeds)
     start = store.start_of(job.session)
@@ -58,14 +58,10 @@ def turn_message(job: Job, store: Store, predict_again_s: float) -> Message:
         session.history_turns,
         context.character,
         omitted_turns=context.first,
-        history=tuple(_row(row.text, row) for row in context.log),
+        history=context.log,
         shot_turns=shot_turns,
         frames=job.frame_options,
         scene=context.scene,
         start_text=None if start is None else start.text,
     )
     return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
-
-
-def _row(instruction: str, state: GameState | StoredHistoryRow) -> HistoryRow:
-    return instruction, state.motion_level, state.social, state.entertainment, state.stamina

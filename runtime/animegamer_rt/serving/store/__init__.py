@@ -16,7 +16,7 @@ from .errors import (
     UnknownSessionError,
     WrongTokenError,
 )
-from .records import StoredHistoryRow, StoredSession, StoredStart, StoredTurn, TurnContext
+from .records import StoredSession, StoredStart, StoredTurn, TurnContext
 from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
 from .store import FILE, Store
 
@@ -29,7 +29,6 @@ __all__ = [
     "EnginesMismatchError",
     "TurnContext",
     "ShotRetention",
-    "StoredHistoryRow",
     "NoSuchTurnError",
     "Quota",
     "SessionClosedError",

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
+from animegamer_rt.state.turn_record import TurnRecord
 
 from .errors import BundleMismatchError, EnginesMismatchError
 
@@ -72,16 +72,6 @@ class StoredTurn:
     scene: Scene | None = None
 
 
-class StoredHistoryRow(NamedTuple):
-    """A past turn as a prompt contains it: with the caption of its scene if it has one, else with its instruction."""
-
-    text: str
-    motion_level: int
-    social: int
-    entertainment: int
-    stamina: int
-
-
 @dataclass(frozen=True, slots=True)
 class StoredStart:
     """Turn 0 of a session that starts from a picture: its text in prompts, its shot (fp16 [226, D]), what it shows.
@@ -98,14 +88,15 @@ class StoredStart:
 class TurnContext:
     """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first.
 
-    character, scene: before the turn. start: turn 0, where the history window or a new prediction may need it.
+    Each has the text that prompts contain. character, scene: before the turn. start: turn 0, where the history window
+    or a new prediction may need it.
     If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
     [226, D], row-major. If one is missing, `first` is 0, `log` is complete and `shots` is empty: the worker predicts
     the shots again.
     """
 
     first: int
-    log: tuple[StoredHistoryRow, ...]
+    log: tuple[TurnRecord, ...]
     shots: Mapping[int, bytes]
     character: CharacterState
     scene: Scene | None = None

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.game import VALUES, CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 
 from . import retention, turns
@@ -31,10 +31,10 @@ FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
 """Upper bound of what a turn's or a session's row takes, with indexes and new pages."""
 
-_SELECT = """
+_SELECT = f"""
     SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns,
         s.closed OR s.moved NOTNULL, s.engines,
-        t.turn, t.character_stamina, t.character_social, t.character_entertainment
+        t.turn, {", ".join(f"t.character_{name}" for name in VALUES)}
     FROM sessions s LEFT JOIN turns t
         ON t.session = s.key AND t.turn = (SELECT max(turn) FROM turns WHERE session = s.key)
 """
@@ -275,7 +275,7 @@ class Store:
         if not rows:
             return None
         key, token, session, name, fingerprint, seed, window, closed, engines, turn, *character = rows[0]
-        values = CharacterState() if turn is None else CharacterState(*character)
+        values = CharacterState() if turn is None else CharacterState(**dict(zip(VALUES, character, strict=True)))
         stored = StoredSession(session, name, fingerprint, seed, window, turn or 0, values, bool(closed), engines)
         return _Found(key, token, stored)
 

@@ -6,39 +6,35 @@ Knows the two tables and the keys of sessions. The caller opens the transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState
 from animegamer_rt.state.scene import Scene
+from animegamer_rt.state.turn_record import TurnRecord
 
 from .database import Database
-from .records import StoredHistoryRow, StoredStart, StoredTurn, TurnContext
+from .records import StoredStart, StoredTurn, TurnContext
 
-_STRENGTHS = "motion_level, social, entertainment, stamina"
-_CHARACTER = "character_stamina, character_social, character_entertainment"
-_COLUMNS = f"turn, turn_id, instruction, seed, {_STRENGTHS}, {_CHARACTER}, scene"
+_NAMES = ("turn", "turn_id", "instruction", "seed", *STRENGTHS, *(f"character_{name}" for name in VALUES), "scene")
+_COLUMNS = ", ".join(_NAMES)
 
 
 def insert_turn(database: Database, session: int, turn: StoredTurn, done: bool) -> None:
     """Adds a finished turn; `done`: whether its player may be told so."""
-    state, character = turn.game_state, turn.character
-    database.rows(
-        f"INSERT INTO turns (session, {_COLUMNS}, done) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        session,
-        turn.turn,
-        turn.turn_id,
-        turn.instruction,
-        turn.seed,
-        state.motion_level,
-        state.social,
-        state.entertainment,
-        state.stamina,
-        character.stamina,
-        character.social,
-        character.entertainment,
-        None if turn.scene is None else turn.scene.to_json(),
-        done,
-    )
+    values = {
+        "session": session,
+        "turn": turn.turn,
+        "turn_id": turn.turn_id,
+        "instruction": turn.instruction,
+        "seed": turn.seed,
+        **asdict(turn.game_state),
+        **{f"character_{name}": value for name, value in asdict(turn.character).items()},
+        "scene": None if turn.scene is None else turn.scene.to_json(),
+        "done": done,
+    }
+    places = ", ".join("?" * len(values))
+    database.rows(f"INSERT INTO turns ({', '.join(values)}) VALUES ({places})", *values.values())
 
 
 def settle_not_done(database: Database, boot: str | None) -> None:
@@ -74,7 +70,7 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     if len(shots) < turn - 1 - first:
         first, shots = 0, {}
     past = read_turns(database, session, first + 1, turn - 1)
-    log = tuple(_history_row(row) for row in past)
+    log = tuple(TurnRecord(_prompt_text(row), row.game_state) for row in past)
     before = past[-1:] or read_turns(database, session, turn - 1, turn - 1)
     start = None if first else read_start(database, session)
     if not before:
@@ -135,11 +131,12 @@ def drop_shots(database: Database, session: int) -> None:
 
 
 def _turn(row: tuple[Any, ...]) -> StoredTurn:
-    turn, turn_id, instruction, seed = row[:4]
-    scene = None if row[11] is None else Scene.from_json(row[11])
-    return StoredTurn(turn, turn_id, instruction, seed, GameState(*row[4:8]), CharacterState(*row[8:11]), scene)
+    of = dict(zip(_NAMES, row, strict=True))
+    state = GameState(**{name: of[name] for name in STRENGTHS})
+    character = CharacterState(**{name: of[f"character_{name}"] for name in VALUES})
+    scene = None if of["scene"] is None else Scene.from_json(of["scene"])
+    return StoredTurn(of["turn"], of["turn_id"], of["instruction"], of["seed"], state, character, scene)
 
 
-def _history_row(turn: StoredTurn) -> StoredHistoryRow:
-    state, text = turn.game_state, turn.instruction if turn.scene is None else turn.scene.caption
-    return StoredHistoryRow(text, state.motion_level, state.social, state.entertainment, state.stamina)
+def _prompt_text(turn: StoredTurn) -> str:
+    return TurnRecord(turn.instruction, turn.game_state, turn.scene).prompt_text

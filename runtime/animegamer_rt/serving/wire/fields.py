@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from animegamer_rt.state import game
+
 from .schema import Field
 
 MAX_NAME_CHARACTERS = 64
@@ -49,18 +51,19 @@ TURN_ID = Field(
     most=MAX_NAME_CHARACTERS,
 )
 STRENGTHS = tuple(
-    Field(name, "int", doc, unit="strength", least=-5, most=5)
-    for name, doc in (
-        ("motion_level", "Level of motion: 1 (slowest) to 5 (fastest); 0 and below ask for as much motion as 5."),
-        ("social", "Change of the social value: five points for each unit."),
-        ("entertainment", "Change of the entertainment value: five points for each unit."),
-        ("stamina", "Change of the stamina value: five points for each unit."),
+    Field(
+        name,
+        "int",
+        f"Change of the {name} value: five points for each unit."
+        if name in game.VALUES
+        else "Level of motion: 1 (slowest) to 5 (fastest); 0 and below ask for as much motion as 5.",
+        unit="strength",
+        least=-5,
+        most=5,
     )
+    for name in game.STRENGTHS
 )
-VALUES = tuple(
-    Field(name, "int", f"The character's {name}.", unit="points", least=0, most=100)
-    for name in ("stamina", "social", "entertainment")
-)
+VALUES = tuple(Field(name, "int", f"The character's {name}.", unit="points", least=0, most=100) for name in game.VALUES)
 CHARACTER = Field(
     "character", "map", "The character's values after the last finished turn; in `state`: after this turn.", of=VALUES
 )

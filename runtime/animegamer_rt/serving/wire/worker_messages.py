@@ -21,6 +21,7 @@ from animegamer_rt.bundle.config import check_choice, read_record, write_record
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
+from animegamer_rt.state.turn_record import TurnRecord
 
 from .codec import Buffer, Message
 from .fields import CODECS, PIXEL_FORMATS
@@ -29,11 +30,6 @@ JOB, CANCEL, STOP = "job", "cancel", "stop"
 LOADING, READY, HEARTBEAT = "loading", "ready", "heartbeat"
 TURN, EXPORT, START = "turn", "export", "start"
 """Kinds of job: the field `kind` of `job`."""
-
-HistoryRow = tuple[str, int, int, int, int]
-"""A finished turn: text, motion level, social, entertainment, stamina.
-
-The text is the instruction; in a TurnJob it is what prompts contain, which is the scene's caption if there is one."""
 
 T = TypeVar("T")
 
@@ -87,7 +83,8 @@ class WorkerMessage:
 class TurnJob(WorkerMessage):
     """Play the turn after `history`, which is itself after `omitted_turns` turns that the model no longer sees.
 
-    character, scene: before the turn. shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
+    history: each turn's text is the one that prompts contain. character, scene: before the turn.
+    shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
     start_text: of turn 0 of a game that starts from a picture, whose shot is then the first of them.
     """
 
@@ -96,7 +93,7 @@ class TurnJob(WorkerMessage):
     history_turns: int
     character: CharacterState
     omitted_turns: int = 0
-    history: tuple[HistoryRow, ...] = ()
+    history: tuple[TurnRecord, ...] = ()
     shot_turns: tuple[int, ...] = ()
     frames: FrameOptions = FrameOptions()
     scene: Scene | None = None
@@ -118,7 +115,7 @@ class ExportJob(WorkerMessage):
     folder: str
     seed: int
     history_turns: int
-    history: tuple[HistoryRow, ...]
+    history: tuple[TurnRecord, ...]
     seeds: tuple[int, ...]
     start_text: str | None = None
     start_scene: Scene | None = None

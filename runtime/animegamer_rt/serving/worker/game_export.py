@@ -58,14 +58,14 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
         seconds_left = (time.perf_counter() - started) / (written + begun) * (turns - written - begun)
         return replies.progress(written, turns, seconds_left)
 
-    for turn, ((text, *_strengths), seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
+    for turn, (record, seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
         session.seed, clip = seed, ClipBuilder()
-        for event in retry.run_turn(session, Instruction(text)):
+        for event in retry.run_turn(session, Instruction(record.text)):
             clip.add(event)
             if isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))
-        files.append(folder.add(clip.build(text, size.fps)))
+        files.append(folder.add(clip.build(record.text, size.fps)))
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)

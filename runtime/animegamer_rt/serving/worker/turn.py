@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,10 @@ from animegamer_rt.serving.wire.worker_messages import (
     TurnJob,
     TurnResult,
 )
-from animegamer_rt.session import Session, TurnRecord
+from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import GameState
-from animegamer_rt.state.game_fields import character_to_fields, game_state_to_fields, scene_to_fields
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
 
@@ -195,12 +193,11 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
         raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shot_turns))
     shots = {turn: read_shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
     start = None if job.start_text is None else HistoryTurn(job.start_text, NEUTRAL, shots.pop(0))
-    log = [TurnRecord(text, GameState(*strengths)) for text, *strengths in job.history]
     return Session.resume(
         pipeline.bundle,
         job.seed,
         job.history_turns,
-        log,
+        job.history,
         job.character,
         shots,
         predict,
@@ -232,7 +229,7 @@ def _as_bytes(shots: Mapping[int, npt.NDArray[Any]]) -> dict[int, bytes]:
 
 def _understood_fields(event: Understood) -> dict[str, Any]:
     return {
-        **scene_to_fields(event.scene),
+        **event.scene.to_fields(),
         "unknown": list(event.unknown),
         "text": event.text,
         **({} if event.notice is None else {"notice": event.notice}),
@@ -241,8 +238,8 @@ def _understood_fields(event: Understood) -> dict[str, Any]:
 
 def _state_fields(event: StatePredicted) -> dict[str, Any]:
     return {
-        **game_state_to_fields(event.game_state),
-        "character": character_to_fields(event.character),
-        "shown": character_to_fields(event.shown),
+        **asdict(event.game_state),
+        "character": asdict(event.character),
+        "shown": asdict(event.shown),
         "motion_scope": float(event.motion_scope),
     }
