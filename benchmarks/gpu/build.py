@@ -18,8 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "kernels"
 CUDA = "/usr/local/cuda/bin"
 """Where CUDA's installer puts nvcc, which may not be on PATH."""
-PROGRAM = "animegamer_kernels_bench"
-"""The library's own benchmark, built beside it."""
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -32,7 +32,6 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
-from benchmarks.gpu import kernels as gpu_kernels
 from benchmarks.gpu import rates as gpu_rates
 from benchmarks.gpu.parts import skipping_plan
 
@@ -83,12 +82,8 @@ Group = Callable[[BackendVariant], Iterator[Entry]]
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """All checks of one variant, or of one family of kernels. A check that raises is an entry, and the others go on."""
+    """All checks of one variant. A check that raises is an entry, and the others go on."""
     device, library = job_args["device"], Path(job_args["library"]) if job_args["kernels"] else None
-    if "family" in job_args:
-        assert library is not None
-        yield from gpu_kernels.checks(library, job_args["family"], device)
-        return
     bundle = open_bundle(job_args["bundle"])
     variant = BackendVariant(device, job_args["precision"], library, job_args["attention"])
     for what, group in groups(bundle, variant).items():

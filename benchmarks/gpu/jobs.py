@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "smoke", "reference", "checks", "rates", "kernels", "turns", "peers", "queue", "serve", "profile")
+STAGES = ("build", "reference", "checks", "rates", "turns", "peers", "queue", "serve", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 240,
-    "smoke": 120,
     "reference": 120,
     "checks": 150,
     "rates": 120,
-    "kernels": 200,
     "turns": 240,
     "peers": 150,
     "queue": 200,
@@ -25,20 +23,12 @@ LIMITS_S: Mapping[str, float] = {
     "profile": 200,
 }
 """Time limit of a job in each stage, in seconds: several times what it should take."""
-FAMILY_LIMIT_S = 60.0
-"""Of the check of one family of kernels, a few seconds of work: the first to show that a kernel never ends."""
 SKIPPING = "balanced-skipping"
 """Not in the bundle; made from its plan `balanced` by parts.skipping_plan."""
 EXPORTED = ("exported-balanced", "exported-fast")
 """The coarse plans that a bundle of checkpoints begins with, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
 PLANS = ("balanced", "fast", "exact", *EXPORTED, SKIPPING)
 """In the order of their turns: the short ones first, so that a run that is cut has most of its answers."""
-KERNEL_FAMILIES = ("rows", "products", "step", "vae", "packed", "attention")
-"""Of kernel_cases.FAMILIES. Each is a job of its own: one that crashes ends no other."""
-ATTENTION_CHECK = "kernels-attention"
-"""The job of `checks` that runs our own attention by itself."""
-OWN_ATTENTIONS = ("int8", "int8-wgmma", "wgmma")
-"""As in backends.torch.attention, which imports torch."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
 """Kind -> whether it needs the kernels' library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
@@ -90,23 +80,13 @@ FOR_GOALS = (
 """The variants that should reach the goals, and plain operators in case the kernels fail."""
 VARIANTS = (
     *FOR_GOALS,
-    Variant("fp8", kernels=True, attention="int8"),
-    Variant("fp8", "turn", kernels=True),
     Variant("fp8", kernels=True, attention="fastest"),
-    Variant("bf16", kernels=True, attention="fastest"),
     Variant("int8", kernels=True),
-    Variant("fp16", kernels=True),
     Variant("fp8"),
     Variant("bf16", compiled=True),
-    Variant("fp8", compiled=True),
-    Variant("int8", compiled=True),
-    Variant("fp8", kernels=True, compiled=True),
-    Variant("int8"),
     Variant("bf16", "turn"),
     Variant("bf16", "off"),
     Variant("fp8", kernels=True, int4_predictor=True),
-    Variant("bf16", "off", kernels=True),
-    Variant("fp8", "off", kernels=True),
 )
 """On a GPU, the most valuable first."""
 POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")
@@ -151,7 +131,7 @@ class Job:
     @property
     def limit_s(self) -> float:
         """Its time limit in seconds."""
-        return FAMILY_LIMIT_S if self.stage == "checks" and "family" in self.args else LIMITS_S[self.stage]
+        return LIMITS_S[self.stage]
 
 
 def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Callable[[Variant], bool]) -> Iterator[Job]:
@@ -163,7 +143,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
     # Where the time goes decides what to do next: right after the first variants that should play.
     profiled_after = next(iter(variants[1:] or variants), None)
     yield Job("build", "library")
-    yield Job("smoke", "smoke")
     seen: set[str] = set()
     for number, variant in enumerate(variants):
         if variant not in FOR_GOALS and "peers" not in seen:
@@ -171,18 +150,11 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
             yield from peer_jobs(PEER_MODES[0])
             yield queue_job(first, on_gpu)
             yield serve_job(on_gpu)
-        if variant.kernels and "kernels" not in seen:
-            seen.add("kernels")
-            for family in KERNEL_FAMILIES:
-                yield Job("checks", f"kernels-{family}", {"family": family, "kernels": True})
-        if variant.compiled and "timings" not in seen:
-            seen.add("timings")
-            yield from kernel_jobs(on_gpu)
-        # Checks run side by side, so those of all goals come together; first those that wait for no other.
+        # Checks run side by side, so those of all goals come together.
         goals = [one for one in variants if one in FOR_GOALS] if variant in FOR_GOALS else [variant]
         fresh = {one.check: check_job(one) for one in goals if one.check not in seen}
         seen.update(fresh)
-        yield from sorted(fresh.values(), key=lambda job: job.after)
+        yield from fresh.values()
         if "reference" not in seen and first != "pocket":
             seen.add("reference")
             yield Job("reference", first, {"size": first})
@@ -190,11 +162,9 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
             yield turn_job(first, variant, plans)
         if number == 0:
             for kind, kernels in RATES.items():
-                yield Job("rates", kind, {"kernels": kernels}, after=ATTENTION_CHECK if kernels else "")
+                yield Job("rates", kind, {"kernels": kernels})
         if variant == profiled_after:
             yield from profiles
-    if "timings" not in seen:
-        yield from kernel_jobs(on_gpu)
     if "peers" not in seen:
         yield queue_job(first, on_gpu)
         yield serve_job(on_gpu)
@@ -219,7 +189,7 @@ def profile_job(size: str, variant: Variant) -> Job:
 def check_job(variant: Variant) -> Job:
     """The check of a variant's precision, kernels and attention."""
     args = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
-    return Job("checks", variant.check, args, after=ATTENTION_CHECK if variant.attention in OWN_ATTENTIONS else "")
+    return Job("checks", variant.check, args)
 
 
 def can_play(size: str, variant: Variant) -> bool:
@@ -255,15 +225,6 @@ def queue_job(size: str, on_gpu: bool) -> Job:
 
 
 def serve_job(on_gpu: bool) -> Job:
-    """Turns through a server, which ends them after `seconds`: enough on a GPU to tell growth (benchmarks/soak)."""
-    if not on_gpu:
-        return Job("serve", "players", {"plan": "fast", "game_turns": 2, "cancels": 1, "many_turns": 6, "seconds": 60})
-    few = {"game_turns": 10, "cancels": 20}
-    return Job("serve", "players", {"plan": "balanced", **few, "many_turns": 1200, "seconds": 66})
-
-
-def kernel_jobs(on_gpu: bool) -> Iterator[Job]:
-    """Each kernel beside what it replaces; on a GPU first the library's own benchmark, which has no Python in it."""
-    if on_gpu:
-        yield Job("kernels", "program", {"kernels": True})
-    yield from (Job("kernels", family, {"family": family, "kernels": True}) for family in KERNEL_FAMILIES)
+    """Turns through a server."""
+    args = {"plan": "balanced", "game_turns": 10, "cancels": 20}
+    return Job("serve", "players", args if on_gpu else {"plan": "fast", "game_turns": 2, "cancels": 1})

@@ -1,12 +1,11 @@
 """This GPU: its name, memory, clocks, power limit and driver, and the versions of the software.
 
-By NVML where `nvidia-ml-py` is installed, else by nvidia-smi; what neither tells is left out.
+By NVML where `nvidia-ml-py` is installed; without it only PyTorch's facts.
 """
 
 from __future__ import annotations
 
 import platform
-import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,16 +15,6 @@ import torch
 from animegamer_rt import __version__
 from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.host import describe_host
-
-FIELDS: Mapping[str, str] = {
-    "name": "name",
-    "driver": "driver_version",
-    "sm_clock_mhz": "clocks.sm",
-    "memory_clock_mhz": "clocks.mem",
-    "temperature_c": "temperature.gpu",
-    "power_limit_w": "power.limit",
-}
-"""Names of nvml.NvmlDevice.facts -> names of nvidia-smi."""
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -45,32 +34,12 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def facts() -> dict[str, Any] | None:
-    """The GPU as it is now; None where neither NVML nor nvidia-smi tells."""
-    known = uuid()
-    card, _ = nvml.open_nvml(known)
-    return card.facts() if card is not None else _by_smi(known)
+    """The GPU as it is now; None without NVML."""
+    card, _ = nvml.open_nvml(uuid())
+    return card.facts() if card is not None else None
 
 
 def uuid() -> str | None:
     """The card's that torch runs on, as NVML writes it; None where torch does not say."""
     found = getattr(torch.cuda.get_device_properties(0), "uuid", None) if torch.cuda.is_available() else None
     return None if found is None else f"GPU-{str(found).removeprefix('GPU-')}"
-
-
-def _by_smi(known: str | None) -> dict[str, Any] | None:
-    command = ["nvidia-smi", f"--query-gpu={','.join(FIELDS.values())}", "--format=csv,noheader,nounits"]
-    command += [f"--id={known}"] if known else []
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    lines = said.strip().splitlines()
-    values = [value.strip() for value in lines[0].split(",")] if len(lines) == 1 else []
-    return dict(zip(FIELDS, map(_number, values), strict=False)) or None
-
-
-def _number(word: str) -> str | float:
-    try:
-        return float(word)
-    except ValueError:
-        return word

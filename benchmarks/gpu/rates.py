@@ -50,16 +50,6 @@ WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_i
 """Of the products of a block, in widths of the denoiser."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ceilings:
-    """Bytes of the copied tensor; rows and columns of the square product."""
-
-    copied_bytes: int
-    width: int
-
-
-CEILINGS, TINY_CEILINGS = Ceilings(2**31, 8192), Ceilings(2**16, 128)
-"""A copy many times a card's cache, and the product whose rate people know of each card."""
 FP8_MAX, INT8_MAX, EPSILON = 448.0, 127.0, 1e-6
 CHECKED_ROWS = 64
 TOLD_CHARACTERS = 6000
@@ -81,19 +71,6 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
         else:
             library = job_args["library"] if job_args["kernels"] else None
             yield from attention(shape, device, library)
-
-
-def ceilings(device: str) -> Iterator[Entry]:
-    """What the card can do at its power limit: a copy in its memory, GB/s read and written, and a square product."""
-    of = CEILINGS if device == "cuda" else TINY_CEILINGS
-    source = torch.ones(of.copied_bytes // 2, device=device, dtype=torch.bfloat16)
-    target = torch.empty_like(source)
-    taken = milliseconds([partial(target.copy_, source)], device, SUSTAINED_MS)
-    rate = {"ms_p50": round(taken, 4), "gb_per_s": round(2 * source.nbytes / taken / 1e6, 1)}
-    yield {"what": "copy", "of": "ceiling", **rate, "passed": bool((target[-CHECKED_ROWS:] == 1).all())}
-    x, weight = (torch.randn(of.width, of.width, device=device, dtype=torch.bfloat16) for _ in range(2))
-    about = {"what": f"product of {of.width} x {of.width} in bf16", "of": "ceiling"}
-    yield about | measure_rate(partial(_products, plain_product, [x], weight), 2.0 * of.width**3, device)
 
 
 def products(

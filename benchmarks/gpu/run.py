@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
@@ -36,7 +36,6 @@ from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
 from animegamer_rt.profiling import nvml  # noqa: E402
 from animegamer_rt.profiling.host import RECORD_FORMAT, commit  # noqa: E402
-from benchmarks.gpu import goals as gpu_goals  # noqa: E402
 from benchmarks.gpu import jobs as gpu_jobs  # noqa: E402
 from benchmarks.gpu import record as gpu_record  # noqa: E402
 from benchmarks.gpu.card_watch import CardWatch  # noqa: E402
@@ -116,7 +115,7 @@ def open_record(options: argparse.Namespace) -> Record:
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
     """Run the jobs until the deadline, checks side by side; one that fails only puts off those that come `after` it."""
     watch = CardWatch(None if options.dry_run else nvml.open_nvml((record.data["gpu"] or {}).get("uuid"))[0])
-    queue, put_off = deque(jobs), set[str]()
+    queue, put_off = deque(jobs), list[Job]()
     at_once = side_by_side(record, options)
     while queue:
         record.update(not_run=[f"{job.stage} {job.name}" for job in queue])  # so a run that is killed tells it too
@@ -124,13 +123,12 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
             print(f"the time is up: {len(queue)} jobs are left (--continue)")
             return
         job = queue.popleft()
-        name, check = f"{job.stage} {job.name}", f"checks {job.after}"
-        if name not in put_off and (check in put_off or record.outcome("checks", job.after) in gpu_record.FAILED):
-            put_off.add(name)
+        if job not in put_off and record.outcome("checks", job.after) in gpu_record.FAILED:
+            put_off.append(job)
             queue.append(job)
             continue
         together = [job]
-        while queue and len(together) < at_once and job.stage == "checks" and may_join(queue[0], job, put_off):
+        while queue and len(together) < at_once and job.stage == queue[0].stage == "checks":
             together.append(queue.popleft())
         stop = Event()
         with ThreadPoolExecutor(at_once) as pool:
@@ -138,7 +136,6 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
                 list(pool.map(partial(work_on, record, options, watch, deadline, stop), together))
             finally:
                 stop.set()  # at Ctrl-C the jobs still run, and the pool would wait for them
-        record.update(goals=gpu_goals.goals(gpu_record.turn_records(record.data)))
     record.update(not_run=[])
 
 
@@ -146,11 +143,6 @@ def side_by_side(record: Record, options: argparse.Namespace) -> int:
     """How many checks run at once: nothing in them is timed, and most of their time is the start of a process."""
     memory_gib = (record.data["gpu"] or {}).get("memory_gib", 0)
     return 1 if options.dry_run else max(1, min(CHECKS_AT_ONCE, int(memory_gib / CHECK_GIB)))
-
-
-def may_join(job: Job, first: Job, put_off: Set[str]) -> bool:
-    """Whether a check can run beside the first one: neither waits for the other."""
-    return job.stage == first.stage and job.after == first.after and f"{job.stage} {job.name}" not in put_off
 
 
 def work_on(
@@ -254,7 +246,7 @@ def variant_filter(names: Sequence[str]) -> Callable[[Variant], bool]:
 
 
 def summary(record: Record) -> int:
-    """Print turns, goals and failures, the record's path last; 1 if something failed."""
+    """Print turns and failures, the record's path last; 1 if something failed."""
     turns = gpu_record.turn_records(record.data)
     for turn in turns:
         by = turn["peer"] or turn["variant"]
@@ -262,20 +254,14 @@ def summary(record: Record) -> int:
         bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    for line in gpu_goals.lines(gpu_goals.goals(turns)):
-        print(line)
     for one in record.data.get("queue", []):
         times = f"{one['seconds_apart_p50']:.3f} s apart, {one['seconds_overlapping_p50']:.3f} s overlapping"
         print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
-    first = [entry for entry in record.data.get("smoke", []) if not entry["passed"]]
-    for entry in first:
-        why = entry.get("broken", f"error {entry.get('error')}").strip().splitlines()[-1]
-        print(f"smoke failed: {entry['part']}: {entry.get('what', entry.get('check', ''))}: {why}")
     served = record.data.get("serve", [])
     for entry in served:
-        told = {name: value for name, value in entry.items() if name not in ("job", "part", "samples", "broken")}
+        told = {name: value for name, value in entry.items() if name not in ("job", "part", "broken")}
         why = entry.get("broken", "").strip().splitlines()[-1:]
         print(f"serve, {entry['part']}: {told}", *why)
     others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
@@ -293,7 +279,7 @@ def summary(record: Record) -> int:
     print(f"record: {record.path}")
     if left := record.data.get("not_run"):
         print(f"{len(left)} jobs not run: {', '.join(left)}")
-    return 1 if first or wrong or others or failed or not all(entry["passed"] for entry in served) else 0
+    return 1 if wrong or others or failed or not all(entry["passed"] for entry in served) else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -1,7 +1,7 @@
 """Plays a bundle through `animegamer-rt serve` as players do: two at once, one who cancels, a worker that is killed.
 
-Then as many turns as fit, with the memory of the worker, the server and the card. Every turn's frames are compared with
-those of the same game undisturbed. A dry run plays simulated engines. Knows the Python client; nothing of engines.
+Every turn's frames are compared with those of the same game undisturbed. A dry run plays simulated engines. Knows the
+Python client; nothing of engines.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import hashlib
 import os
 import signal
 import tempfile
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -25,11 +24,9 @@ from animegamer_client import Client, Game, ServerRefused, Turn
 from animegamer_client.events import Done, Frame, Progress, Restarting
 from animegamer_kernels.library import find_library
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.profiling import nvml
 from animegamer_rt.serving.bench.measures import series
 from animegamer_rt.serving.bench.server_process import ServerProcess
 from benchmarks.soak.schedule import game_seed, instruction
-from benchmarks.soak.watch import Watch, growth
 
 Entry = dict[str, Any]
 START_S, SILENCE_S = 45.0, 30.0
@@ -64,7 +61,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
                 about = {"size": bundle.manifest.name, "plan": job_args["plan"], "device": device}
                 about["kernels"] = device == "torch" and find_library() is not None
                 yield {"part": "start", **about, "seconds": round(time.perf_counter() - started, 2), "passed": True}
-                for name, answer in parts(players, job_args, started).items():
+                for name, answer in parts(players, job_args).items():
                     try:
                         yield {"part": name, **answer(), "at_seconds": round(time.perf_counter() - started, 2)}
                     except Exception:  # noqa: BLE001 any error costs this part only
@@ -79,14 +76,12 @@ def connect(served: ServerProcess) -> Client:
     return Client(f"tcp://127.0.0.1:{served.port}", timeout_s=SILENCE_S)
 
 
-def parts(players: Players, job_args: Mapping[str, Any], started: float) -> dict[str, Callable[[], Entry]]:
-    """Name -> what answers it. started: of the job, by time.perf_counter."""
-    until = started + job_args["seconds"]
+def parts(players: Players, job_args: Mapping[str, Any]) -> dict[str, Callable[[], Entry]]:
+    """Name -> what answers it."""
     return {
         "two sessions": partial(players.at_once, job_args["game_turns"]),
         "cancel": partial(players.cancel, job_args["cancels"]),
         "worker killed": players.kill_worker,
-        "many turns": partial(players.many, job_args["many_turns"], job_args["game_turns"], until),
     }
 
 
@@ -163,47 +158,6 @@ class Players:
             "seconds_replayed": round(replayed.seconds, 4),
             "frames": replayed.frames,
             "passed": replayed.restarts == 1 and replayed.frames == undisturbed.frames,
-        }
-
-    def many(self, wanted: int, game_turns: int, until: float) -> Entry:
-        """Both play their game again and again; `until`, of time.perf_counter, ends it before all turns are played.
-
-        Memory in MiB; the card's is that of all programs. Its growth, and the worker's, is of soak's `growth`.
-        """
-        card, played, unlike, lock = nvml.open_nvml()[0], list[Played](), 0, threading.Lock()
-
-        def play_on(player: int) -> None:
-            nonlocal unlike
-            first = list[str]()
-            while True:
-                for number, turn in enumerate(self._game(player, game_turns)):
-                    first += [turn.frames] if number == len(first) else []
-                    with lock:
-                        played.append(turn)
-                        unlike += turn.frames != first[number]
-                    if len(played) >= wanted or time.perf_counter() > until:
-                        return
-
-        def look() -> Entry:
-            worker = self._status()
-            about = {"worker": {name: worker[name] for name in ("pid", "resident_mib")}}
-            about["server"] = {"pid": 0, "resident_mib": self._served.resident_mib()}
-            used = None if card is None else card.used_bytes()
-            return about | ({} if used is None else {"card": {"pid": worker["pid"], "resident_mib": used / 2**20}})
-
-        started = time.perf_counter()
-        with Watch(look, lambda: len(played)) as watch, ThreadPoolExecutor(PLAYERS) as pool:
-            list(pool.map(play_on, range(PLAYERS)))
-        watch.sample()
-        known = [name for name in ("worker", "server", "card") if name in watch.samples[0]]
-        return {
-            "turns": len(played),
-            "turns_per_s": round(len(played) / (time.perf_counter() - started), 2),
-            "seconds_per_turn": series(turn.seconds for turn in played),
-            "unlike": unlike,
-            "mib_per_1000_turns": {name: growth(watch.samples, name) for name in known},
-            "samples": watch.samples,
-            "passed": unlike == 0 and not any(turn.restarts for turn in played),
         }
 
     def _game(self, player: int, turns: int) -> Iterator[Played]:

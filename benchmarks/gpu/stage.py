@@ -17,11 +17,9 @@ import torch
 MODULES: Mapping[str, str] = {
     "machine": "machine",
     "build": "build",
-    "smoke": "smoke",
     "reference": "reference",
     "checks": "checks",
     "rates": "rates",
-    "kernels": "kernels",
     "turns": "turns",
     "peers": "peers",
     "queue": "turn_queue",

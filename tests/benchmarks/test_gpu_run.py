@@ -130,21 +130,6 @@ def test_what_keeps_a_run_from_beginning_is_one_line(
     assert not list((tmp_path / "results").iterdir())
 
 
-def test_ctrl_c_says_how_to_go_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(turns: list[Any]) -> list[Any]:
-        if turns:
-            raise KeyboardInterrupt
-        return []
-
-    monkeypatch.setattr(gpu.gpu_goals, "goals", interrupted)
-    assert run("--stages", "turns") == 130
-    path, record = record_in(tmp_path)
-    assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
-    assert [turn for turn, _ in turns_in(record)] == ["bf16"] * 6, "what was measured is kept"
-
-
 def test_ctrl_c_ends_the_job_that_runs(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt() -> None:
         while not (tmp_path / "grandchild").exists():
@@ -211,21 +196,11 @@ def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: P
     assert turns_in(record_in(tmp_path)[1]) == ALL
 
 
-def test_turns_of_an_attention_that_crashed_alone_come_last(run: Run, tmp_path: Path) -> None:
-    faults = {"build": "here", "checks kernels-attention": "die"}
-    chosen = ("--variants", "fp8-kernels-int8-wgmma-attention,bf16-kernels", "--plans", "fast")
-    assert run("--stages", "checks,rates,turns", *chosen, faults=faults) == 1
+def test_turns_whose_check_crashed_come_last(run: Run, tmp_path: Path) -> None:
+    chosen = ("--variants", "bf16,fp8", "--plans", "fast")
+    assert run("--stages", "checks,turns", *chosen, faults={"checks bf16": "die"}) == 1
     order = [line.strip() for line in (tmp_path / "log").read_text().splitlines()]
-    assert [name for name in order if "attention" in name or name.startswith("turns")] == [
-        "checks kernels-attention",
-        "rates attention",
-        "turns full-bf16-kernels fast",
-        "checks fp8-kernels-int8-wgmma-attention",
-        "turns full-fp8-kernels-int8-wgmma-attention fast",
-        "rates attention-int8",
-        "checks bf16-kernels-int8-attention",
-        "checks fp16-kernels-int8-attention",
-    ]
+    assert [name for name in order if name.startswith("turns")] == ["turns full-fp8 fast", "turns full-bf16 fast"]
 
 
 def test_run_that_is_killed_leaves_a_record_that_says_what_it_did_not_reach(
@@ -276,15 +251,14 @@ def test_paths_of_a_record_are_relative_to_the_checkout_and_found_from_anywhere(
 def test_jobs_that_did_not_fit_are_listed_as_not_run(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("--stages", "smoke,turns", "--minutes", "0") == 0
+    assert run("--stages", "turns", "--minutes", "0") == 0
     _, record = record_in(tmp_path)
     assert record["not_run"] == [
-        "smoke smoke",
         "reference full",
         *(f"turns full-{name}" for name in ("bf16", "fp8", "bf16-turn", "bf16-eager")),
     ]
-    assert "6 jobs not run: smoke smoke, reference full, " in capsys.readouterr().out
-    assert run("--stages", "smoke,turns", "--minutes", "10") == 0
+    assert "5 jobs not run: reference full, " in capsys.readouterr().out
+    assert run("--stages", "turns", "--minutes", "10") == 0
     assert [json.loads(path.read_text())["not_run"] for path in (tmp_path / "results").iterdir()].count([]) == 1
 
 
