@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 ARGS ?=
-SETUP_FILES := pyproject.toml export/pyproject.toml constraints.txt
+SETUP_FILES := pyproject.toml export/pyproject.toml client/kiosk/pyproject.toml constraints.txt
 
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
@@ -28,7 +28,7 @@ $(VENV)/.play: $(VENV)/.python $(SETUP_FILES)
 # It has all that .play has: one run of pip instead of two.
 $(VENV)/.dev: $(VENV)/.python $(SETUP_FILES)
 	@echo "setting up what tests and export need, PyTorch included (once) ..."
-	$(PIP_INSTALL) -e '.[cpu,dev,export]' -e ./export
+	$(PIP_INSTALL) -e '.[cpu,dev,export]' -e ./export -e ./client/kiosk
 	@touch $(VENV)/.play $@
 
 setup: $(VENV)/.dev  ## everything: playing, tests, export
@@ -81,10 +81,11 @@ plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)
 
-dist: $(VENV)/.dev  ## build both wheels and play them in a clean environment without the checkout (needs the network)
+dist: $(VENV)/.dev  ## build the three wheels and play them in a clean environment without the checkout (needs the network)
 	rm -rf dist
 	$(BIN)/python -m build --wheel
 	$(BIN)/python -m build --wheel --outdir dist client/python
+	$(BIN)/python -m build --wheel --outdir dist client/kiosk
 	$(BIN)/python tests/wheel_plays.py dist
 
 $(VENV)/.docs: $(VENV)/.python $(SETUP_FILES)

@@ -1,4 +1,4 @@
-"""Both wheels play in a clean environment without the checkout. Run by `make dist`; pip needs the network."""
+"""The wheels play in a clean environment without the checkout. Run by `make dist`; pip needs the network."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ WHEEL_MIB = 30.0
 TYPED = {
     "animegamer_rt": {"animegamer_rt", "animegamer_export", "animegamer_kernels"},
     "animegamer_client": {"animegamer_client"},
+    "animegamer_kiosk": {"animegamer_kiosk"},
 }
 """The packages of each wheel; each has types."""
 ENGINES = {
@@ -50,16 +51,17 @@ class CleanEnvironment:
 
 
 def main(folder: Path) -> int:
-    """Look into the two wheels in `folder`; play a game, ask a server; resolve the other ways to play."""
+    """Look into the wheels in `folder`; play a game, ask a server; resolve the other ways to play."""
     wheels = {name: next(folder.resolve().glob(f"{name}-*.whl")) for name in TYPED}
     for name, packages in TYPED.items():
         check_contents(wheels[name], packages)
-    runtime, client = wheels.values()
+    runtime, client, kiosk = wheels.values()
     with tempfile.TemporaryDirectory() as name:
         clean = CleanEnvironment(Path(name))
         for way, libraries in ENGINES.items():
             assert engines_of(clean, f"{runtime}[{way}]") == libraries, way
-        clean.install(f"{runtime}[cpu]", str(client))
+        clean.install(f"{runtime}[cpu]", str(client), str(kiosk))
+        assert "write /etc/systemd" in clean.run("animegamer-rt", "kiosk", "install", "--dry-run", "--root", "machine")
         start = time.monotonic()
         clean.run("animegamer-rt", "play", "--seed", "7", "--out", "game")
         seconds = time.monotonic() - start

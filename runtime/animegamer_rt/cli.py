@@ -30,13 +30,14 @@ ADDED: Mapping[str, str] = MappingProxyType(
         "evaluate": "measure a bundle without labels: its state, its clips, its plans",
         "export": "make a bundle from checkpoints; export tensorrt: make engines from a bundle",
         "fetch": "download the published checkpoints",
+        "kiosk": "put a game on a screen for visitors, and keep it running",
         "parity": "compare our networks with recorded numbers of the reference",
         "quantize": "make a bundle whose parts have another precision",
         "search-plans": "find cheaper plans for a bundle and measure them",
         "verify": "compare a bundle's parts with torch or with another bundle",
     }
 )
-"""Help of the subcommands of animegamer-export, which would take seconds to import."""
+"""Help of the subcommands of other packages, which may take seconds to import."""
 BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
 
 
@@ -76,7 +77,6 @@ def _further(added: list[str]) -> str | None:
 
 
 def _parser(added: list[str]) -> argparse.ArgumentParser:
-    from .kiosk.command import add_options as add_kiosk_options
     from .serving.server.options import add_options as add_serve_options
     from .serving.server.options import add_sessions_options
 
@@ -113,17 +113,12 @@ def _parser(added: list[str]) -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     doctor.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    doctor.add_argument("--kiosk", action="store_true", help="check what a kiosk needs, too")
 
     serve = commands.add_parser("serve", help="serve games to other programs over a socket")
     serve.set_defaults(run=_serve)
     _add_bundle(serve)
     add_engine_options(serve, simulated=True)
     add_serve_options(serve)
-
-    kiosk = commands.add_parser("kiosk", help="put a game on a screen for visitors, and keep it running")
-    kiosk.set_defaults(run=_kiosk)
-    add_kiosk_options(kiosk)
 
     curve_keys = commands.add_parser("keys", help="make the keys for serving to other machines")
     curve_keys.set_defaults(run=_new_keys)
@@ -273,9 +268,8 @@ def _doctor(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from .diagnose.doctor import doctor
-    from .kiosk.needs import check_kiosk
 
-    return doctor(options.bundle, options.json, Console(), list(check_kiosk()) if options.kiosk else None)
+    return doctor(options.bundle, options.json, Console())
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -283,12 +277,6 @@ def _serve(options: argparse.Namespace) -> int:
     from .serving.server.server import serve
 
     return serve(from_arguments(options))
-
-
-def _kiosk(options: argparse.Namespace) -> int:
-    from .kiosk.command import kiosk
-
-    return kiosk(options)
 
 
 def _new_keys(options: argparse.Namespace) -> int:

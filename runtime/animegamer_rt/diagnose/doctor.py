@@ -44,36 +44,27 @@ MAKE_BUNDLE = "make one, run: animegamer-rt export --checkpoints DIR --out BUNDL
 
 SECTIONS = {"broken": "Broken: playing needs it", "ok": "Found", "limited": "Missing or short: playing works without"}
 """State of a check -> the heading that it is printed under, in this order."""
-KIOSK_SECTIONS = {"broken": "Broken: a kiosk needs it", "ok": "Found", "limited": "Missing: a kiosk works without"}
 
 
-def doctor(bundle_name: str, as_json: bool, console: Console, kiosk: Sequence[CheckResult] | None = None) -> int:
-    """Print the verdict and what it rests on; 1 when playing, or the kiosk asked for, cannot work, else 0.
-
-    kiosk: what a kiosk needs; None: not asked for.
-    """
+def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
+    """Print the verdict and what it rests on; 1 if playing cannot work, else 0."""
     checks = list(run_checks(bundle_name))
-    can_play, kiosk_works = _can_play(checks), _can_play(kiosk or ())
-    code = 0 if can_play and kiosk_works else CANNOT_PLAY
+    can_play = _can_play(checks)
+    code = 0 if can_play else CANNOT_PLAY
     fits = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
     if as_json:
         record = {**_as_json(checks), "full_size_by_card": list(map(asdict, fits))}
-        if kiosk is not None:
-            record |= {"kiosk_works": kiosk_works, "kiosk_findings": list(map(asdict, kiosk))}
         print(json.dumps(record, indent=1))
         return code
     console.print(Text(verdict(checks), "bold green" if can_play else "bold red"))
-    _print_sections(checks, SECTIONS, console)
-    if kiosk is not None:
-        said = "A kiosk works here." if kiosk_works else "A kiosk does not work here yet."
-        console.print(Text(f"\n{said}", "bold green" if kiosk_works else "bold red"))
-        _print_sections(kiosk, KIOSK_SECTIONS, console)
+    print_sections(checks, SECTIONS, console)
     if any(check.what == "gpu" and check.state == "ok" for check in checks):
         console.print(_full_size_table(fits))
     return code
 
 
-def _print_sections(checks: Sequence[CheckResult], titles: Mapping[str, str], console: Console) -> None:
+def print_sections(checks: Sequence[CheckResult], titles: Mapping[str, str], console: Console) -> None:
+    """Print the checks of each state under its heading."""
     for state, title in titles.items():
         chosen = [check for check in checks if check.state == state]
         if chosen:

@@ -4,10 +4,21 @@
 import { readFileSync } from "node:fs";
 import { count, load, pass, waiting } from "./small_page.mjs";
 
-const { state, say, end } = JSON.parse(readFileSync(0, "utf8")), HOUR_S = 3600, LOOK_S = 600;
+const { state, end } = JSON.parse(readFileSync(0, "utf8")), HOUR_S = 3600, LOOK_S = 600;
 await load(process.argv[2], "http://127.0.0.1:8080/?kiosk");
 const look = () => eval(state).idle;
 const turns = () => document.querySelectorAll("#turns li").length;
+
+/** A visitor types a sentence and draws it; returns whether the page could. */
+function play(text) {
+  const field = document.getElementById("text");
+  field.value = text;
+  field.dispatchEvent(new Event("input"));
+  window.animegamerTouched.at = performance.now();
+  if (document.getElementById("draw").disabled) return false;
+  document.getElementById("sheet").requestSubmit();
+  return true;
+}
 
 /** An hour without anybody, then a visitor who plays a turn and goes, whose game is ended. */
 async function hour() {
@@ -16,7 +27,7 @@ async function hour() {
     await pass(LOOK_S);
     touched += look() !== null;
   }
-  const said = eval(`${say}("Tofi waves.")`);
+  const said = play("Tofi waves.");
   await pass(30);
   const ready = [...document.querySelectorAll("#ready button")].map((one) => one.textContent).filter(Boolean);
   const left = { said, ready, turns: turns(), idle: look() };

@@ -1,6 +1,6 @@
 """`kiosk watch`: looks at the screen every two seconds, restarts what stands still, wipes what visitors left.
 
-Joins the browser, the ladder, the machine, the operator page and OSC; each of them decides or does one thing.
+Joins the browser, the ladder, the machine and the page for staff; each of them decides or does one thing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -22,13 +21,11 @@ from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.serving.server.service_manager import ServiceManager
 
 from .browser import Browser
-from .clips import delete_oldest
 from .config import KioskConfig
 from .display import monitor_there
 from .ladder import Action, Ladder, Picture, Seen
 from .machine import BROWSER, Machine
 from .operator_page import READY, UNREACHABLE, OperatorPage, Report
-from .visitor_games import VisitorGames
 
 LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
 STEADY_ROUNDS = 3
@@ -66,8 +63,6 @@ class Watcher:
             self._minute_at = now + MINUTE_S
             if not wanted and self.machine.states()[BROWSER] == "active":  # somebody has started it
                 self.machine.act(Action.SCREEN_OFF)
-            limits = self.config.clips_mib, self.config.clips_count, self.config.clips_days
-            delete_oldest(STATE_DIR / "exports", time.time(), *limits)
             release_free()
 
     def _note(self, picture: Picture, wanted: bool, monitor: bool) -> None:
@@ -111,20 +106,13 @@ def watch(config: KioskConfig) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    save_games = VisitorGames(config.page_port).save if config.export_games else None
-    browser = Browser(config.devtools_port, config.page_url, config.waiting_url, save_games)
+    browser = Browser(config.devtools_port, config.page_url, config.waiting_url)
     watcher = Watcher(config, browser, Machine())
-    parts = config, watcher.report, browser, watcher.machine
-    listeners: list[Any] = [OperatorPage(*parts, lambda: server_state(config), STATE_DIR / "exports")]
-    if config.osc_port:
-        from .osc import OscInput
-
-        listeners.append(OscInput(config.osc_port, browser))
+    page = OperatorPage(config, watcher.report, browser, watcher.machine, lambda: server_state(config), STATE_DIR)
     systemd = ServiceManager()
     systemd.ready()
     while not stop.wait(LOOK_S * random.uniform(1 - UNEVEN, 1 + UNEVEN)):
         watcher.round(time.monotonic(), datetime.now())
         systemd.alive(time.monotonic())
-    for listener in listeners:
-        listener.close()
+    page.close()
     return 0

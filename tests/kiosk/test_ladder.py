@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from animegamer_rt.kiosk.ladder import Action, Ladder, Picture, Seen
+from animegamer_kiosk.ladder import Action, Ladder, Picture, Seen
 
 MOVES, FROZEN, BLACK, GONE = (Seen(picture) for picture in Picture)
 NIGHT, UNPLUGGED = Seen(Picture.GONE, wanted=False), Seen(Picture.BLACK, monitor=False)

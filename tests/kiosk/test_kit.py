@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from animegamer_kiosk.config import read_config
+from animegamer_kiosk.needs import check_fonts, check_session
 from animegamer_rt import __version__
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.kiosk.config import read_config
-from animegamer_rt.kiosk.needs import check_fonts, check_hours, check_session
 
 
 def _files(root: Path) -> set[str]:
@@ -35,7 +35,7 @@ def test_a_dry_run_prints_every_file_and_command_and_writes_nothing(
 def test_from_a_home_folder_install_says_all_it_would_do_and_why_it_does_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("animegamer_rt.kiosk.command.own_folder", lambda: Path("/", "home", "mia", ".venv"))
+    monkeypatch.setattr("animegamer_kiosk.command.own_environment", lambda: Path("/", "home", "mia", ".venv"))
     assert main(["kiosk", "install", "--dry-run"]) == 2
     printed = capsys.readouterr()
     assert "run   systemctl enable animegamer-server.service" in printed.out
@@ -70,8 +70,8 @@ def test_a_damaged_list_of_what_was_installed_is_said_and_deletes_nothing(
     receipt = tmp_path / "var/lib/animegamer-kiosk/installed.json"
     receipt.parent.mkdir(parents=True)
     receipt.write_text(written)
-    for action in ("status", "remove", "install"):
-        assert main(["kiosk", action, "--yes", "--root", str(tmp_path)]) == 2
+    for action in (["status"], ["remove", "--yes"], ["install", "--yes"]):
+        assert main(["kiosk", *action, "--root", str(tmp_path)]) == 2
         assert "not the list of an install" in capsys.readouterr().err
     assert receipt.exists()
 
@@ -151,13 +151,21 @@ def test_doctor_names_what_a_kiosk_lacks_and_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert main(["doctor", "--kiosk"]) == 1
+    assert main(["kiosk", "doctor"]) == 1
     printed = capsys.readouterr().out
-    assert "Playing works" in printed and "A kiosk does not work here yet." in printed
-    assert "-> run: sudo apt install cage" in printed
-    assert main(["doctor", "--kiosk", "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["can_play"] and not found["kiosk_works"]
+    assert "A kiosk does not work here yet." in printed and "-> run: sudo apt install cage" in printed
+
+
+def test_each_verb_explains_its_own_options_and_refuses_those_of_another(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["kiosk", "status", "--help"])
+    printed = capsys.readouterr().out
+    assert ended.value.code == 0 and "--root" in printed and "--dry-run" not in printed and "--config" not in printed
+    for words in (["status", "--yes"], ["install", "--config", "x"], ["update", "--back", "DIR"], ["update"], []):
+        with pytest.raises(SystemExit) as ended:
+            main(["kiosk", *words])
+        assert ended.value.code == 2
+        capsys.readouterr()
 
 
 def test_doctor_names_the_fonts_and_the_session_that_a_bare_system_lacks(
@@ -177,22 +185,6 @@ def test_doctor_names_the_fonts_and_the_session_that_a_bare_system_lacks(
     module.parent.mkdir(parents=True)
     module.touch()
     assert check_session(tmp_path).state == "ok"
-
-
-def test_doctor_says_how_the_screen_goes_off_or_that_nothing_can(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    television, tool = tmp_path / "cec0", tmp_path / "cec-ctl"
-    monkeypatch.setenv("PATH", str(tmp_path))
-    nothing = check_hours({}, television)
-    assert nothing.found.startswith("neither DPMS") and "put it on a timer" in nothing.do
-    assert (
-        check_hours({"card0-DP-1": True}, television).found == f"by the monitor's signal (DPMS) alone: no {television}"
-    )
-    television.touch()
-    assert check_hours({"card0-DP-1": True}, television).found.endswith("no cec-ctl")
-    tool.touch(0o755)
-    assert check_hours({"card0-HDMI-A-1": True}, television).state == "ok"
 
 
 def test_a_stopped_browser_tells_the_console_to_turn_the_monitor_off(tmp_path: Path) -> None:

@@ -55,10 +55,6 @@ async function show() {
     row.append(head, cell);
     return row;
   }));
-  const [wheel, ...others] = state.wheels;
-  $("update").textContent = [state.update, wheel ? "" : "No update lies on the disk.", others.length ? "More than one update lies on the disk: leave one there." : ""].filter(Boolean).join(" ");
-  $("install").hidden = !wheel || others.length > 0;
-  $("install").textContent = `Install ${wheel}`;
   $("errors").textContent = state.errors.join("\n") || "none";
 }
 

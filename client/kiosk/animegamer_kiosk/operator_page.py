@@ -7,14 +7,12 @@ one. What changes something is a POST with a header that a page of another site 
 from __future__ import annotations
 
 import base64
-import contextlib
 import errno
 import hmac
 import json
 import logging
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -32,20 +30,16 @@ from animegamer_rt.serving.gateway.app import page_folder
 from animegamer_rt.untrusted import host_name, is_address
 
 from .browser import Browser
-from .clips import write_zip
 from .config import KioskConfig, read_key
-from .kit import templates
+from .kit import FILES
 from .ladder import Action, Picture
 from .machine import Machine
-from .update_record import RECORD, read_record
-from .versions import PACKAGES, wheels
 
 log = logging.getLogger(__name__)
 READY, UNREACHABLE = "ready", "unreachable"
 """Two states of the server; between them lie those of its own."""
 HEADER = "X-Animegamer"
 REQUEST_S, READY_S = 10.0, 2.0
-CHUNK_BYTES = 1 << 20
 OPEN = {"/waiting": "waiting.html", "/waiting.js": "waiting.js"}
 PAGES_OWN = {"/waiting.jpg": "attract.jpg", "/icon.svg": "icon.svg"}
 """Files of the visitors' page, open as well."""
@@ -73,7 +67,7 @@ class Report:
 
 
 class OperatorPage:
-    """Serves until `close`. server_state: READY once visitors can play. clips: the folder of exported games.
+    """Serves until `close`. server_state: READY once visitors can play. state_folder: on the disk that may fill up.
 
     Raises PortInUseError for a port that another program has, ConfigError for a key that cannot be read.
     """
@@ -85,9 +79,9 @@ class OperatorPage:
         browser: Browser,
         machine: Machine,
         server_state: Callable[[], str],
-        clips: Path,
+        state_folder: Path,
     ) -> None:
-        self.page_url, self.browser, self.machine, self.clips = config.page_url, browser, machine, clips
+        self.page_url, self.browser, self.machine, self._folder = config.page_url, browser, machine, state_folder
         self._report, self._ask_server = report, server_state
         self._key = None if config.operator_key is None else read_key(config.operator_key)
         self._server_state, self._state_since, self._ask_at = UNREACHABLE, time.monotonic(), 0.0
@@ -150,15 +144,13 @@ class OperatorPage:
             "monitor": report.monitor,
             "server": server,
             "server_s": round(time.monotonic() - self._state_since),
-            "free_gib": round(free_bytes(self.clips) / 2**30, 1),
+            "free_gib": round(free_bytes(self._folder) / 2**30, 1),
             "action": report.action,
             "acted_at": report.acted_at,
             "resets": report.resets,
             "units": machine.states(),
             "temperature_c": machine.temperature_c(),
             "errors": machine.errors(),
-            "update": record.said() if (record := read_record(RECORD)) else "",
-            "wheels": [wheel.path.name for wheel in wheels(PACKAGES)],
         }
 
 
@@ -170,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
         if path in OPEN:
-            self._send_file(templates() / OPEN[path])
+            self._send_file(FILES / OPEN[path])
         elif path in PAGES_OWN:
             self._send_file(page_folder() / PAGES_OWN[path])
         elif path == "/waiting.json":
@@ -178,11 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif not self._staff():
             return
         elif path in STAFF:
-            self._send_file(templates() / STAFF[path])
+            self._send_file(FILES / STAFF[path])
         elif path == "/state.json":
             self._send_json(self.operator.state())
-        elif path == "/clips.zip":
-            self._send_clips()
         else:
             self._send(404, b"not found\n", "text/plain")
 
@@ -199,7 +189,6 @@ class _Handler(BaseHTTPRequestHandler):
             "reset": browser.reset,
             "attract": browser.attract,
             "reboot": machine.reboot,
-            "update": machine.update,
         }
         if (do := buttons.get(path)) is None:
             self._send(404, b"not found\n", "text/plain")
@@ -223,26 +212,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_json(self, value: object) -> None:
         self._send(200, json.dumps(value).encode(), "application/json")
-
-    def _send_clips(self) -> None:
-        midnight = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
-        with contextlib.ExitStack() as stack:
-            try:
-                packed = stack.enter_context(tempfile.TemporaryFile())
-                write_zip(self.operator.clips, midnight.timestamp(), packed)
-            except OSError as error:
-                said = f"the clips cannot be packed: {error.strerror}; free some space on the disk\n"
-                self._send(507, said.encode(), "text/plain")
-                return
-            size = packed.tell()
-            packed.seek(0)
-            self.send_response(200)
-            self.send_header("Content-Type", "application/zip")
-            self.send_header("Content-Disposition", f'attachment; filename="clips-{midnight.date()}.zip"')
-            self.send_header("Content-Length", str(size))
-            self.end_headers()
-            while chunk := packed.read(CHUNK_BYTES):
-                self.wfile.write(chunk)
 
     def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)

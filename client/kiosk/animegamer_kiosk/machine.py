@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 
 import psutil
 
-from .display import turn_television
-from .kit import UNITS, UPDATE_UNIT
+from .kit import UNITS
 from .ladder import Action
 
 SERVER, _, BROWSER = UNITS
@@ -44,8 +43,8 @@ class Machine:
             Action.BROWSER: lambda: self._systemctl("--no-block", "restart", BROWSER),
             Action.GATEWAY: self._end_gateway,
             Action.SERVER: lambda: self._systemctl("--no-block", "restart", SERVER),
-            Action.SCREEN_ON: lambda: self._screen(True),
-            Action.SCREEN_OFF: lambda: self._screen(False),
+            Action.SCREEN_ON: lambda: self._systemctl("--no-block", "start", BROWSER),
+            Action.SCREEN_OFF: lambda: self._systemctl("--no-block", "stop", BROWSER),
         }
         if action is Action.NOTHING:
             return True
@@ -59,11 +58,12 @@ class Machine:
 
     def reboot(self) -> bool:
         """Start the whole machine again; returns whether systemd took it."""
-        return self._asked("reboot")
-
-    def update(self) -> bool:
-        """Begin the update that lies in the folder of updates, as root's unit; returns whether systemd took it."""
-        return self._asked("--no-block", "start", UPDATE_UNIT)
+        try:
+            self._systemctl("reboot")
+        except (OSError, subprocess.SubprocessError) as error:
+            log.error("reboot: %s", error)
+            return False
+        return True
 
     def states(self) -> dict[str, str]:
         """Each unit and its state, as systemd names it; `unknown` where it does not answer."""
@@ -80,7 +80,7 @@ class Machine:
 
         They are found by their words: to the journal, all that a program prints is of one priority.
         """
-        units = [word for unit in (*UNITS, UPDATE_UNIT) for word in ("--unit", unit)]
+        units = [word for unit in UNITS for word in ("--unit", unit)]
         command = ["journalctl", *units, "--lines", str(LOG_LINES), "--grep", WRONG, "--output", "short-iso"]
         try:
             return self._run([*command, "--no-pager", "--quiet"]).splitlines()[-LOG_LINES:]
@@ -92,13 +92,6 @@ class Machine:
         found = psutil.sensors_temperatures() if hasattr(psutil, "sensors_temperatures") else {}
         return max((float(one.current) for sensors in found.values() for one in sensors), default=None)
 
-    def _screen(self, on: bool) -> None:
-        if on:
-            turn_television(True)
-        self._systemctl("--no-block", "start" if on else "stop", BROWSER)
-        if not on:
-            turn_television(False)
-
     def _end_gateway(self) -> None:
         """Kill the gateway; the server starts another one at once, and the games go on."""
         number = self._systemctl("show", "--property=MainPID", "--value", SERVER).strip()
@@ -107,14 +100,6 @@ class Machine:
         for process in psutil.Process(int(number)).children():
             if GATEWAY in process.cmdline():
                 process.kill()
-
-    def _asked(self, *words: str) -> bool:
-        try:
-            self._systemctl(*words)
-        except (OSError, subprocess.SubprocessError) as error:
-            log.error("%s: %s", " ".join(words), error)
-            return False
-        return True
 
     def _systemctl(self, *words: str) -> str:
         return self._run(["systemctl", *words])

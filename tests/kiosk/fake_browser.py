@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-from animegamer_rt.kiosk.browser import Page
-from animegamer_rt.kiosk.ladder import Picture
+from animegamer_kiosk.browser import Page
+from animegamer_kiosk.ladder import Picture
 
 PAGE, WAITING = "http://127.0.0.1:8080/?kiosk", "http://127.0.0.1:8090/waiting"
 
@@ -14,21 +14,13 @@ PAGE, WAITING = "http://127.0.0.1:8080/?kiosk", "http://127.0.0.1:8090/waiting"
 class FakeBrowser:
     """Shows what `picture` and `idle_s` say; `done` lists what it was told to do."""
 
-    def __init__(self, taken: bool = True) -> None:
-        self.picture, self.taken = Picture.MOVES, taken
+    def __init__(self) -> None:
+        self.picture = Picture.MOVES
         self.idle_s: float | None = None
         self.done: list[str] = []
 
     def look(self) -> tuple[Picture, Page | None]:
         return self.picture, Page(PAGE, self.idle_s, b"")
-
-    def say(self, text: str) -> bool:
-        self.done.append(f"say {text}")
-        return self.taken
-
-    def pick(self, words: list[str]) -> bool:
-        self.done.append(f"pick {' '.join(words)}")
-        return self.taken
 
     def reset(self) -> bool:
         self.done.append("reset")

@@ -1,41 +1,48 @@
-"""`doctor --kiosk`: whether this machine has what a kiosk needs, and the command that adds it.
+"""`kiosk doctor`: whether this machine has what a kiosk needs, and the command that adds it.
 
-Knows programs, packages and the screen's connectors; starts nothing.
+Knows programs, fonts and the screen's connectors; starts nothing.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from animegamer_rt.diagnose.check_result import CheckResult, State
+from rich.console import Console
+from rich.text import Text
 
-from .display import CEC_DEVICE, CONNECTORS, connectors
+from animegamer_rt.diagnose.check_result import CheckResult, State
+from animegamer_rt.diagnose.doctor import print_sections
+
+from .display import CONNECTORS, connectors
 
 PROGRAMS: Mapping[str, tuple[State, str]] = {
     "systemctl": ("broken", "the kit is made of systemd units: take a system that has it, as Debian"),
     "cage": ("broken", "run: sudo apt install cage"),
     "Xwayland": ("broken", "cage ends at once without it; run: sudo apt install xwayland"),
     "chromium": ("broken", "run: sudo apt install chromium"),
-    "pkaction": ("broken", "the watcher restarts the units through polkit; run: sudo apt install polkitd"),
-    "cec-ctl": ("limited", "for televisions, which it turns on and off; run: sudo apt install v4l-utils"),
+    "pkaction": ("broken", "the watch restarts the units through polkit; run: sudo apt install polkitd"),
 }
 """Program -> state of the check without it, and what to do."""
-PACKAGES: Mapping[str, tuple[State, str]] = {
-    "starlette": ("broken", "run: pip install 'animegamer-rt[web]'"),
-    "websockets": ("broken", "run: pip install 'animegamer-rt[web]'"),
-    "pythonosc": ("limited", "only for OSC; run: pip install 'animegamer-rt[osc]'"),
-}
-
-
 LANGUAGES: Mapping[str, str] = {"en": "fonts-liberation", "zh": "fonts-noto-cjk", "ja": "fonts-noto-cjk"}
 """Language of the page -> Debian's package of a font for it."""
 SESSIONS = ("lib/*/security/pam_systemd.so", "lib/security/pam_systemd.so", "lib64/security/pam_systemd.so")
 FONT_TIMEOUT_S = 20.0
+SECTIONS = {"broken": "Broken: a kiosk needs it", "ok": "Found", "limited": "Missing: a kiosk works without"}
+"""State of a check -> its heading, in the order of printing."""
+
+
+def report(console: Console) -> int:
+    """Print the verdict and what it rests on; 1 if a kiosk cannot work here, else 0."""
+    checks = list(check_kiosk())
+    works = all(check.state != "broken" for check in checks)
+    verdict = "A kiosk works here." if works else "A kiosk does not work here yet."
+    console.print(Text(verdict, "bold green" if works else "bold red"))
+    print_sections(checks, SECTIONS, console)
+    return 0 if works else 1
 
 
 def check_kiosk() -> Iterator[CheckResult]:
@@ -46,14 +53,9 @@ def check_kiosk() -> Iterator[CheckResult]:
     for name, (state, do) in PROGRAMS.items():
         found = shutil.which(name)
         yield CheckResult(name, "ok", found, "") if found else CheckResult(name, state, "not found", do)
-    for name, (state, do) in PACKAGES.items():
-        there = importlib.util.find_spec(name) is not None
-        yield CheckResult(name, "ok", "installed", "") if there else CheckResult(name, state, "not installed", do)
     yield check_session(Path("/"))
     yield check_fonts()
-    states = connectors(CONNECTORS)
-    yield _check_monitor(states)
-    yield check_hours(states, Path(CEC_DEVICE))
+    yield _check_monitor(connectors(CONNECTORS))
 
 
 def _check_monitor(states: Mapping[str, bool]) -> CheckResult:
@@ -62,20 +64,8 @@ def _check_monitor(states: Mapping[str, bool]) -> CheckResult:
     if states:
         found = f"none of {len(states)} connectors has a monitor"
         return CheckResult("monitor", "limited", found, "plug it in and turn it on")
-    do = "is there a graphics card with a driver? Until then the watch takes a monitor for granted"
+    do = "is there a graphics card with a driver? Without one the watch takes a monitor for granted"
     return CheckResult("monitor", "limited", f"no connectors in {CONNECTORS}", do)
-
-
-def check_hours(states: Mapping[str, bool], cec: Path) -> CheckResult:
-    """How the screen goes off out of hours. states: the connectors; cec: the device of HDMI-CEC."""
-    if cec.exists() and shutil.which("cec-ctl"):
-        return CheckResult("screen off", "ok", f"by {cec} and by the monitor's signal (DPMS)", "")
-    missing = "cec-ctl" if cec.exists() else str(cec)
-    if states:
-        do = 'most monitors then turn off; a television may show "no signal"'
-        return CheckResult("screen off", "limited", f"by the monitor's signal (DPMS) alone: no {missing}", do)
-    do = "`daily` stops the browser, but the screen may stay lit: put it on a timer"
-    return CheckResult("screen off", "limited", f"neither DPMS (no connectors) nor HDMI-CEC (no {missing})", do)
 
 
 def check_session(root: Path) -> CheckResult:

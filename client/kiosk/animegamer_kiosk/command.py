@@ -1,4 +1,4 @@
-"""`animegamer-rt kiosk install|status|remove|update|watch`: puts the kit on a machine, takes it away, renews it.
+"""`animegamer-rt kiosk`: puts the kit on a machine, takes it away, updates it, and watches the screen.
 
 Knows the command line and what is printed.
 """
@@ -6,13 +6,12 @@ Knows the command line and what is printed.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from animegamer_rt import untrusted
+from animegamer_rt.arguments import Parser
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.host import build
@@ -20,76 +19,89 @@ from animegamer_rt.profiling.host import build
 from . import kit
 from .config import CONFIG_FILE, KioskConfig, read_config, read_key
 from .machine import Machine
-from .update_record import RECORD, Phase, read_record
-from .versions import Versions, find_wheel, own_folder
+from .versions import Versions, own_environment
 
-ACTIONS = ("install", "status", "remove", "update", "watch")
 FAILED = 1
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
-    """Add the options of `kiosk` to its parser."""
-    command.add_argument(
-        "action",
-        choices=ACTIONS,
-        help="install: write units and settings and start them; status: what runs; remove: undo install; "
-        "update: try another version, and go back if it does not play; watch: the service that watches the screen",
+def kiosk(arguments: Sequence[str]) -> int:
+    """The command; returns the exit code."""
+    parser = Parser(prog="animegamer-rt kiosk", description="A screen on which visitors play (docs/KIOSK.md).")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+
+    install = verbs.add_parser("install", help="write units and settings, and start them")
+    _add_changes(install, _install)
+    status = verbs.add_parser("status", help="what is installed and runs")
+    status.set_defaults(run=_status)
+    _add_root(status)
+    remove = verbs.add_parser("remove", help="stop the kiosk and delete what install wrote")
+    _add_changes(remove, _remove)
+    update = verbs.add_parser("update", help="switch to another environment, and back if it does not play")
+    which = update.add_mutually_exclusive_group(required=True)
+    which.add_argument("environment", nargs="?", type=Path, metavar="DIR", help="it has the new animegamer-rt")
+    which.add_argument("--back", action="store_true", help="use the environment before this one")
+    _add_changes(update, _update)
+    watch = verbs.add_parser("watch", help="the service that watches the screen")
+    watch.set_defaults(run=_watch)
+    watch.add_argument(
+        "--config", type=Path, default=CONFIG_FILE, metavar="FILE", help="settings (default: %(default)s)"
     )
-    command.add_argument(
-        "wheel",
-        nargs="?",
-        type=untrusted.path,
-        metavar="WHEEL_OR_FOLDER",
-        help="of update: the version; none: go on with the one that is on trial",
-    )
-    command.add_argument("--back", action="store_true", help="of update: use the version before the one on trial")
-    command.add_argument("--dry-run", action="store_true", help="print all that would be done")
-    command.add_argument("--yes", action="store_true", help="do not ask")
-    command.add_argument(
+    doctor = verbs.add_parser("doctor", help="check whether this machine has what a kiosk needs")
+    doctor.set_defaults(run=_doctor)
+
+    options = parser.parse_args(arguments)
+    code: int = options.run(options)
+    return code
+
+
+def _add_root(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument(
         "--root", type=Path, default=Path("/"), metavar="DIR", help="of another system; runs no command (default: /)"
     )
-    command.add_argument(
-        "--config", type=Path, default=CONFIG_FILE, metavar="FILE", help="settings, of watch (default: %(default)s)"
-    )
 
 
-def kiosk(options: argparse.Namespace) -> int:
-    """Run one of ACTIONS; returns the exit code."""
-    if options.action == "watch":
-        from .watcher import watch
-
-        return watch(read_config(options.config))
-    if options.action == "status":
-        return _status(options.root)
-    if options.action == "update":
-        return _update(options)
-    return (_install if options.action == "install" else _remove)(options.root, options.dry_run, options.yes)
+def _add_changes(verb: argparse.ArgumentParser, run: object) -> None:
+    verb.set_defaults(run=run)
+    verb.add_argument("--dry-run", action="store_true", help="print all that would be done")
+    verb.add_argument("--yes", action="store_true", help="do not ask")
+    _add_root(verb)
 
 
-def _install(root: Path, dry_run: bool, yes: bool) -> int:
-    config_path = root / CONFIG_FILE.relative_to("/")
-    source = config_path if config_path.exists() else kit.templates() / CONFIG_FILE.name
-    config = read_config(source)
+def _watch(options: argparse.Namespace) -> int:
+    from .watcher import watch
+
+    return watch(read_config(options.config))
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from .needs import report
+
+    return report(Console())
+
+
+def _install(options: argparse.Namespace) -> int:
+    root: Path = options.root
+    config_path = kit.under(root, CONFIG_FILE)
+    config = read_config(config_path if config_path.exists() else kit.FILES / CONFIG_FILE.name)
     _check_named(config, root, config_path)
     files = kit.kit_files(config, CONFIG_FILE)
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
-    versions, own = Versions(root), own_folder()
-    used, record = versions.current, read_record(kit.under(root, RECORD))
-    if used not in (None, own) and record is not None and record.phase is Phase.TRIAL:
-        do = f"run: sudo {kit.program()} kiosk install; or go back first: kiosk update --back"
-        raise ConfigError("another version is on trial", where=versions.folder, found=used, expected=own, do=do)
+    versions, own = Versions(root), own_environment()
     for file in [*kit.missing_settings(root), *files]:
         print(f"write {file.path}")
-        if dry_run:
+        if options.dry_run:
             print("".join(f"    {line}\n" for line in file.text.splitlines()), end="")
     if own is not None:
-        print(f"use   {own}" + (f" in place of {used}" if used not in (None, own) else ""))
+        before = versions.current
+        print(f"use   {own}" + (f" in place of {before}" if before not in (None, own) else ""))
     _print_commands(commands)
     place = own or kit.program()
     if commands and place.parts[1] in ("home", "root"):  # said last, so that the list is seen all the same
         do = "install animegamer-rt into /opt/animegamer and run that one (docs/KIOSK.md)"
         raise ConfigError("the units may not read a home folder", found=place, do=do)
-    if dry_run or not _agreed(yes):
+    if options.dry_run or not _agreed(options.yes):
         return 0
     kit.write_settings(root)
     kit.write_files(files, root)
@@ -99,7 +111,7 @@ def _install(root: Path, dry_run: bool, yes: bool) -> int:
 
 
 def _check_named(config: KioskConfig, root: Path, where: Path) -> None:
-    """Raises AnimeGamerError if the settings name what is not there: the units would fail one after the other."""
+    """Raises AnimeGamerError if a file or bundle of the settings is missing: the units would fail one by one."""
     for name in ("block_list", "allow_list", "operator_key"):
         path = getattr(config, name)
         if path is None or path in kit.SETTINGS:
@@ -111,14 +123,12 @@ def _check_named(config: KioskConfig, root: Path, where: Path) -> None:
             raise ConfigError(f"the user {kit.USER} cannot read it", where=path, do=f"run: chown {kit.USER}: {path}")
     if config.operator_key is not None:
         read_key(kit.under(root, config.operator_key))
-    if config.osc_port and importlib.util.find_spec("pythonosc") is None:
-        do = "run: pip install 'animegamer-rt[osc]'; or osc_port = 0"
-        raise ConfigError("OSC needs another package", where=where, found="no python-osc", do=do)
     if root == Path("/") and not config.bundle.startswith("hf:"):
         open_bundle(config.bundle)
 
 
-def _remove(root: Path, dry_run: bool, yes: bool) -> int:
+def _remove(options: argparse.Namespace) -> int:
+    root: Path = options.root
     found = kit.installed(root)
     if not found:
         print("nothing is installed")
@@ -128,15 +138,16 @@ def _remove(root: Path, dry_run: bool, yes: bool) -> int:
     for path, state in found:
         print({"ok": f"delete {path}", "changed": f"keep {path}, which was changed"}.get(state, f"{path} is gone"))
     _print_commands(after)
-    print(f"keep {', '.join(map(str, kit.SETTINGS))}, the games in /var/lib/animegamer, and the versions in /opt")
-    if dry_run or not _agreed(yes):
+    print(f"keep {', '.join(map(str, kit.SETTINGS))}, the games in /var/lib/animegamer, and the environments in /opt")
+    if options.dry_run or not _agreed(options.yes):
         return 0
     code = _run(before)
     kit.delete_files(root)
     return _run(after) or code
 
 
-def _status(root: Path) -> int:
+def _status(options: argparse.Namespace) -> int:
+    root: Path = options.root
     found = kit.installed(root)
     if not found:
         print("not installed; run: sudo animegamer-rt kiosk install")
@@ -149,8 +160,6 @@ def _status(root: Path) -> int:
     states = Machine().states() if root == Path("/") else {}
     for unit, state in states.items():
         print(f"{state:<10}{unit}")
-    if (record := read_record(kit.under(root, RECORD))) is not None:
-        print(f"{'update':<10}{record.said()}")
     print(f"{'build':<10}{build()}")
     return FAILED if wrong or any(state != "active" for state in states.values()) else 0
 
@@ -160,22 +169,20 @@ def _update(options: argparse.Namespace) -> int:
     from .update import Updater
     from .watcher import page_ready
 
-    config = read_config(options.root / CONFIG_FILE.relative_to("/"))
+    config = read_config(kit.under(options.root, CONFIG_FILE))
     updater = Updater(config, lambda: page_ready(config), lambda: first_turn(config.page_port), root=options.root)
-    if options.wheel is None and not options.back:
-        went_on = updater.check()
-        print(went_on.said() if went_on else "no version is on trial")
-        return 0
-    wheel = None if options.wheel is None else find_wheel(options.wheel.absolute())
-    for step in updater.steps(wheel) if wheel else ():
+    environment = updater.versions.previous if options.back else options.environment.resolve()
+    if environment is None:
+        raise ConfigError("no environment is known to go back to", where=updater.versions.folder)
+    for step in updater.back_steps(environment) if options.back else updater.steps(environment):
         print(step.text)
     if options.dry_run or options.root != Path("/") or not _agreed(options.yes):
         return 0
-    if hasattr(os, "geteuid") and os.geteuid() != 0:
+    if os.geteuid() != 0:
         raise ConfigError("an update needs root", do="run: sudo animegamer-rt kiosk update ...")
-    record = updater.update(wheel) if wheel else updater.take_back("it was asked for")
-    print(record.said())
-    return 0 if record.phase is Phase.TRIAL or options.back else FAILED
+    plays = updater.go_back(environment) if options.back else updater.update(environment)
+    print(f"in use: {updater.versions.current}")
+    return 0 if plays else FAILED
 
 
 def _print_commands(commands: Sequence[Sequence[str]]) -> None:

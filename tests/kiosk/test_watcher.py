@@ -1,40 +1,31 @@
-"""What the watch does with what it sees, the page for staff, OSC, and the limits on exported games."""
+"""What the watch does with what it sees, and the page for staff."""
 
 from __future__ import annotations
 
 import base64
-import errno
 import gc
-import io
 import json
-import os
-import random
 import socket
 import struct
 import sys
-import time
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 from fake_browser import FakeBrowser, FakeCommands
-from pythonosc.udp_client import SimpleUDPClient
 
+from animegamer_kiosk.browser import Browser
+from animegamer_kiosk.config import Hours, KioskConfig
+from animegamer_kiosk.ladder import Picture
+from animegamer_kiosk.machine import Machine
+from animegamer_kiosk.operator_page import OperatorPage, Report
+from animegamer_kiosk.watcher import Watcher
 from animegamer_rt import __version__
-from animegamer_rt.kiosk.browser import Browser
-from animegamer_rt.kiosk.clips import delete_oldest, games, write_zip
-from animegamer_rt.kiosk.config import Hours, KioskConfig
-from animegamer_rt.kiosk.ladder import Picture
-from animegamer_rt.kiosk.machine import Machine
-from animegamer_rt.kiosk.operator_page import OperatorPage, Report
-from animegamer_rt.kiosk.osc import OscInput
-from animegamer_rt.kiosk.watcher import Watcher
 
 NOON = datetime(2026, 11, 25, 12)
 
@@ -66,29 +57,12 @@ def test_the_screen_goes_off_and_on_by_its_hours_and_a_dark_one_is_left_alone() 
     assert commands.done[-1] == off and len(commands.done) == 4
 
 
-@pytest.mark.parametrize("ends", [0, 1], ids=["a television", "no television answers"])
-def test_a_television_goes_off_and_on_with_the_hours(
-    ends: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool, asked = tmp_path / "cec-ctl", tmp_path / "asked"
-    tool.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexit {ends}\n')
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr("animegamer_rt.kiosk.display.CEC_DEVICE", str(tool))
-    hours, commands = KioskConfig(daily=Hours.from_text("11:00-12:01")), FakeCommands()
-    watcher = Watcher(hours, cast(Browser, FakeBrowser()), Machine(commands))
-    _rounds(watcher, 120)
-    words = [line.split(" --to 0 ")[1] for line in asked.read_text().splitlines()]
-    assert words[:2] == ["--image-view-on", "--standby"]
-    assert commands.done[:2] == [f"systemctl --no-block {do} animegamer-browser.service" for do in ("start", "stop")]
-
-
 def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     there, browser, commands = [True], FakeBrowser(), FakeCommands()
-    monkeypatch.setattr("animegamer_rt.kiosk.watcher.monitor_there", lambda: there[0])
+    monkeypatch.setattr("animegamer_kiosk.watcher.monitor_there", lambda: there[0])
     watcher = Watcher(KioskConfig(), cast(Browser, browser), Machine(commands))
     for second in range(2, 4000, 2):
         browser.picture = Picture.BLACK if second > 2000 else Picture.FROZEN if second % 20 == 0 else Picture.MOVES
@@ -119,7 +93,7 @@ def _page(
     path.write_text("a-long-enough-key\n")
     config = KioskConfig(operator_port=0, operator_key=path if key else None)
     parts = config, Report(), cast(Browser, browser), machine or Machine(commands)
-    page = OperatorPage(*parts, lambda: server, tmp_path / "exports")
+    page = OperatorPage(*parts, lambda: server, tmp_path)
     try:
         yield f"http://127.0.0.1:{page.port}", browser, commands
     finally:
@@ -152,12 +126,11 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
         assert state["errors"] == ["2026-11-25T12:00:00 host <b>worker died</b>"]
         assert state["build"].startswith(__version__)
         assert b"Restart the game" in _get(url + "/") and b"<svg" in _get(url + "/icon.svg")
-        assert [_press(url, what) for what in ("server", "reset", "reboot", "update")] == [True] * 4
-        assert commands.done[:2] == ["systemctl --no-block restart animegamer-server.service", "systemctl reboot"]
-        assert commands.done[2:] == ["systemctl --no-block start animegamer-update.service"]
+        assert [_press(url, what) for what in ("server", "reset", "reboot")] == [True] * 3
+        assert commands.done == ["systemctl --no-block restart animegamer-server.service", "systemctl reboot"]
         assert browser.done == ["reset"]
         commands.fail = True
-        assert [_press(url, what) for what in ("server", "reboot", "update")] == [False] * 3
+        assert [_press(url, what) for what in ("server", "reboot")] == [False] * 2
     with _page(tmp_path, server="degraded") as (url, _browser, _commands):
         assert json.loads(_get(url + "/state.json"))["server"] == "degraded"
         assert json.loads(_get(url + "/waiting.json"))["ready"] is False, "the clip stays while nobody can play"
@@ -191,50 +164,6 @@ def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path:
         assert commands.done == []
 
 
-def _game(folder: Path, name: str, age_days: float, size: int) -> Path:
-    path = folder / name
-    path.mkdir(parents=True)
-    (path / "turn-1.mp4").write_bytes(b"0" * size)
-    at = time.time() - 86400 * age_days
-    os.utime(path, (at, at))
-    return path
-
-
-def test_the_oldest_exported_games_go_first_and_one_that_is_being_written_stays(tmp_path: Path) -> None:
-    for number, age in enumerate((40.0, 3.0, 2.0, 1.0)):
-        _game(tmp_path, f"s{number}-1", age, 600_000)
-    _game(tmp_path, ".s9-1", 50.0, 600_000)
-
-    def left(mib: float, count: int, days: float) -> list[str]:
-        delete_oldest(tmp_path, time.time(), mib, count, days)
-        return [game.folder.name for game in games(tmp_path)]
-
-    assert left(0, 0, 0) == ["s0-1", "s1-1", "s2-1", "s3-1"]
-    assert left(0, 0, 30) == ["s1-1", "s2-1", "s3-1"]
-    assert left(0, 2, 0) == ["s2-1", "s3-1"]
-    assert left(1, 0, 0) == ["s3-1"]
-    assert (tmp_path / ".s9-1").is_dir()
-
-
-def test_the_days_clips_come_as_one_file(tmp_path: Path) -> None:
-    _game(tmp_path / "exports", "old-1", 2.0, 10)
-    packed = io.BytesIO()
-    _game(tmp_path / "exports", "new-1", 0.0, 10)
-    assert write_zip(tmp_path / "exports", time.time() - 3600, packed) == 1
-    assert zipfile.ZipFile(packed).namelist() == ["new-1/turn-1.mp4"]
-    with _page(tmp_path) as (url, _browser, _commands):
-        assert zipfile.ZipFile(io.BytesIO(_get(url + "/clips.zip"))).testzip() is None
-
-
-def test_clips_that_find_no_room_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full() -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", full)
-    with _page(tmp_path) as (url, _browser, _commands):
-        assert _refused(url + "/clips.zip") == 507
-
-
 def test_who_leaves_in_the_middle_of_an_answer_fills_no_journal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -247,48 +176,9 @@ def test_who_leaves_in_the_middle_of_an_answer_fills_no_journal(
     assert "Traceback" not in capfd.readouterr().err and not caplog.records
 
 
-def _until(check: Any) -> None:
-    for _ in range(500):
-        if check():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen")
-
-
-def test_show_control_drives_the_screen_by_osc() -> None:
-    browser = FakeBrowser()
-    osc = OscInput(0, browser)
-    try:
-        client = SimpleUDPClient("127.0.0.1", osc.port)
-        client.send_message("/animegamer/say", "Tofi waves.")
-        client.send_message("/animegamer/pick", ["Tofi", "wave"])
-        client.send_message("/animegamer/reset", [])
-        client.send_message("/animegamer/attract", 1)
-        _until(lambda: len(browser.done) == 4)
-        client._sock.close()
-        assert browser.done == ["say Tofi waves.", "pick Tofi wave", "reset", "attract"] and osc.ignored == 0
-    finally:
-        osc.close()
-
-
-def test_osc_garbage_is_counted_and_does_nothing() -> None:
-    browser, chance = FakeBrowser(), random.Random(7)
-    osc = OscInput(0, browser)
-    garbage = [chance.randbytes(chance.randrange(400)) for _ in range(200)]
-    garbage += [b"", b"/animegamer/say\0,s\0\0", b"#bundle\0" + bytes(8) + b"\xff\xff\xff\xff", b"/other\0\0,\0\0\0"]
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            for number, packet in enumerate(garbage, 1):
-                sender.sendto(packet, ("127.0.0.1", osc.port))
-                _until(lambda: osc.ignored >= number)  # noqa: B023  used at once
-        assert osc.ignored == len(garbage) and browser.done == []
-    finally:
-        osc.close()
-
-
 def test_a_days_looks_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr("animegamer_rt.kiosk.watcher.monitor_there", lambda: True)
+    monkeypatch.setattr("animegamer_kiosk.watcher.monitor_there", lambda: True)
     browser, commands = FakeBrowser(), FakeCommands()
     watcher = Watcher(KioskConfig(), cast(Browser, browser), Machine(commands))
 

@@ -10,7 +10,7 @@ import base64
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,8 +27,6 @@ WIDTH = 64
 FLAT = 8
 """A picture whose grey levels (of 255) all lie within this many is black, or otherwise empty."""
 HISTORY_TRIES = 5
-START_S = 15.0
-"""Longest that `say` and `pick` wait for a page that can draw."""
 
 _STATE = """(() => {
   const now = performance.now();
@@ -54,30 +52,6 @@ _END_GAME = """new Promise((done) => {
   fresh.click();
   setTimeout(() => done(true), 1000);
 })"""
-_TOKENS = """(() => {
-  const { strips = [] } = JSON.parse(localStorage.getItem("animegamer.film") ?? "{}");
-  return strips.filter((one) => one.turns.length).map((one) => one.token);
-})()"""
-_SAY = """((text) => {
-  const field = document.getElementById("text"), form = document.getElementById("sheet");
-  if (!field || !form) return false;
-  field.value = text;
-  field.dispatchEvent(new Event("input"));
-  if (document.getElementById("draw").disabled) { field.value = ""; return false; }
-  window.animegamerTouched = window.animegamerTouched || { at: null };
-  window.animegamerTouched.at = performance.now();
-  form.requestSubmit();
-  return true;
-})"""
-_PICK = """((words) => {
-  const chip = (word) => [...document.querySelectorAll("#chips [data-word]")].find((one) => one.dataset.word === word);
-  if (!document.querySelector("#chips [data-word]")) return "wait";
-  if (!words.every(chip)) return "unknown";
-  for (const word of words) if (chip(word).getAttribute("aria-pressed") !== "true") chip(word).click();
-  if (document.getElementById("draw").disabled) return "wait";
-  document.getElementById("sheet").requestSubmit();
-  return "done";
-})"""
 
 
 log = logging.getLogger(__name__)
@@ -100,15 +74,10 @@ class Page:
 
 
 class Browser:
-    """The browser with a DevTools port on this machine. page, waiting: the addresses that it may show.
+    """The browser with a DevTools port on this machine. page, waiting: the addresses that it may show."""
 
-    save_games: takes the tokens of the games that visitors have left, and ends them; None: they are ended at once.
-    """
-
-    def __init__(
-        self, port: int, page: str, waiting: str, save_games: Callable[[Sequence[str]], None] | None = None
-    ) -> None:
-        self._port, self._page, self._waiting, self._save_games = port, page, waiting, save_games
+    def __init__(self, port: int, page: str, waiting: str) -> None:
+        self._port, self._page, self._waiting = port, page, waiting
         self._before = (b"", "")
 
     def look(self) -> tuple[Picture, Page | None]:
@@ -144,21 +113,16 @@ class Browser:
 
     def reset(self) -> bool:
         """End the visitor's game, wipe all that the browser keeps of it, and begin again with the empty page."""
-        origin, tokens = self._page.rsplit("/", 1)[0], []
+        origin = self._page.rsplit("/", 1)[0]
         try:
             with self._connection() as ask:
-                if self._save_games is None:
-                    _evaluate(ask, _END_GAME)
-                else:
-                    tokens = _evaluate(ask, _TOKENS)
+                _evaluate(ask, _END_GAME)
                 ask("Page.navigate", url=self._waiting + "?hold")  # a page of another origin, which writes nothing back
                 ask("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
                 ask("Page.navigate", url=self._page)
         except BrowserError as error:
             log.warning("the page could not be emptied: %s", error)
             return False
-        if self._save_games is not None:
-            self._save_games(tokens)
         self._forget_history()
         return True
 
@@ -172,30 +136,6 @@ class Browser:
                     return
             except BrowserError:
                 continue
-
-    def say(self, text: str) -> bool:
-        """Play an instruction on the page; returns whether it was begun."""
-        return self._when_ready(f"{_SAY}({json.dumps(text)})") is True
-
-    def pick(self, words: list[str]) -> bool:
-        """Choose words on the page and play them; False for words that it does not offer."""
-        return bool(self._when_ready(f"{_PICK}({json.dumps(words)})") == "done")
-
-    def _when_ready(self, script: str) -> Any:
-        """The script's answer, once the page is ours and no turn is drawn; None after START_S."""
-        end = time.monotonic() + START_S
-        while time.monotonic() < end:
-            try:
-                with self._connection() as ask:
-                    url = _evaluate(ask, "location.href")
-                    if not url.startswith(self._page.partition("?")[0]):
-                        ask("Page.navigate", url=self._page)
-                    elif (answer := _evaluate(ask, script)) not in (False, "wait"):
-                        return answer
-            except BrowserError:
-                pass
-            time.sleep(0.3)
-        return None
 
     def _is_ours(self, url: str) -> bool:
         return url.startswith((self._page.partition("?")[0], self._waiting))

@@ -18,7 +18,7 @@ from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError, OutputError
 
 from .config import CONFIG_FILE, KioskConfig
-from .versions import CURRENT, PACKAGES, PREVIOUS, VERSIONS, own_folder
+from .versions import CURRENT, VERSIONS, own_environment
 
 USER = "animegamer"
 UNITS = ("animegamer-server.service", "animegamer-watch.service", "animegamer-browser.service")
@@ -26,9 +26,8 @@ SETTINGS = (CONFIG_FILE, CONFIG_FILE.with_name("block-list.txt"))
 """Files that staff edit: written once, never replaced."""
 RECEIPT = Path("/var/lib/animegamer-kiosk/installed.json")
 """What install has written: path -> SHA-256. Remove deletes these files and no other."""
-UPDATE_UNIT, PROVE_TIMER = "animegamer-update.service", "animegamer-prove.timer"
-PROVE_UNITS = (PROVE_TIMER, "animegamer-prove.service")
-"""Started by the page for staff; enabled while an update is on trial."""
+FILES = Path(__file__).with_name("files")
+"""The kit's templates, and the pages of the watch."""
 MAX_RECEIPT_BYTES = 1 << 20
 
 
@@ -47,21 +46,15 @@ class KitFile:
 
 def program() -> Path:
     """What the units run: the version in use, by its link; this program itself where it has no environment."""
-    if own_folder() is None:
+    if own_environment() is None:
         return Path(sys.executable).with_name("animegamer-rt")
     return VERSIONS / CURRENT / "bin" / "animegamer-rt"
-
-
-def templates() -> Path:
-    """The kit's files: in the installed package, or client/kiosk of the checkout."""
-    installed = Path(__file__).with_name("files")
-    return installed if installed.is_dir() else Path(__file__).parents[3] / "client" / "kiosk"
 
 
 def missing_settings(root: Path) -> list[KitFile]:
     """The files for staff that are not there yet, as they are at first."""
     missing = [path for path in SETTINGS if not under(root, path).exists()]
-    return [KitFile(path, (templates() / path.name).read_text(encoding="utf-8")) for path in missing]
+    return [KitFile(path, (FILES / path.name).read_text(encoding="utf-8")) for path in missing]
 
 
 def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
@@ -74,8 +67,6 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
     values = {
         "user": USER,
         "program": str(program()),
-        "previous": str(VERSIONS / PREVIOUS / "bin" / "animegamer-rt"),
-        "updates": str(PACKAGES),
         "config": str(config_path),
         "cage": _program("cage"),
         "chromium": _program("chromium", "chromium-browser", "google-chrome"),
@@ -90,23 +81,22 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
     }
     places = {
         "sysusers.conf": "/etc/sysusers.d/animegamer-kiosk.conf",
-        **{unit: f"/etc/systemd/system/{unit}" for unit in (*UNITS, UPDATE_UNIT, *PROVE_UNITS)},
+        **{unit: f"/etc/systemd/system/{unit}" for unit in UNITS},
         "polkit.rules": "/etc/polkit-1/rules.d/49-animegamer-kiosk.rules",
         "journald.conf": "/etc/systemd/journald.conf.d/animegamer-kiosk.conf",
         "chromium-policy.json": "/etc/chromium/policies/managed/animegamer-kiosk.json",
     }
-    return [KitFile(Path(place), _filled(templates() / name, values)) for name, place in places.items()]
+    return [KitFile(Path(place), _filled(FILES / name, values)) for name, place in places.items()]
 
 
 INSTALL_COMMANDS: Sequence[Sequence[str]] = (
-    ("mkdir", "-p", str(PACKAGES)),
     ("systemd-sysusers",),
     ("systemctl", "daemon-reload"),
     ("systemctl", "restart", "systemd-journald.service"),
     ("systemctl", "enable", *UNITS),
     ("systemctl", "--no-block", "restart", *UNITS),
 )
-REMOVE_COMMANDS: Sequence[Sequence[str]] = (("systemctl", "disable", "--now", PROVE_TIMER, *reversed(UNITS)),)
+REMOVE_COMMANDS: Sequence[Sequence[str]] = (("systemctl", "disable", "--now", *reversed(UNITS)),)
 AFTER_REMOVE: Sequence[Sequence[str]] = (
     ("systemctl", "daemon-reload"),
     ("systemctl", "restart", "systemd-journald.service"),

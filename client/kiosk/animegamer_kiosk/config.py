@@ -60,7 +60,7 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class KioskConfig:
-    """Settings of one screen; the comments of client/kiosk/kiosk.conf describe them."""
+    """Settings of one screen; the comments of files/kiosk.conf describe them."""
 
     bundle: str = "pocket"
     device: str = "cpu"
@@ -69,17 +69,12 @@ class KioskConfig:
     operator_address: str = "127.0.0.1"
     operator_key: Path | None = None
     devtools_port: int = 9222
-    osc_port: int = 0
     daily: Hours = Hours()
     by_day: Mapping[str, Hours] = dataclasses.field(default_factory=dict)
     idle_seconds: int = 60
     keep_days: float = 1.0
     block_list: Path | None = None
     allow_list: Path | None = None
-    export_games: bool = False
-    clips_mib: int = 2048
-    clips_count: int = 500
-    clips_days: float = 30.0
     frozen_seconds: int = 20
 
     @property
@@ -199,19 +194,13 @@ def _device(text: str) -> str:
         raise ValueError(error.expected) from error
 
 
-def _yes_or_no(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise ValueError("yes or no")
-    return text == "yes"
-
-
 def _word(text: str) -> str:
     if not text or any(letter.isspace() or letter in "\"'\\%$" for letter in text):
         raise ValueError("a value without blanks, quotes, %, $ and backslashes")
     return text
 
 
-_PORT, _OPTIONAL_PORT = _between(1, 65535), _between(0, 65535)
+_PORT = _between(1, 65535)
 _READ: Mapping[str, Callable[[str], Any]] = {
     "bundle": _word,
     "device": _device,
@@ -220,16 +209,11 @@ _READ: Mapping[str, Callable[[str], Any]] = {
     "operator_address": _address,
     "operator_key": _path,
     "devtools_port": _PORT,
-    "osc_port": _OPTIONAL_PORT,
     "daily": Hours.from_text,
     **dict.fromkeys(DAYS, Hours.from_text),
     "idle_seconds": _between(0, 86_400),
     "keep_days": _days,
     "block_list": _path,
     "allow_list": _path,
-    "export_games": _yes_or_no,
-    "clips_mib": _between(0, 10**7),
-    "clips_count": _between(0, 10**6),
-    "clips_days": _days,
     "frozen_seconds": _between(5, 3600),
 }
