@@ -1,6 +1,6 @@
 """Which weights of each part stay at 16 bits.
 
-The evidence is in docs/QUANTIZATION.md, from `sensitivity`. Names are those of `graph.matrices`.
+The evidence is in docs/QUANTIZATION.md. Names are those of `graph.matrices`.
 """
 
 from __future__ import annotations

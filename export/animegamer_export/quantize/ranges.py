@@ -18,15 +18,12 @@ from animegamer_export.onnx_io.read import add_weight, open_graph
 from animegamer_export.onnx_io.sessions import Feeds, open_session, plain_options
 
 from .blocks import Array
-from .graph import FLOATS, Matrix, input_of, matrices
+from .graph import Matrix, input_of, matrices
 from .weights import Exclude
 
 ROW_STEP = 61
 """One row in this many is recorded, to choose the smoothing; a prime, so that it does not follow image columns."""
 MAX_ROWS = 512
-
-OVERFLOW_OPERATORS = ("Add", "Conv", "Div", "Gemm", "MatMul", "Mul", "Reciprocal", "ReduceMean", "Resize", "Sub")
-"""Operators whose result may be the first value too large for fp16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +59,6 @@ def record_activations(
     return {matrix.name: _of_matrix(matrix, largest, rows) for matrix in chosen}
 
 
-def peak_magnitudes(source: Path, runs: Iterable[Feeds]) -> dict[str, float]:
-    """The largest magnitude of each value that could overflow in fp16, by its name."""
-    model = open_graph(source)
-    watched = [
-        node.outputs[0]
-        for node in model.graph
-        if node.op_type in OVERFLOW_OPERATORS and node.outputs[0].dtype in FLOATS and node.outputs[0].name
-    ]
-    for value in watched:
-        _add_largest(model, value, f"largest {value.name}")
-    found = dict.fromkeys((value.name or "" for value in watched), 0.0)
-    for outputs in _run(model, source, runs):
-        found = {name: max(peak, float(outputs[f"largest {name}"])) for name, peak in found.items()}
-    return found
-
-
 def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, list[Array]]) -> Activation:
     names = [input_of(node).name or "" for node in matrix.uses]
     seen = np.concatenate([block for name in dict.fromkeys(names) for block in rows[name]])
@@ -97,12 +78,9 @@ def _run(
         yield dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))
 
 
-def _add_largest(model: ir.Model, value: ir.Value, name: str, width: int | None = None) -> None:
-    """Adds an output: the largest magnitude of each of `width` channels, or of the whole value."""
+def _add_largest(model: ir.Model, value: ir.Value, name: str, width: int) -> None:
+    """Adds an output: the largest magnitude of each of `width` channels."""
     magnitude = ir.node("Abs", [value])
-    if width is None:
-        _append(model, [magnitude, ir.node("ReduceMax", [magnitude.outputs[0]], {"keepdims": 0})], value, name)
-        return
     flat = ir.node("Reshape", [magnitude.outputs[0], _constant(model, -1, width)])
     largest = ir.node("ReduceMax", [flat.outputs[0], _constant(model, 0)], {"keepdims": 0})
     _append(model, [magnitude, flat, largest], value, name)

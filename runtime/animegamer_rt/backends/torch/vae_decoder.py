@@ -164,13 +164,6 @@ def copied(part: Tensor, first: int, out: Tensor) -> None:
     out.copy_(part)
 
 
-def norm_silu(layer: LatentNorm, x: Tensor, latent: Tensor) -> Tensor:
-    """silu(group norm(x) * scale + shift), with scale and shift projected from the latent: [T, H, W, C]."""
-    out, (large, added) = torch.empty_like(x), _factors(layer, [x], latent)
-    _scaled_silu(x, repeated(large, len(x)), repeated(added, len(x)), out)
-    return out
-
-
 def _factors(layer: LatentNorm, x: Slices, latent: Tensor) -> tuple[Tensor, Tensor]:
     """(a, b) with norm(x) * scale + shift = x * a + b, each [t, h, w, C] on the latent's grid; sums are float32."""
     norm, channels, dtype = layer.norm, x[0].shape[3], x[0].dtype
@@ -203,7 +196,7 @@ def _scaled_silu(x: Tensor, large: Tensor, added: Tensor, out: Tensor) -> None:
 def _by_kernel(
     kernels: Kernels, layer: LatentNorm, x: Tensor, latent: Tensor, out: Tensor, bias: Bias = None
 ) -> Tensor:
-    """As norm_silu of x + bias, into `out`, in one kernel."""
+    """silu(group norm(x + bias) * scale + shift) into `out`, in one kernel; scale and shift are of the latent."""
     scale, shift = pointwise(layer.scale, latent), pointwise(layer.shift, latent)
     return kernels.spatial_norm(x, scale, shift, layer.norm, out, bias)
 

@@ -120,14 +120,6 @@ def load(folder: Path | None, players: Path | None, host: str) -> Keys:
     return Keys(public, secret, authorized)
 
 
-def read_client_keys(own: Path, server: Path) -> tuple[bytes, bytes, bytes]:
-    """The server's public key, and the public and the secret one of a client. Raises ServerError."""
-    public, secret = _read(own)
-    if secret is None:
-        raise ServerError("not a secret key", where=own, do=f"give the file that ends in {SECRET}")
-    return _read(server)[0], public, secret
-
-
 def _readable_by_others(path: Path) -> bool:
     """Whether the file's mode gives it to others. systemd's credentials are for the service alone, whatever it says."""
     if os.name != "posix" or str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY"):
