@@ -49,12 +49,13 @@ def with_table(readme: str) -> str:
     """The text of client/README.md with the table of the record."""
     record = recorded()
     names = [name for name in CLIENTS if name in record]
-    rows = [["Scenario", *(CLIENTS[name] for name in names)], ["---"] * (len(names) + 1)]
+    rows = [["Scenario", ", ".join(CLIENTS[name] for name in names)], ["---"] * 2]
     for scenario in SCENARIOS:
         title = scenario["name"]
         cases = len(scenario.get("for", [""]))
-        outcomes = (record[name].get(title, "not played") for name in names)
-        rows.append([f"{title} ({cases})" if cases > 1 else title, *(outcomes)])
+        outcomes = {name: record[name].get(title, "not played") for name in names}
+        others = [f"{name}: {outcome}" for name, outcome in outcomes.items() if outcome != PASSED]
+        rows.append([f"{title} ({cases})" if cases > 1 else title, "; ".join(others) or "all pass"])
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
     begin, end = "<!-- made: conformance -->", "<!-- end -->"
     return re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{table}\n\n{end}", readme, flags=re.DOTALL)
