@@ -14,12 +14,9 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 import animegamer_rt
 from animegamer_export.evaluate.metrics import share
@@ -37,7 +34,7 @@ SHARES = (*FIELDS, "all_right", "all_right_first", "all_right_later")
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """A turn that was played. reading, clip: None if the text was refused. right: the judged fields."""
+    """A turn that was played. reading: None if the text was refused. right: the judged fields."""
 
     asked: LabelledTurn
     first: bool
@@ -45,7 +42,6 @@ class PlayedTurn:
     reading: Reading | None
     right: dict[str, bool]
     refused: str = ""
-    clip: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
 
     @property
     def all_right(self) -> bool:
@@ -100,7 +96,7 @@ def play_games(
                 yield PlayedTurn(asked, number == 0, seed, None, fields_right(asked, None), str(error))
                 continue
             (reading,) = judge.read(clip[None])
-            yield PlayedTurn(asked, number == 0, seed, reading, fields_right(asked, reading), clip=clip)
+            yield PlayedTurn(asked, number == 0, seed, reading, fields_right(asked, reading))
 
 
 def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
@@ -145,18 +141,6 @@ def seen_words(reading: Reading | None) -> str:
     return ", ".join([*words, "smeared"] if reading.smeared else words)
 
 
-def _write_sheet(played: Sequence[PlayedTurn], path: Path) -> None:
-    from .evaluation.contact_sheet import SheetRow, contact_sheet
-
-    rows = []
-    for turn in played:
-        clip = np.zeros((17, 96, 144, 3), np.uint8) if turn.clip is None else turn.clip
-        title = f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}"
-        note = f"wrong: {', '.join(turn.wrong)} | seen: {seen_words(turn.reading)}" if turn.wrong else ""
-        rows.append(SheetRow(title, {"": clip}, note))
-    contact_sheet(rows, path)
-
-
 def _play_all(
     options: argparse.Namespace, plan: str | None, games: Sequence[Sequence[LabelledTurn]]
 ) -> list[PlayedTurn]:
@@ -199,8 +183,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=seeds, default=[1], metavar="N,N", help="each game is played once a seed")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the report, JSON")
-    parser.add_argument("--sheet", type=Path, metavar="FILE", help="a PNG with a row of frames for each turn")
-    parser.add_argument("--worst", type=int, metavar="N", help="list the worst N turns; the sheet has only these")
+    parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the worst N turns")
     options = parser.parse_args(argv)
     try:
         games, first = read_games(options.games), options.plan[0]
@@ -209,13 +192,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         record = {**reports[first], "bundle": options.bundle, "plan": first, "seeds": options.seeds}
         if len(reports) > 1:
             record["plans"] = {plan: {name: found[name] for name in SHARES} for plan, found in reports.items()}
-        shown = played[first] if options.worst is None else worst(played[first], options.worst)
         try:
             options.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            if options.sheet is not None:
-                _write_sheet(shown, options.sheet)
         except OSError as error:
-            raise OutputError("cannot write", where=error.filename or options.sheet, found=error.strerror) from error
+            raise OutputError("cannot write", where=options.out, found=error.strerror) from error
     except AnimeGamerError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -224,7 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("turns", *SHARES):
         figures = ("not judged" if found[name] is None else found[name] for found in reports.values())
         print(f"{name:18s}", *(f"{figure!s:10s}" for figure in figures))
-    for turn in shown if options.worst is not None else ():
+    for turn in worst(played[first], options.worst):
         print(f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}")
         print(f"    wrong: {', '.join(turn.wrong) or 'nothing'}; seen: {seen_words(turn.reading)}")
     return 0

@@ -83,8 +83,8 @@ def evaluate(
     scale: MotionScale,
     single_turns: int = 40,
     games: int = 8,
-) -> tuple[dict[str, object], list[JudgedTurn]]:
-    """All figures of a player on held-out instructions with fixed seeds, and the judged turns behind them."""
+) -> dict[str, object]:
+    """All figures of a player on held-out instructions with fixed seeds."""
     singles = [
         judge_game(play, judge, [turn], SEED + index)[0]
         for index, turn in enumerate(held_out_turns(single_turns, SEED))
@@ -94,7 +94,7 @@ def evaluate(
         for index, game in enumerate(held_out_games(games, TURNS, SEED + 1))
     ]
     judged = singles + [turn for game in longer for turn in game]
-    figures: dict[str, object] = {
+    return {
         "seed": SEED,
         "held_out_single_turns": len(singles),
         "games": len(longer),
@@ -104,7 +104,6 @@ def evaluate(
         "states": state_figures(judged),
         "game": consistency_figures(longer),
     }
-    return figures, judged
 
 
 def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:

@@ -79,7 +79,7 @@ def calibrate_plans(context: BuildContext) -> None:
 
 
 def measure_quality(context: BuildContext) -> None:
-    """Measure the bundle at play: figures go into its manifest, contact sheets into the work folder."""
+    """Measure the bundle at play; the figures go into its manifest."""
     config, judge = context.config, Judge()
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
@@ -100,7 +100,6 @@ def measure_quality(context: BuildContext) -> None:
             config.evaluated_plans,
             config.evaluated_turns,
             config.evaluated_games,
-            context.work / "pictures",
         ),
     }
     bundle.update_bundle(context.out, figures)

@@ -64,11 +64,6 @@ def test_the_manifest_carries_measured_figures(built: tuple[Bundle, str, Path]) 
             assert entry.fidelity["instruction_judge"].startswith("pocket's judge")
 
 
-def test_pictures_are_drawn(built: tuple[Bundle, str, Path]) -> None:
-    drawn = sorted(path.name for path in (built[2] / "pictures").iterdir())
-    assert drawn == ["pocket-game.png", "pocket-turns.png"]
-
-
 def loaded_graph(part: Path, folder: Path) -> onnx.GraphProto:
     """A part's graph as onnxruntime runs it on a CPU."""
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""The measures of pocket's clips: motion, reconstruction, the loss of change; contact sheets and files of clips."""
+"""The measures of pocket's clips: motion, reconstruction, the loss of change; files of clips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_pocket.evaluation.contact_sheet import SheetRow, contact_sheet
 from animegamer_pocket.evaluation.motion import fit_scale, motion_amount, motion_figures
 from animegamer_pocket.evaluation.reconstruction import vae_figures
 from animegamer_pocket.training.vae_loss import change_loss
@@ -47,13 +46,6 @@ def test_vae_figures_are_psnr_by_level_and_a_wrong_shape_is_refused() -> None:
     assert vae_figures(lambda clips: clips, clips=1)["psnr_db"] == 100.0
     with pytest.raises(ValueError, match="expected uint8"):
         vae_figures(lambda clips: clips[:, :9], clips=5)
-
-
-def test_a_contact_sheet_shows_every_row(tmp_path: Path) -> None:
-    rows = [SheetRow("Character: Mirel; Motion: gently wave; Background: day room.", {"one": STILL, "two": STILL})] * 3
-    contact_sheet(rows, tmp_path / "sheet.png")
-    sheet = cv2.imread(str(tmp_path / "sheet.png"))
-    assert sheet.shape == (3 * (18 + 2 * 100), 6 * 144 + 8, 3)
 
 
 def test_written_clips_read_back_and_depend_on_the_seed_only(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Measures of clips (motion, reconstruction) and contact sheets."""
+"""Measures of clips: motion, reconstruction."""

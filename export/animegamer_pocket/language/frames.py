@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from .lexicon import expand
-from .voices import VOICES, Voice
+from .voices import Voice
 
 FOLDER = Path(__file__).parent / "frames"
 
@@ -72,10 +72,3 @@ def _draw(rng: random.Random, frames: Sequence[Frame], fits: Callable[[Frame], b
             return frame
     fitting = [frame for frame in frames if fits(frame)]
     return rng.choice(fitting) if fitting else None
-
-
-def count_frames() -> int:
-    """How many distinct frames all voices have."""
-    return len(
-        {(voice.name, s, f.text) for voice in VOICES for s, found in load_frames(voice.name).items() for f in found}
-    )

@@ -125,11 +125,6 @@ FILES = (
 )  # fmt: skip
 
 
-def count_phrases() -> int:
-    """How many distinct phrases all files hold, a phrase counted once a section."""
-    return sum(len(phrases.texts) for name in FILES for phrases in load(name).values())
-
-
 @functools.cache
 def concept_words() -> Mapping[str, frozenset[str]]:
     """Every word of the lexicon that carries meaning, with the concepts whose phrases hold it.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from . import inflect
-from .lexicon import concept_words, words_of
+from .lexicon import concept_words
 
 _NEIGHBOURS = {
     "q": "wa", "w": "qes", "e": "wrd", "r": "etf", "t": "ryg", "y": "tuh", "u": "yij", "i": "uok", "o": "ipl",
@@ -162,8 +162,3 @@ def untidy(rng: random.Random, text: str, amount: float) -> str:
     if rng.random() < 0.02 + 0.08 * amount:
         text = text.replace(",", "")
     return text
-
-
-def words_in(text: str) -> set[str]:
-    """The distinct words of a text, for statistics."""
-    return set(words_of(text))
