@@ -16,6 +16,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from .version import __version__
+
 if TYPE_CHECKING:
     from .api import Clip, Game, Player, open
     from .bundle.loader import Bundle
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
     from .state.game import CharacterState, GameState
     from .state.instruction import Instruction
     from .state.scene import Scene
-
-__version__ = "0.1.0"
 
 # onnxruntime reads this when it is imported: without it, it writes a store of telemetry under the home folder.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

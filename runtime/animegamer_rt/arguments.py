@@ -22,15 +22,17 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose values are never read more kindly than they were meant.
 
     Whole numbers are ASCII digits within 64 bits, numbers are finite, paths can exist, and no value is empty: an empty
-    one is most often a variable of the shell that is not set.
+    one is most often a variable of the shell that is not set. The parsed options name their own parser as `parser`:
+    of a program with subcommands, that of the one which was called. An option is never abbreviated.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, allow_abbrev=False, **options)
         self.register("type", int, whole(-LARGEST, LARGEST))
         self.register("type", float, _argument(untrusted.decimal_number))
         self.register("type", Path, _argument(untrusted.path))
         self.register("type", None, _text)
+        self.set_defaults(parser=self)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print as argparse does, but keep the error of a stdout that cannot be written: argparse would hide it."""

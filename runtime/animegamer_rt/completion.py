@@ -1,8 +1,7 @@
 """Completion for bash and zsh: subcommands, options, files, and the bundles and plans of this machine.
 
 shtab writes the script from the command's own parser. Bundles and plans are asked for when the user presses Tab, so a
-bundle that is made later is completed too. Of subcommands that other packages add it knows the names, and which of them
-begin with a bundle.
+bundle that is made later is completed too.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from .errors import BackendError
 SHELLS = ("bash", "zsh")
 NAMES = ("bundles", "plans")
 """What the script asks for when Tab is pressed."""
-BUNDLE_FIRST = frozenset({"evaluate", "quantize", "search-plans", "verify"})
-"""Added subcommands whose first word is a bundle."""
 
 
-def script(parser: argparse.ArgumentParser, added: Mapping[str, str], shell: str) -> str:
-    """The script that completes this parser's command; `added`: help of the subcommands that it only names.
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """The script that completes this parser's command.
 
     The parser is changed, and is of no other use afterwards. Raises BackendError where shtab is not installed.
     """
@@ -32,12 +29,6 @@ def script(parser: argparse.ArgumentParser, added: Mapping[str, str], shell: str
     except ModuleNotFoundError as error:
         raise BackendError("shtab is not installed, which writes the script", do="run: pip install shtab") from error
     ask = {name: shtab.cmd(f"{parser.prog} completion {name} 2>/dev/null") for name in NAMES}
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, words in added.items():  # shtab leaves out those without a help text
-                action._choices_actions.append(argparse._SubParsersAction._ChoicesPseudoAction(name, (), words))
-                if name in BUNDLE_FIRST:
-                    action.choices[name].add_argument("bundle")
     for action in _all_actions(parser):
         if (found := _complete(action, ask, shtab)) is not None:
             action.complete = found  # type: ignore[attr-defined]

@@ -183,6 +183,16 @@ class EngineConfig:
 DEFAULT_CONFIG = EngineConfig()
 
 
+BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
+
+
+def add_bundle_options(command: argparse.ArgumentParser, *, plan: bool = True) -> None:
+    """Add `--bundle`, and `--plan` unless the command plays no plan of its own."""
+    command.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
+    if plan:
+        command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
+
+
 def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
     """Add the options of every command that opens engines; `EngineConfig.from_arguments` reads them.
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from counted_weights import CountedWeights, scattered
+from project import run_command
 from torch import Tensor
 from tower_files import write_open_clip, write_t5
 from watching import Watching
@@ -28,7 +29,7 @@ from animegamer_export.verify.against_torch import (
     failed_figures,
     source_from_provenance,
 )
-from animegamer_export.verify.command import DIFFERS, main
+from animegamer_export.verify.command import DIFFERS, add_command
 from animegamer_rt.bundle.loader import Bundle, find, open_bundle
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
@@ -38,7 +39,7 @@ from animegamer_rt.models.encoder import EncoderSize
 
 
 def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -> None:
-    assert main([str(whole.folder), "--results", str(tmp_path)]) == 0
+    assert run_command(add_command, [str(whole.folder), "--results", str(tmp_path)]) == 0
     (written,) = tmp_path.iterdir()
     parts = json.loads(written.read_text(encoding="utf-8"))["parts"]
     four = ("predictor", "denoiser", "vae", "encoder")
@@ -143,7 +144,7 @@ def test_a_part_of_other_weights_is_named(whole: Bundle, capsys: pytest.CaptureF
     copied = replace(whole.manifest, provenance=made_of)
     write_manifest(whole.folder, copied)
     try:
-        assert main([str(whole.folder), "--parts", "encoder", "--json"]) == DIFFERS
+        assert run_command(add_command, [str(whole.folder), "--parts", "encoder", "--json"]) == DIFFERS
     finally:
         write_manifest(whole.folder, whole.manifest)
     said = json.loads(capsys.readouterr().out)

@@ -19,9 +19,10 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
+from project import run_command
 from watching import FP16, BreaksOff, Watching
 
-from animegamer_export.build.command import main, precisions
+from animegamer_export.build.command import add_command, precisions
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
@@ -157,7 +158,10 @@ def test_a_folder_that_cannot_be_is_told_before_the_work(tmp_path: Path, option:
     (tmp_path / "file").write_text("")
     folders = {"--out": str(tmp_path / "b"), "--results": str(tmp_path / "r"), option: str(tmp_path / "file")}
     with pytest.raises(OutputError, match="file: cannot be written; found file exists; choose another folder"):
-        main(["--random-weights", "0", "--size", "tiny", *(word for pair in folders.items() for word in pair)])
+        run_command(
+            add_command,
+            ["--random-weights", "0", "--size", "tiny", *(word for pair in folders.items() for word in pair)],
+        )
     assert not (tmp_path / "b").exists()
 
 
@@ -191,7 +195,7 @@ def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, sourc
 
 def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
     arguments = ["--random-weights", "0", "--size", "tiny", "--parts", "encoder", "--out", str(tmp_path / "b")]
-    assert main([*arguments, "--results", str(tmp_path / "results")]) == 0
+    assert run_command(add_command, [*arguments, "--results", str(tmp_path / "results")]) == 0
     (written,) = (tmp_path / "results").iterdir()
     record = json.loads(written.read_text(encoding="utf-8"))
     assert record["of"].startswith("random weights") and record["machine"]
@@ -292,5 +296,5 @@ RANDOM = ["--random-weights", "0", "--size", "tiny"]
 )
 def test_options_that_make_no_sense_are_refused_before_writing(tmp_path: Path, arguments: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        main([*arguments, "--out", str(tmp_path / "b")])
+        run_command(add_command, [*arguments, "--out", str(tmp_path / "b")])
     assert not (tmp_path / "b").exists()

@@ -14,7 +14,7 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 import pytest
-from project import ROOT
+from project import ROOT, run_command
 
 import fakes
 from animegamer_export.onnx_io.sessions import open_plain
@@ -164,7 +164,7 @@ def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
     monkeypatch.setattr(command, "module_version", lambda library: "1.7.1.116")
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "vae", "--results"]
     results = tmp_path / "results.json"
-    assert command.main([*argv, str(results)]) == 1
+    assert run_command(command.add_command, [*argv, str(results)]) == 1
     assert "not built: vae_next for sm86: Assertion failed: no such kernel" in capsys.readouterr().err
     written = bundles.load(bundle.folder).manifest
     assert list(written.engines) == ["vae_first-sm86", "vae_first-sm89"]
@@ -178,10 +178,10 @@ def test_engines_are_recorded_skipped_when_they_fit_and_failures_named(
         ("vae_next", "sm89", True),
     ]
     jobs.clear()
-    command.main([*argv, str(results)])
+    run_command(command.add_command, [*argv, str(results)])
     assert {job.source.rsplit("/", 1)[-1] for job in jobs} == {"vae_next.onnx"}, "what fits is not built again"
     jobs.clear()
-    command.main([*argv, str(results), "--precision", "bf16"])
+    run_command(command.add_command, [*argv, str(results), "--precision", "bf16"])
     assert len(jobs) == 4, "another precision is another engine"
 
 
@@ -209,12 +209,12 @@ def test_ctrl_c_leaves_no_half_engine_and_the_next_run_goes_on(bundle: Bundle, m
 
     monkeypatch.setattr(command, "_build_in_subprocess", interrupted)
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm86,sm89", "--parts", "denoiser"]
-    assert cli.main(["export", "tensorrt", *argv]) == 130
+    assert cli.main(["build-engines", *argv]) == 130
     assert hidden_or_half(bundle) == []
     assert list(bundles.load(bundle.folder).manifest.engines) == ["denoiser-sm86"]
     jobs: list[BuildJob] = []
     monkeypatch.setattr(command, "_build_in_subprocess", lambda job: (jobs.append(job), fake_build(job))[1])
-    assert cli.main(["export", "tensorrt", *argv]) == 0
+    assert cli.main(["build-engines", *argv]) == 0
     assert [job.arch for job in jobs] == ["sm89"]
 
 
@@ -227,7 +227,8 @@ def test_a_disk_that_fills_up_is_named_with_what_to_do(
         return subprocess.CompletedProcess(arguments, 1, "", said)
 
     monkeypatch.setattr(command.subprocess, "run", full)
-    assert command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]) == 1
+    argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"]
+    assert run_command(command.add_command, argv) == 1
     told = capsys.readouterr().err
     assert "the disk is full" in told and "denoiser-sm89.engine" in told and "free some space and run it again" in told
     assert hidden_or_half(bundle) == []
@@ -236,7 +237,7 @@ def test_a_disk_that_fills_up_is_named_with_what_to_do(
 def test_a_disk_that_is_too_small_is_refused_before_building(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=SPARE_BYTES))
     with pytest.raises(OutputError, match="not enough space on the disk.*fewer --parts or for fewer --gpu"):
-        command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"])
+        run_command(command.add_command, ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"])
     assert not (bundle.folder / "engines").exists()
 
 
@@ -248,18 +249,18 @@ def test_an_engine_of_another_version_than_the_installed_one_is_built_again(
     monkeypatch.setattr(command, "_build_in_subprocess", lambda job: (jobs.append(job), fake_build(job))[1])
     argv = ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser", "--results"]
     monkeypatch.setattr(command, "module_version", lambda library: None)
-    assert command.main([*argv, str(tmp_path / "results.json")]) == 0
+    assert run_command(command.add_command, [*argv, str(tmp_path / "results.json")]) == 0
     jobs.clear()
     monkeypatch.setattr(command, "module_version", lambda library: installed)
-    assert command.main([*argv, str(tmp_path / "results.json")]) == 0
+    assert run_command(command.add_command, [*argv, str(tmp_path / "results.json")]) == 0
     assert bool(jobs) == built_again
 
 
 def test_unknown_gpu_and_part_are_refused(bundle: Bundle) -> None:
     with pytest.raises(ConfigError, match="--gpu: unknown name; found 'sm70'; expected of sm75"):
-        command.main(["--bundle", str(bundle.folder), "--gpu", "sm70"])
+        run_command(command.add_command, ["--bundle", str(bundle.folder), "--gpu", "sm70"])
     with pytest.raises(ConfigError, match="--parts: unknown name; found 'text_tower'"):
-        command.main(["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "text_tower"])
+        run_command(command.add_command, ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "text_tower"])
 
 
 def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:

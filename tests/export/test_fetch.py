@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, FakeHub
 from hub_client import hub_of
+from project import run_command
 from tiny_release import PICTURE, add_character, write_diffusers_vae, write_release
 
 from animegamer_export.build.weight_source import from_checkpoints
-from animegamer_export.fetch.command import main
+from animegamer_export.fetch.command import add_command
 from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.errors import AnimeGamerError, CheckpointError, ConfigError, HubError, OutputError
 
@@ -47,7 +48,7 @@ def hub(published: dict[str, dict[str, bytes]], tmp_path: Path) -> Iterator[Fake
 
 def fetch(out: Path, *options: str) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert main(["--out", str(out), "--accept-licence", *options]) == 0
+        assert run_command(add_command, ["--out", str(out), "--accept-licence", *options]) == 0
     return printed.getvalue()
 
 
@@ -59,7 +60,7 @@ def files_of(out: Path) -> set[str]:
 
 def test_sizes_space_and_licence_are_said_before_anything_is_downloaded(hub: FakeHub, tmp_path: Path) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(ConfigError, match="--accept-licence"):
-        main(["--out", str(tmp_path / "checkpoints")])
+        run_command(add_command, ["--out", str(tmp_path / "checkpoints")])
     said = printed.getvalue()
     assert all(name in said for name in hub.repositories) and "free on the disk" in said
     assert "NOT INTENDED FOR USE WITHIN THE EUROPEAN UNION" in said

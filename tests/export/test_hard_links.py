@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from project import run_command
 from tiny_release import add_character, write_release
 
-from animegamer_export.build.command import main
+from animegamer_export.build.command import add_command
 from animegamer_export.build.hard_links import hard_link_shared
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.bundle import quantize_bundle
@@ -47,7 +48,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def export(release: Path, out: Path, *options: str) -> str:
     arguments = ["--checkpoints", str(release), "--picture", "32x48", "--out", str(out)]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert main([*arguments, *options]) == 0
+        assert run_command(add_command, [*arguments, *options]) == 0
     return printed.getvalue()
 
 

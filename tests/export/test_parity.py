@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import torch
+from project import run_command
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from animegamer_export.parity.checks import compare
-from animegamer_export.parity.report import Result, check_folder, main
+from animegamer_export.parity.report import Result, add_command, check_folder
 from animegamer_rt.bundle import noise_schedule
+from animegamer_rt.errors import CheckpointError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 DIFFUSION_WEIGHTS = ("dit_weights_a",)
@@ -50,7 +52,7 @@ def only(results: list[Result]) -> Result:
 
 
 def test_every_golden_set_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(GOLDEN)]) == 0
+    assert run_command(add_command, [str(GOLDEN)]) == 0
     printed = capsys.readouterr().out
     recorded = {path.stem for path in GOLDEN.glob("*.json") if "_weights_" not in path.name}
     assert recorded == {line.split()[0] for line in printed.splitlines() if "  pass" in line}
@@ -113,13 +115,13 @@ def test_a_changed_predictor_set_fails(
     assert any(text in what for what in failed)
 
 
-def test_a_folder_without_fixtures_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
-    assert main([str(tmp_path / "absent")]) == 2
-    copy_sets(tmp_path, *DIFFUSION_WEIGHTS)
-    assert main([str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "holds no fixture set" in said and "no such folder" in said
+def test_a_folder_without_fixtures_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such folder"):
+        run_command(add_command, [str(tmp_path / "absent")])
+    for _ in range(2):
+        with pytest.raises(CheckpointError, match="holds no fixture set"):
+            run_command(add_command, [str(tmp_path)])
+        copy_sets(tmp_path, *DIFFUSION_WEIGHTS)
 
 
 def test_bad_json_and_missing_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +132,7 @@ def test_bad_json_and_missing_files_are_named(tmp_path: Path, capsys: pytest.Cap
     fault = str(only(check_folder(folder)).fault)
     assert "dit_weights_a.part1.safetensors" in fault and "no such file" in fault
     (folder / "uncond_a.json").write_text("{", encoding="utf-8")
-    assert main([str(folder)]) == 1
+    assert run_command(add_command, [str(folder)]) == 1
     assert "uncond_a.json: not JSON" in capsys.readouterr().out
 
 

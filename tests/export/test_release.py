@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from live_server import LiveServer
+from project import run_command
 from tiny_release import ENCODER_SIZE, PICTURE, write_release
 from torch import Tensor
 from torch_engines import torch_engines
@@ -25,7 +26,7 @@ from transformers import T5EncoderModel
 from watching import Watching
 
 from animegamer_client import Client, Frame
-from animegamer_export.build.command import main
+from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import PARTS
 from animegamer_export.build.state_file import ExportState
 from animegamer_export.build.steps import ExportRequest, export
@@ -66,7 +67,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bundle(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     out = tmp_path_factory.mktemp("bundles") / "qiqi"
     given = [f"--precision={part}=fp32" for part in (*PARTS, *TOWER_PARTS)]
-    assert main(["--checkpoints", str(release), "--picture", "32x48", "--out", str(out), *given]) == 0
+    assert (
+        run_command(add_command, ["--checkpoints", str(release), "--picture", "32x48", "--out", str(out), *given]) == 0
+    )
     return load(out)
 
 
@@ -99,7 +102,7 @@ def test_published_files_become_a_clip_and_a_served_turn_with_a_predictor_in_4_b
     """The whole way: export, `play --plan fast` to an mp4, `serve` to a client; each twice, with the same frames."""
     given, out = copied
     source = ["--checkpoints", str(given), "--picture", "32x48", "--parts", "predictor"]
-    assert main([*source, "--precision", "predictor=int4-qdq", "--out", str(out)]) == 0
+    assert run_command(add_command, [*source, "--precision", "predictor=int4-qdq", "--out", str(out)]) == 0
     manifest = load(out).manifest
     assert manifest.parts["predictor"].precision == "int4-qdq"
     plans = {name: replace(plan, fidelity={"ssim": 0.9}) for name, plan in manifest.plans.items()}
@@ -155,7 +158,7 @@ def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Pa
         ["--checkpoints", str(tmp_path / "given"), "--picture", "32x48", "--parts", "encoder"],
     )
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert main([*arguments, "--out", str(out)]) == 0
+        assert run_command(add_command, [*arguments, "--out", str(out)]) == 0
     assert f"without text_tower and image_tower: {tmp_path / 'given'} has no {CLIP}/;" in " ".join(
         printed.getvalue().split()
     )
@@ -163,7 +166,7 @@ def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Pa
     assert "not of the published sizes" in warned and "denoiser.layers 2 (published: 30)" in warned
     encoder = (out / "encoder.weights").stat().st_mtime_ns
     (tmp_path / CLIP).rename(tmp_path / "given" / CLIP)
-    assert main([*arguments, "--out", str(out)]) == 0
+    assert run_command(add_command, [*arguments, "--out", str(out)]) == 0
     steps = ExportState.open(out).steps
     assert {"text_tower verified", "image_tower verified", "motion tokenizer"} < set(steps)
     assert (out / "encoder.weights").stat().st_mtime_ns == encoder and (out / "motion.model").is_file()

@@ -1,10 +1,14 @@
-"""Where the project's files are: its root, and the files that belong to it, with git or without."""
+"""Where the project's files are, with git or without, and how one of its commands is run in this process."""
 
 from __future__ import annotations
 
+import argparse
 import subprocess
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
+
+from animegamer_rt.arguments import Parser
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,3 +33,12 @@ def _outside_ignored(root: Path) -> list[str]:
 
     names = (path.relative_to(root) for path in root.rglob("*"))
     return sorted(str(name) for name in names if not ignored(name.parts))
+
+
+def run_command(add_command: Callable[[argparse.ArgumentParser], None], words: Sequence[str]) -> int:
+    """Parse the words and run a subcommand; unlike in the program, its errors are raised."""
+    parser = Parser()
+    add_command(parser)
+    options = parser.parse_args(words)
+    code: int = options.run(options)
+    return code

@@ -40,8 +40,8 @@ TAKE_A_PATH = {
     "play": ("play", "--out"),
     "play, picture": ("play", "--motion", "wave", "--image"),
     "play, instructions": ("play", "--instructions"),
-    "bench": ("bench", "--results"),
-    "trace": ("bench", "--trace"),
+    "bench": ("bench", "run", "--results"),
+    "trace": ("bench", "run", "--trace"),
     "selftest": ("selftest", "--out"),
     "keys": ("keys", "new", "mia", "--keys"),
     "info": ("info",),
@@ -80,7 +80,7 @@ NUMBERS = ["²", "٣", "１", "1_0", " 1", "+1", "--3", "1e2", "0x1", "", "9" * 
     "command",
     [
         ("play", "--seed"),
-        ("bench", "--turns"),
+        ("bench", "run", "--turns"),
         ("play", "--threads"),
         ("serve", "--queue"),
         ("quantize", "pocket", "--precision", "predictor=nf4", "--out", "x", "--calibration-turns"),
@@ -101,7 +101,9 @@ def test_calibration_needs_a_turn(capsys: pytest.CaptureFixture[str], turns: str
     assert "from 1 to" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [("bench", "--bundle"), ("play", "--plan"), ("verify", "pocket", "--against")])
+@pytest.mark.parametrize(
+    "command", [("bench", "run", "--bundle"), ("play", "--plan"), ("verify", "pocket", "--against")]
+)
 def test_an_empty_value_is_no_default(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "") == (2, "argparse")
     assert "is a variable of the shell not set?" in capsys.readouterr().err

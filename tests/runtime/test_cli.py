@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import animegamer_rt.cli
 import fakes
 from animegamer_rt import __version__
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.cli import main
+from animegamer_rt.cli import HELP, OWN, main
 from animegamer_rt.errors import BundleFileError
 from animegamer_rt.failures import report
 
@@ -32,56 +33,117 @@ def add_command(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setattr(animegamer_rt.cli, "entry_points", lambda group: [point])
 
 
-def echo(arguments: list[str]) -> int:
-    print("got", *arguments)
-    return 5
+def add_echo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("folder")
+    parser.set_defaults(run=lambda options: print("got", options.folder, options.fast) or 5)
 
 
-def test_no_command_and_help_show_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 0
-    shown = capsys.readouterr().out
-    assert all(f"    {command} " in shown for command in ("play", "bench", "info"))
-
-
-def test_command_of_another_package_gets_its_arguments(
+def test_command_of_another_package_gets_its_options(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "extra_commands", sys.modules[__name__])
-    add_command(monkeypatch, "extra_commands:echo")
+    add_command(monkeypatch, "extra_commands:add_echo")
     assert main(["extra", "DIR", "--fast"]) == 5
-    assert capsys.readouterr().out == "got DIR --fast\n"
-    main([])
-    assert "further commands, each with its own --help:\n  extra\n" in capsys.readouterr().out
+    assert capsys.readouterr().out == "got DIR True\n"
 
 
-def test_each_command_of_the_export_is_explained_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+VERBS = {
+    "play": "--history-turns",
+    "bench run": "--suite",
+    "bench serve": "--replay",
+    "bench compare": "--json",
+    "bench verify": "RECORD",
+    "bench show": "--format",
+    "bench pack": "RECORD",
+    "selftest": "--record",
+    "doctor": "--json",
+    "info": "--list",
+    "serve": "--state-dir",
+    "keys new": "--keys",
+    "sessions backup": "NEW_DIR",
+    "kiosk watch": "--config",
+    "completion": "{bash,zsh}",
+    "build-engines": "--gpu",
+    "evaluate": "--turns",
+    "export": "--checkpoints",
+    "fetch": "--accept-licence",
+    "parity": "--verbose",
+    "quantize": "--calibration-turns",
+    "search-plans": "--dry-run",
+    "verify": "--against",
+}
+"""Every command and verb, with an option or word of its own."""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_shows_its_own_options_only(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed(*verb.split(), "--help") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: animegamer-rt {verb} ") and VERBS[verb] in shown
+    group = [other for other in VERBS if other != verb and other.split()[0] == verb.split()[0]]
+    assert not [VERBS[other] for other in group if VERBS[other].startswith("--") and f"  {VERBS[other]} " in shown]
+
+
+def test_every_command_has_a_line_of_help_and_is_tried_here(capsys: pytest.CaptureFixture[str]) -> None:
     installed = {point.name for point in entry_points(group=animegamer_rt.cli.COMMAND_GROUP)}
-    assert set(animegamer_rt.cli.ADDED) == installed
-    main([])
-    listed = capsys.readouterr().out
-    for command, words in animegamer_rt.cli.ADDED.items():
-        assert f"\n  {command:<14}{words}\n" in listed
-        with pytest.raises(SystemExit):
-            main([command, "--help"])
-        assert capsys.readouterr().out.startswith(f"usage: animegamer-rt {command} ")
+    assert {verb.split()[0] for verb in VERBS} == HELP.keys() == installed | OWN.keys()
+    assert main([]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(f" {command} {words}" in shown for command, words in HELP.items())
 
 
-def test_a_slip_in_a_commands_name_lists_those_of_other_packages_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+TYPED = {
+    # By strangers: options of another verb, slips, options before and after the words.
+    "bench": "bench: error: the following arguments are required: {run,serve,compare,verify,show,pack}",
+    "bench --preset quick": "invalid choice: 'quick'",
+    "bench run a.json": "bench run: error: unrecognized arguments: a.json",
+    "bench serve --preset quick": "bench serve: error: unrecognized arguments: --preset quick",
+    "bench serve --device torch": "bench serve: error: unrecognized arguments: --device torch",
+    "bench compare a.json": "bench compare: error: the following arguments are required: RECORD",
+    "bench compare a.json a.json --device torch": "bench compare: error: unrecognized arguments: --device torch",
+    "bench compare a.json a.json --turns 3": "bench compare: error: unrecognized arguments: --turns 3",
+    "bench compare --json no.json no.json": "no.json: the record cannot be read",
+    "bench compare no.json --json no.json": "no.json: the record cannot be read",
+    "bench verify": "bench verify: error: the following arguments are required: RECORD",
+    "bench verify no.json --suite 1": "bench verify: error: unrecognized arguments: --suite 1",
+    "bench show": "bench show: error: the following arguments are required: RECORD",
+    "bench show no.json --format csv": "no.json: the record cannot be read",
+    "bench show --format csv no.json": "no.json: the record cannot be read",
+    "bench show no.json --format yaml": "argument --format: invalid choice: 'yaml'",
+    "bench show no.json --json": "bench show: error: unrecognized arguments: --json",
+    "bench pack a.json b.json": "bench pack: error: unrecognized arguments: b.json",
+    "exrta": "invalid choice: 'exrta' (choose from 'play',",
+    "play --sed 3": "play: error: unrecognized arguments: --sed 3; did you mean '--seed'?",
+    "play --window 2": "play: error: unrecognized arguments: --window 2",
+    "serve --allow words.txt": "serve: error: unrecognized arguments: --allow words.txt; did you mean '--allow-list'?",
+    "serve --device onnxruntime": "--device: 'onnxruntime' is not one of cpu,",
+    "info --json --list": "argument --list: not allowed with argument --json",
+    "keys": "keys: error: the following arguments are required: {new}",
+    "sessions backup": "sessions backup: error: the following arguments are required: NEW_DIR",
+    "sessions restore x": "invalid choice: 'restore' (choose from 'backup')",
+    "completion fish": "argument {bash,zsh}: invalid choice: 'fish'",
+    "export tensorrt": "export: error: the following arguments are required: --out",
+    "export --out x": "one of the arguments --checkpoints --random-weights is required",
+    "evaluate pocket --turns 0": "0' is not a whole number from 1 to",
+}
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_a_wrong_line_is_refused_in_words(
+    line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_command(monkeypatch, "extra_commands:echo")
-    with pytest.raises(SystemExit) as stopped:
-        main(["exrta"])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert "'exrta'" in error and "extra" in error.partition("choose from")[2]
+    monkeypatch.chdir(tmp_path)
+    assert typed(*line.split()) == 2
+    assert TYPED[line] in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_an_unknown_option_shows_those_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["play", "--sed", "3"])
-    said = capsys.readouterr().err
-    assert ended.value.code == 2 and "play: error: unrecognized arguments: --sed 3" in said and "[--seed SEED]" in said
+def typed(*words: str) -> int | str | None:
+    """The exit code of a line, whether the parser or the command said it."""
+    try:
+        return main(list(words))
+    except SystemExit as stopped:
+        return stopped.code
 
 
 def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
@@ -115,16 +177,16 @@ def test_output_that_cannot_be_written_is_one_line(bundle: str) -> None:
     assert done.returncode == 2
 
 
-def import_what_is_missing(_: list[str]) -> int:
-    return len(__import__("no_such_package").__name__)
+def add_what_is_missing(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=lambda options: __import__("no_such_package"))
 
 
-@pytest.mark.parametrize("command", ["no_such_package.parity:main", f"{__name__}:import_what_is_missing"])
+@pytest.mark.parametrize("command", ["no_such_package.parity:main", f"{__name__}:add_what_is_missing"])
 def test_command_whose_library_is_missing_says_what_to_install(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_command(monkeypatch, command)
-    assert main(["extra", "--help"]) == 2
+    assert main(["extra"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: the command 'extra' lacks a library") and "pip install -e '.[cpu,export]'" in error
 
@@ -166,7 +228,7 @@ import sys
 
 extras = "bitsandbytes cv2 huggingface_hub onnx onnxscript ray safetensors starlette torch uvicorn websockets"
 sys.modules.update(dict.fromkeys(extras.split()))  # their import fails
-from animegamer_rt.cli import main
+from animegamer_rt.cli import HELP, OWN, main
 
 for command in ("play", "serve", "kiosk", "bench", "doctor", "info"):
     try:

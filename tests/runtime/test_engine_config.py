@@ -52,9 +52,9 @@ def test_a_choice_that_the_device_does_not_offer_is_refused(fields: dict[str, ob
 
 
 def test_only_commands_that_need_no_pictures_take_simulated_engines(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("bench", "selftest"):
+    for command in (["bench", "run"], ["selftest"]):
         with pytest.raises(SystemExit):
-            main([command, "--device", "simulated:1"])
+            main([*command, "--device", "simulated:1"])
         assert "--device: 'simulated:1' is not one of cpu, cpu-fp32, cuda, tensorrt" in capsys.readouterr().err
 
 

@@ -125,8 +125,8 @@ def test_a_report_or_a_trace_replaces_its_own_kind_alone(
 ) -> None:
     (tmp_path / "mine.json").write_text(text)
     results = ("--results", tmp_path / "results", "--trace") if kind == "trace" else ("--out",)
-    command = ("bench" if kind == "trace" else "selftest", "--bundle", bundle, *results, tmp_path / "mine.json")
-    assert "mine.json" in refused(capsys, *command)
+    command = ("bench", "run") if kind == "trace" else ("selftest",)
+    assert "mine.json" in refused(capsys, *command, "--bundle", bundle, *results, tmp_path / "mine.json")
     assert (tmp_path / "mine.json").read_text() == text
 
 

@@ -43,7 +43,7 @@ def ran(tmp_path: Path) -> str:
 
 
 def test_bench_runs_none(command: list[str], bundle: str, stray: Path, tmp_path: Path) -> None:
-    options = ["bench", "--bundle", bundle, "--turns", "1", "--results", str(tmp_path / "results")]
+    options = ["bench", "run", "--bundle", bundle, "--turns", "1", "--results", str(tmp_path / "results")]
     done = subprocess.run([*command, *options], cwd=stray, capture_output=True, text=True)
     assert (done.returncode, done.stderr, ran(tmp_path)) == (0, "", "")
 

@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from animegamer_rt.arguments import Parser
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.host import build
@@ -24,10 +23,9 @@ from .versions import Versions, own_environment
 FAILED = 1
 
 
-def kiosk(arguments: Sequence[str]) -> int:
-    """The command; returns the exit code."""
-    parser = Parser(prog="animegamer-rt kiosk", description="A screen on which visitors play (docs/KIOSK.md).")
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+def add_kiosk(kiosk: argparse.ArgumentParser) -> None:
+    """`animegamer-rt kiosk`."""
+    verbs = kiosk.add_subparsers(required=True)
 
     install = verbs.add_parser("install", help="write units and settings, and start them")
     _add_changes(install, _install)
@@ -48,10 +46,6 @@ def kiosk(arguments: Sequence[str]) -> int:
     )
     doctor = verbs.add_parser("doctor", help="check whether this machine has what a kiosk needs")
     doctor.set_defaults(run=_doctor)
-
-    options = parser.parse_args(arguments)
-    code: int = options.run(options)
-    return code
 
 
 def _add_root(verb: argparse.ArgumentParser) -> None:

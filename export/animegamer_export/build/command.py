@@ -11,7 +11,7 @@ from rich.console import Console
 
 from animegamer_export.parts.streamed.write import STORED
 from animegamer_export.support.progress import Progress
-from animegamer_rt.arguments import Parser, whole
+from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.errors import ConfigError
@@ -27,9 +27,49 @@ DEFAULT_PRECISION = "fp16"
 DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the export; returns 0."""
-    options = _parser().parse_args(argv)
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt export`."""
+    parser.set_defaults(run=_run)
+    parser.description = (
+        "Make a bundle from the release's checkpoints or random weights. An interrupted export continues when it is "
+        "run again."
+    )
+    parser.epilog = "The folders that --checkpoints expects:\n\n" + TREE
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
+    given.add_argument(
+        "--random-weights",
+        type=whole(-(2**31), 2**63 - 1),
+        metavar="SEED",
+        help="random weights, to measure time and memory",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder: with towers")
+    parser.add_argument(
+        "--precision",
+        action="append",
+        default=[],
+        metavar="PART=NAME",
+        help=f"{', '.join(STORED)}, or a precision of docs/QUANTIZATION.md; several: a=x,b=y (default: fp16)",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="write a JSON record of each step's time and memory into this folder",
+    )
+    parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
+    parser.add_argument("--size", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
+    parser.add_argument(
+        "--picture",
+        type=_picture,
+        metavar="HxW",
+        help="height and width of the checkpoints' frames (default: 480x720)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
     precision = precisions(options.parts, options.precision)
     for part, name in precision.items():
         if name not in STORED:
@@ -115,48 +155,6 @@ def _source(options: argparse.Namespace, console: Console) -> ExportSource:
     height, width = options.picture or DEFAULT_PICTURE
     with console.status("the checkpoints are read"):
         return from_checkpoints(options.checkpoints, options.release or DEFAULT_RELEASE, height, width)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="animegamer-rt export",
-        description="Make a bundle from the release's checkpoints or random weights. An interrupted export continues "
-        "when it is run again. `animegamer-rt export tensorrt` builds engines from a bundle.",
-        epilog="The folders that --checkpoints expects:\n\n" + TREE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
-    given.add_argument(
-        "--random-weights",
-        type=whole(-(2**31), 2**63 - 1),
-        metavar="SEED",
-        help="random weights, to measure time and memory",
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder: with towers")
-    parser.add_argument(
-        "--precision",
-        action="append",
-        default=[],
-        metavar="PART=NAME",
-        help=f"{', '.join(STORED)}, or a precision of docs/QUANTIZATION.md; several: a=x,b=y (default: fp16)",
-    )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="write a JSON record of each step's time and memory into this folder",
-    )
-    parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
-    parser.add_argument("--size", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
-    parser.add_argument(
-        "--picture",
-        type=_picture,
-        metavar="HxW",
-        help="height and width of the checkpoints' frames (default: 480x720)",
-    )
-    return parser
 
 
 def _picture(text: str) -> tuple[int, int]:

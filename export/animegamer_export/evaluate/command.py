@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt.api import Player
+from animegamer_rt.arguments import whole
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
@@ -110,22 +111,21 @@ def lines(found: dict[str, Any]) -> list[str]:
     return table
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command `animegamer-rt evaluate`; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="animegamer-rt evaluate",
-        description="Measure a bundle without labels: its state, its clips' steadiness, its plans against exact.",
-    )
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt evaluate`."""
+    parser.set_defaults(run=_run)
     parser.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument(
         "--plan", action="append", metavar="NAME", help="a plan; may be repeated (default: all but exact)"
     )
-    parser.add_argument("--turns", type=int, default=8, metavar="N", help="instructions (default: %(default)s)")
+    parser.add_argument(
+        "--turns", type=whole(1, 100_000), default=8, metavar="N", help="instructions (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_engine_options(parser)
-    options = parser.parse_args(arguments)
-    if options.turns < 1:
-        parser.error("--turns is a whole number, 1 or more")
+
+
+def _run(options: argparse.Namespace) -> int:
     bundle = open_bundle(options.bundle)
     plans = options.plan or [name for name in bundle.manifest.plans if name != EXACT] or [bundle.default_plan]
     config = EngineConfig.from_arguments(options)

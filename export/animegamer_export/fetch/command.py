@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from animegamer_rt.arguments import Parser
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import free_bytes, lock_folder, make_folder, require_space, write_file
 from animegamer_rt.bundle.hub import NO_SPACE_HINT, HubFile, Repository, download, read_repository
@@ -32,9 +31,32 @@ class Wanted:
     to: Path
 
 
-def main(argv: Sequence[str]) -> int:
-    """Downloads what is missing in the folder; returns 0."""
-    options = _parser().parse_args(argv)
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt fetch`."""
+    parser.set_defaults(run=_run)
+    parser.description = (
+        "Download the published checkpoints from Hugging Face's hub: AnimeGamer's two characters, Mistral-7B, "
+        "CogVideoX-2b's vae. Without --accept-licence it only says what it would download. An interrupted download "
+        "continues when it is run again. HF_TOKEN, HF_ENDPOINT and HTTPS_PROXY apply."
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("checkpoints"), metavar="DIR", help="the folder (default: checkpoints)"
+    )
+    parser.add_argument(
+        "--release", type=_film, action="append", metavar="NAME", help="only this character (default: both)"
+    )
+    parser.add_argument("--towers", action="store_true", help="T5 and CLIP too, to start games from a picture")
+    parser.add_argument("--accept-licence", action="store_true", help="you have read and accept AnimeGamer's licence")
+    parser.add_argument(
+        "--revision",
+        action="append",
+        default=[],
+        metavar="OWNER/NAME=COMMIT",
+        help="another commit than the pinned or recorded one",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
     asked = sources(options.release or FILMS, options.towers)
     revisions = _revisions(options.revision, asked)
     console = Console(markup=False, highlight=False, soft_wrap=True)
@@ -145,28 +167,3 @@ def _film(text: str) -> str:
     if not _FILM.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a character's name, as in Qiqi")
     return text
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="animegamer-rt fetch",
-        description="Download the published checkpoints from Hugging Face's hub: AnimeGamer's two characters, "
-        "Mistral-7B, CogVideoX-2b's vae. Without --accept-licence it only says what it would download. An interrupted "
-        "download continues when it is run again. HF_TOKEN, HF_ENDPOINT and HTTPS_PROXY apply.",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=Path("checkpoints"), metavar="DIR", help="the folder (default: checkpoints)"
-    )
-    parser.add_argument(
-        "--release", type=_film, action="append", metavar="NAME", help="only this character (default: both)"
-    )
-    parser.add_argument("--towers", action="store_true", help="T5 and CLIP too, to start games from a picture")
-    parser.add_argument("--accept-licence", action="store_true", help="you have read and accept AnimeGamer's licence")
-    parser.add_argument(
-        "--revision",
-        action="append",
-        default=[],
-        metavar="OWNER/NAME=COMMIT",
-        help="another commit than the pinned or recorded one",
-    )
-    return parser

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,7 @@ import torch
 from animegamer_export.parity import decoding, diffusion, language
 from animegamer_export.parity.checks import ROUNDINGS, Check
 from animegamer_export.parity.fixtures import WEIGHTS, FixtureFolder, FixtureSet, open_folder
-from animegamer_rt.arguments import Parser
-from animegamer_rt.errors import AnimeGamerError, CheckpointError
+from animegamer_rt.errors import AnimeGamerError
 
 CHECKS: dict[str, Callable[[FixtureFolder, FixtureSet], list[Check]]] = {
     "encoder": diffusion.check_encoder,
@@ -124,18 +123,15 @@ def _tolerance(check: Check) -> str:
     return f"{check.tolerance:.0e}" + (f" + {check.granted:.1e}" if check.granted else "")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command `animegamer-rt parity`: 0 when every set passes, 1 when one fails, 2 when there is none."""
-    parser = Parser(
-        prog="animegamer-rt parity", description="Compare the networks with recorded fixtures, number by number."
-    )
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt parity`."""
+    parser.set_defaults(run=_run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
     parser.add_argument("--verbose", action="store_true", help="every check of every set")
-    arguments = parser.parse_args(argv)
-    try:
-        results = check_folder(arguments.folder)
-    except CheckpointError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(table(results, arguments.verbose))
+
+
+def _run(options: argparse.Namespace) -> int:
+    """0 when every set passes, 1 when one fails. Raises CheckpointError when there is none."""
+    results = check_folder(options.folder)
+    print(table(results, options.verbose))
     return 0 if all(result.passed for result in results) else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, islice
@@ -11,7 +12,7 @@ from typing import Any
 from animegamer_export.evaluate.judges import judge_of
 from animegamer_export.plan_search.measure import SearchBudget, measure_plans
 from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
-from animegamer_rt.arguments import Parser, whole
+from animegamer_rt.arguments import whole
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.command import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -28,9 +29,10 @@ WHAT = "Find cheaper plans for a bundle, and write them with their measured fide
 DEFAULT = "balanced"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Parses, measures, writes the record and the bundle's plans; returns the exit code."""
-    parser = Parser(prog="animegamer-rt search-plans", description=WHAT)
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt search-plans`."""
+    parser.set_defaults(run=_run)
+    parser.description = WHAT
     parser.add_argument(
         "bundle", nargs="?", default="pocket", help="name or folder; its plans balanced and fast are replaced"
     )
@@ -53,7 +55,9 @@ def main(arguments: Sequence[str]) -> int:
         help="where the record goes (default: %(default)s)",
     )
     parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
-    options = parser.parse_args(arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     if not options.dry_run:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,17 @@ from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
 from animegamer_export.quantize.weights import RewriteReport
 from animegamer_export.support.progress import Progress
-from animegamer_rt.arguments import Parser, whole
+from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
 
 WHAT = "Write a copy of a bundle with parts in another precision. A run that is interrupted leaves nothing behind."
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Writes the bundle and prints a line for each part."""
-    parser = Parser(prog="animegamer-rt quantize", description=WHAT)
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt quantize`."""
+    parser.set_defaults(run=_run)
+    parser.description = WHAT
     parser.add_argument("bundle", help="name or folder of the bundle to start from")
     parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
     parser.add_argument("--block", type=whole(1, 65_536), help="weights a scale, for 4 bits and int8 (default: 64)")
@@ -38,7 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         "--device", choices=("cpu", "cuda"), default="cpu", help="where those turns are played (default: cpu)"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to stderr")
-    options = parser.parse_args(arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
     precisions = parse_precisions(options.precision, options.block)
     bundle, step = open_bundle(options.bundle), Progress(Console(markup=False, stderr=options.json)).step
     turns, device = options.calibration_turns, options.device

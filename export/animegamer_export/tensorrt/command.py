@@ -1,4 +1,4 @@
-"""`animegamer-rt export tensorrt`: builds engines of a bundle's parts, one file per part and GPU architecture.
+"""`animegamer-rt build-engines`: builds engines of a bundle's parts, one file per part and GPU architecture.
 
 Engines that exist and fit are kept, so an interrupted run continues when it is run again. The manifest names an engine
 only when it is complete.
@@ -6,6 +6,7 @@ only when it is complete.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import errno
 import json
@@ -18,7 +19,7 @@ from typing import Any
 
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_export.tensorrt.graph import HALVES
-from animegamer_rt.arguments import Parser, whole
+from animegamer_rt.arguments import whole
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
 from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.files import lock_folder, make_folder, require_space, write_file
@@ -55,13 +56,33 @@ class Options:
     results: Path | None = None
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Builds the requested engines; 0 if all exist, 1 if one could not be built, which is named."""
-    return run(_options(argv))
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt build-engines`."""
+    parser.set_defaults(run=lambda given: run(_options(given)))
+    parser.description = (
+        "Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it."
+    )
+    parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
+    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
+    parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
+    parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
+    parser.add_argument(
+        "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
+    )
+    parser.add_argument("--no-weight-streaming", action="store_true", help="for GPUs that can hold all weights")
+    parser.add_argument(
+        "--results",
+        type=Path,
+        metavar="FILE",
+        help="add seconds, sizes and peak memory to this JSON (default: no record)",
+    )
 
 
 def run(options: Options) -> int:
-    """Runs the command. Raises AnimeGamerError for a bundle or option that cannot be used."""
+    """Builds the engines; 0 if all exist, 1 if one could not be built, which is named.
+
+    Raises AnimeGamerError for a bundle or option that cannot be used.
+    """
     if options.results is not None:
         make_folder(options.results.parent)
         claim_file(options.results, "a record of builds", _is_record, do="give another name with --results")
@@ -239,26 +260,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{head}{row['bytes'] / 1e6:9.1f} MB {row['build_seconds']:8.1f} s  peak {row['peak_mib'] or 0:.0f} MiB"
 
 
-def _options(argv: Sequence[str] | None) -> Options:
-    parser = Parser(
-        prog="animegamer-rt export tensorrt",
-        description="Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it.",
-    )
-    parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
-    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
-    parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
-    parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
-    parser.add_argument(
-        "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
-    )
-    parser.add_argument("--no-weight-streaming", action="store_true", help="for GPUs that can hold all weights")
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE",
-        help="add seconds, sizes and peak memory to this JSON (default: no record)",
-    )
-    given = parser.parse_args(argv)
+def _options(given: argparse.Namespace) -> Options:
     return Options(
         given.bundle,
         tuple(_split_names(given.gpu, _arches(), "--gpu")),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from animegamer_rt.arguments import Parser, whole
+from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.profiling import host as machine
 
@@ -27,12 +28,9 @@ def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
                 yield f"  {name.replace('_', ' '):28s} {value}"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command `animegamer-rt verify`; returns 1 if a part's errors are larger than its precision allows."""
-    parser = Parser(
-        prog="animegamer-rt verify",
-        description="Compare what a bundle's parts compute with torch, or with another bundle.",
-    )
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt verify`."""
+    parser.set_defaults(run=_run)
     parser.add_argument("bundle", help="name or folder of the bundle to check")
     given = parser.add_mutually_exclusive_group()
     given.add_argument("--against", metavar="BUNDLE", help="a bundle to compare with: prompts and whole turns")
@@ -55,11 +53,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
     parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record into this folder")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON; progress goes to stderr")
-    options = parser.parse_args(arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
     parts = [] if options.parts is None else options.parts.split(",")
     known = (*PARTS, *START_PARTS)
     if set(parts) - set(known):
-        parser.error(f"--parts is a list of {', '.join(known)}")
+        options.parser.error(f"--parts is a list of {', '.join(known)}")
     bundle, to = open_bundle(options.bundle), sys.stderr if options.json else sys.stdout
     if options.against is not None:
         against = open_bundle(options.against)

@@ -1,4 +1,4 @@
-"""`animegamer-rt bench`: measures how long a turn takes on this machine, by stage, and how much memory playing needs.
+"""`animegamer-rt bench run`: measures how long a turn takes here, by stage, and how much memory playing needs.
 
 Measures whole turns, without encoding clips: of a frozen suite, or of a game whose history is full. Writes one JSON
 record for each plan.

@@ -54,14 +54,12 @@ NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; b
 UNSTEADY = "no verdict: {} unsteady; run again on a quiet machine"
 
 
-def compare(paths: Sequence[Path], as_json: bool = False) -> int:
+def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
     """Print the figures of two records, as tables or as JSON; returns 0.
 
     Raises ConfigError if these are not two records of turns, or not of one cohort.
     """
-    if len(paths) != 2:
-        raise ConfigError("compare needs two records", found=f"{len(paths)}", do="give two files that bench wrote")
-    first, second = map(read_turns, paths)
+    first, second = read_turns(first_path), read_turns(second_path)
     if unlike := list(differences(first, second, COHORT)):
         raise ConfigError(
             "the two records cannot be compared",
@@ -78,7 +76,7 @@ def compare(paths: Sequence[Path], as_json: bool = False) -> int:
     for name, a, b in figures(first, second):
         table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.3f}" if a else "")
     console = Console(markup=False)
-    for label, path, record in zip("AB", paths, (first, second), strict=True):
+    for label, path, record in (("A", first_path, first), ("B", second_path, second)):
         console.print(plain(f"{label}: {path} ({_about(record)})"), soft_wrap=True, highlight=False)
     console.print(table)
     for name, a, b in differences(first, second, SETTINGS):

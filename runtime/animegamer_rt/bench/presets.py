@@ -1,4 +1,4 @@
-"""The settings behind `animegamer-rt bench --preset`, named so that a figure can be repeated, and what is timed."""
+"""The settings behind `animegamer-rt bench run --preset`, named so that a figure can be repeated, and what is timed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from animegamer_rt.errors import ConfigError
 from animegamer_rt.untrusted import plain, short
 
 from .figures import figures_of
@@ -29,9 +28,7 @@ A_DAY = timedelta(days=1)
 
 
 def verify(paths: Sequence[Path]) -> int:
-    """Print for each file whether it is sound, or what is wrong; 1 if one is not. Raises ConfigError without a file."""
-    if not paths:
-        raise ConfigError("verify needs records", found="none", do="give files that bench wrote")
+    """Print for each file whether it is sound, or what is wrong; 1 if one is not."""
     worst = 0
     for path in paths:
         wrong = list(problems(record := read_json(path)))

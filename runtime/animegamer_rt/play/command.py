@@ -6,6 +6,7 @@ Opens the game, asks for instructions, plays the turns and writes them to the ga
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import secrets
@@ -15,17 +16,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import FrameType
 
 from animegamer_rt.api import ClipBuilder, Game, Player
-from animegamer_rt.arguments import Parser
+from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import lock_folder, make_folder
 from animegamer_rt.bundle.loader import Bundle, list_bundles, open_bundle, sibling_bundles
-from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig, add_engine_options
+from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig, add_bundle_options, add_engine_options
 from animegamer_rt.errors import (
     INTERRUPTED,
     AnimeGamerError,
@@ -62,6 +63,41 @@ class PlayOptions:
     engines: EngineConfig = DEFAULT_CONFIG
     image: Path | None = None
     motion: str | None = None
+
+
+def add_play(play: argparse.ArgumentParser) -> None:
+    """`animegamer-rt play`."""
+    play.set_defaults(run=_run)
+    add = play.add_argument
+    add_bundle_options(play)
+    add(
+        "--instructions",
+        metavar="FILE",
+        help="play the lines of this file, one turn each, instead of asking; -: standard input; #: a comment",
+    )
+    add(
+        "--seed",
+        type=whole(0, 2**63 - 1),
+        help="the same bundle, plan, device, seed and instructions give the same frames (default: random)",
+    )
+    add("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
+    add(
+        "--history-turns",
+        type=whole(0, 64),
+        metavar="TURNS",
+        help="how many earlier turns the model sees (default: the bundle's)",
+    )
+    add("--image", type=Path, metavar="FILE", help="start from this picture; needs --motion")
+    add("--motion", metavar="TEXT", help="what happens in the picture, for example 'gently wave'")
+    add_engine_options(play, simulated=True)
+    add("--fps", type=whole(1, 120), help="frames per second of the clips (default: the bundle's)")
+    add("--scale", type=whole(1, 16), help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)")
+    add("--no-preview", action="store_false", dest="preview", help="do not show the clip in the terminal")
+
+
+def _run(options: argparse.Namespace) -> int:
+    own = {field.name: getattr(options, field.name) for field in fields(PlayOptions) if field.name != "engines"}
+    return play(PlayOptions(**own, engines=EngineConfig.from_arguments(options)))
 
 
 class PlayedGame:

@@ -35,7 +35,7 @@ VAE_CACHES_BYTES = 1_404_691_200 * 2
 """Caches from the vae's first part to its next one, at 720 x 480 in 16 bits. They add to the scratch, as the next part
 uses both."""
 MAX_PROMPT_TOKENS = 2 * 5 * (226 + 40) + 24
-"""Tokens in the predictor's caches: twice a full history and what follows it (`export tensorrt`)."""
+"""Tokens in the predictor's caches: twice a full history and what follows it (`build-engines`)."""
 FULL_PREDICTOR: Mapping[str, int] = MappingProxyType({"layers": 32, "heads": 32, "kv_heads": 8, "hidden": 4096})
 
 PRECISIONS_BY_SIZE = (

@@ -18,9 +18,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt import __version__
 from animegamer_rt.bundle.claims import reserve_name
 from animegamer_rt.bundle.files import checkout_folder, remove, write_file
+from animegamer_rt.version import __version__
 
 RECORD_FORMAT = 1
 COMMIT_VARIABLE, COMMIT_FILE = "ANIMEGAMER_COMMIT", "commit.txt"

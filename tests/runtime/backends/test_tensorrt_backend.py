@@ -173,7 +173,7 @@ def test_stale_or_foreign_engine_is_refused_with_the_rebuild_command(
     tmp_path: Path, change: str, value: str, text: str
 ) -> None:
     bundle = with_engines(tmp_path / "tiny", **{change: value})
-    with pytest.raises(EngineStaleError, match=rf"{text}.*export tensorrt --bundle .*tiny --gpu sm89"):
+    with pytest.raises(EngineStaleError, match=rf"{text}.*build-engines --bundle .*tiny --gpu sm89"):
         load(bundle, EngineConfig("tensorrt"), device=FakeDevice(MOST))
 
 

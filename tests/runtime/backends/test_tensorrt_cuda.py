@@ -70,7 +70,7 @@ def opened(cuda: Cuda) -> CudaDevice:
 
 def test_engine_that_the_library_cannot_load_is_refused_with_the_command(cuda: Cuda, tmp_path: Path) -> None:
     (tmp_path / "part.engine").write_bytes(bytes(1000))
-    said = r"part\.engine.*cannot load the engine; run: animegamer-rt export tensorrt"
+    said = r"part\.engine.*cannot load the engine; run: animegamer-rt build-engines"
     with pytest.raises(EngineStaleError, match=said):
         opened(cuda).load(tmp_path / "part.engine")
 

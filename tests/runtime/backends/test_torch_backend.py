@@ -137,7 +137,7 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(PATH_VARIABLE, OFF)
-    command = ["bench", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
+    command = ["bench", "run", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
     assert cli.main(command) == 2
     said = capsys.readouterr().err
     assert "cannot play this bundle; found choosing the attention needs the kernels" in said and said.count("\n") == 1
@@ -166,7 +166,7 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
 
 COMMANDS = {
     "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
-    "bench": (["--results", "{folder}"], "animegamer_rt.bench.command"),
+    "bench run": (["--results", "{folder}"], "animegamer_rt.bench.command"),
     "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.diagnose.selftest"),
     "search-plans": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.plan_search.command"),
 }
@@ -186,7 +186,7 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     monkeypatch.setattr(f"{module}.open_engines", opened)
     monkeypatch.setattr(bench, "measure_fresh_process", lambda *given: {})
     words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
-    assert cli.main([name, *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
+    assert cli.main([*name.split(), *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
     assert f"opened {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err
 
 
@@ -194,7 +194,6 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     "command",
     [
         ["serve", "--device", "simulated:1", "--precision", "fp16"],
-        ["bench", "serve", "--attention", "fastest"],
         ["selftest", "--device", "cuda", "--attention", "int8"],
     ],
     ids=lambda command: f"{command[0]}{command[-2]}",

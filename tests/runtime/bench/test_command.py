@@ -17,7 +17,7 @@ import pytest
 from fake_nvml import FakeNvml
 
 import animegamer_rt.bench.command
-import animegamer_rt.bench.dispatch
+import animegamer_rt.bench.verbs
 import animegamer_rt.bundle.loader
 import animegamer_rt.profiling.host
 import fakes
@@ -32,6 +32,8 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.host import write_record
 
+RUN = ("bench", "run")
+
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -45,7 +47,7 @@ def looked_at_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results"
-    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(results)]) == 0
+    assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(results)]) == 0
     (path,) = results.glob("*.json")
     record = json.loads(path.read_text())
     turns = record.pop("samples")
@@ -69,7 +71,7 @@ def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
     manifest = trained / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"random weights"', '"trained"'))
     results = tmp_path / "results"
-    assert main(["bench", "--bundle", str(trained), "--plan", "exact", "--turns", "1", "--results", str(results)]) == 0
+    assert main([*RUN, "--bundle", str(trained), "--plan", "exact", "--turns", "1", "--results", str(results)]) == 0
     (path,) = results.glob("*.json")
     assert json.loads(path.read_text())["fingerprint"] == open_bundle(str(trained)).fingerprint
 
@@ -78,9 +80,9 @@ def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_chan
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        animegamer_rt.bench.dispatch, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)}
+        animegamer_rt.bench.verbs, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)}
     )
-    assert main(["bench", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
+    assert main(["bench", "run", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
     records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
     assert {(record["plan"], record["n"], record["preset"]) for record in records} == {
         ("exact", 1, "standard"),
@@ -90,7 +92,7 @@ def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_chan
         assert record["gpu"] is None
         assert (record["energy_j_per_turn"] is None) == record["energy_source"].startswith("not measured: ")
     changed = ["--plan", "exact", "--turns", "2", "--results", str(tmp_path / "one")]
-    assert main(["bench", "--preset", "standard", *changed]) == 0
+    assert main(["bench", "run", "--preset", "standard", *changed]) == 0
     (path,) = (tmp_path / "one").glob("*.json")
     record = json.loads(path.read_text())
     assert (record["plan"], record["n"], record["preset"]) == ("exact", 2, None)
@@ -100,12 +102,10 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["bench", "--preset", "full-size"]) == 2
+    assert main(["bench", "run", "--preset", "full-size"]) == 2
     assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
-    assert main(["bench", "--preset", "standard", "--trace", "turn.json"]) == 2
+    assert main(["bench", "run", "--preset", "standard", "--trace", "turn.json"]) == 2
     assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
-    assert main(["bench", "serve", "--bundle", "none", "--preset", "quick"]) == 2
-    assert "not to `bench serve`" in capsys.readouterr().err
 
 
 def test_a_gpus_record_says_card_clocks_limit_and_energy(
@@ -118,7 +118,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     monkeypatch.setattr(animegamer_rt.bench.command, "open_engines", opened)
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_rt.bench.command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
-    assert main(["bench", "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
+    assert main([*RUN, "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
     assert record["machine"].startswith("Card GPU-a, ") and record["device"] == "cuda"
@@ -135,14 +135,14 @@ def test_results_that_cannot_be_written_are_said_before_measuring(
     bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert main(["bench", "--bundle", bundle, "--results", str(tmp_path / "file")]) == 2
+    assert main([*RUN, "--bundle", bundle, "--results", str(tmp_path / "file")]) == 2
     assert "cannot be written" in capsys.readouterr().err
-    assert main(["bench", "--bundle", bundle, "--results", str(tmp_path), "--trace", str(tmp_path / "turn.svg")]) == 2
+    assert main([*RUN, "--bundle", bundle, "--results", str(tmp_path), "--trace", str(tmp_path / "turn.svg")]) == 2
     assert "--trace: not a file for a trace" in capsys.readouterr().err
 
 
 def test_trace_in_the_folder_of_records_is_no_record(bundle: str, tmp_path: Path) -> None:
-    arguments = ["bench", "--bundle", bundle, "--turns", "3", "--results", str(tmp_path)]
+    arguments = ["bench", "run", "--bundle", bundle, "--turns", "3", "--results", str(tmp_path)]
     assert main([*arguments, "--trace", str(tmp_path / "trace.json")]) == 0  # where records are read from, too
     assert (tmp_path / "trace.json").is_file()
     assert main([*arguments, "--plan", "exact", "--trace", str(tmp_path / "traces" / "turn.json")]) == 0
@@ -171,7 +171,7 @@ def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
         monkeypatch.setattr(command, "measure_turns", timed)
     else:
         monkeypatch.setattr(command, "judge", interrupted)
-    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(tmp_path)]) == 130
+    assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(tmp_path)]) == 130
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
     count = 2 if after == "two turns" else 3
@@ -197,7 +197,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_rt.bench.command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     monkeypatch.setattr(animegamer_rt.profiling.host, "write_file", full)
-    assert main(["bench", "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
+    assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
     said = capsys.readouterr()
     assert "cannot be written; found no space left on device" in said.err and not list(tmp_path.iterdir())
     assert json.loads(said.out.splitlines()[-1])["n"] == 1 and "to quote: animegamer-rt" in said.out

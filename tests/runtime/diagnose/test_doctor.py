@@ -192,7 +192,7 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     engines = found(bundle, "engines")
     everything = "no engine of predictor, denoiser, vae_first, vae_next for sm89"
     assert engines.state == "limited" and engines.found == everything
-    assert engines.do == f"run: animegamer-rt export tensorrt --bundle {bundle.folder} --gpu sm89"
+    assert engines.do == f"run: animegamer-rt build-engines --bundle {bundle.folder} --gpu sm89"
     assert found(bundle, "memory").state == "ok"
 
 

@@ -233,7 +233,7 @@ class CudaEngine:
             raise EngineStaleError(
                 f"{trt.__name__} {trt.__version__} cannot load the engine",
                 where=path,
-                do="run: animegamer-rt export tensorrt for this GPU and library",
+                do="run: animegamer-rt build-engines for this GPU and library",
             )
         self.streamable_bytes = int(self._engine.streamable_weights_size)
         # Otherwise the contexts made below, to learn shapes, would load all weights to the GPU.

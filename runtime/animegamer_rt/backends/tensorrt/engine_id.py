@@ -1,6 +1,6 @@
 """Chooses the engines of a bundle that fit this GPU, TensorRT version and weights; refuses stale ones.
 
-It reads the manifest's records and opens no engine. `animegamer-rt export tensorrt` writes them by the same rules.
+It reads the manifest's records and opens no engine. `animegamer-rt build-engines` writes them by the same rules.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def engine_name(part: str, arch: str, library: str) -> str:
 
 def rebuild_command(bundle: Bundle, arch: str) -> str:
     """The command that builds the engines for this GPU, as an error's `do`."""
-    return f"run: animegamer-rt export tensorrt --bundle {shlex.quote(str(bundle.folder))} --gpu {arch}"
+    return f"run: animegamer-rt build-engines --bundle {shlex.quote(str(bundle.folder))} --gpu {arch}"
 
 
 def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, Engine]:

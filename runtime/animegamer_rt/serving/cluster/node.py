@@ -12,12 +12,12 @@ import subprocess
 import sys
 from typing import TypedDict
 
-from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle, find, read
 from animegamer_rt.errors import AnimeGamerError, BundleError, HubError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
 from animegamer_rt.untrusted import bracketed
+from animegamer_rt.version import __version__
 
 REACH_S = 5.0
 

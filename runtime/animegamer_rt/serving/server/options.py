@@ -182,16 +182,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_sessions_options(command: argparse.ArgumentParser) -> None:
-    """Add the options of `sessions` to its parser."""
-    add = command.add_argument
-    add("action", choices=("backup",), help="copy the sessions into a new folder, and check the copy")
-    add("folder", metavar="NEW_DIR", help="the copy, which serve --state-dir plays")
-    add(
-        "--state-dir", type=Path, default=Path("server-state"), metavar="DIR", help="as in serve (default: %(default)s)"
-    )
-
-
 def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
     """The options of a command line; `check` finds those out of range."""
     own = {field.name: getattr(arguments, field.name) for field in _own_fields()}

@@ -20,12 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import GPU_DEVICES, ONNXRUNTIME_DEVICES, EngineConfig
 from animegamer_rt.errors import ClusterError, ConfigError
 from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.cluster.node import NodeJob
+from animegamer_rt.version import __version__
 
 from .descriptors import KeptDescriptors
 from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group

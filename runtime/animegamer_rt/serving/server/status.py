@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from animegamer_rt import __version__
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PICTURE_PARTS, RANDOM_WEIGHTS, ReaderWords
 from animegamer_rt.serving.store import Store
@@ -16,6 +15,7 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
 from animegamer_rt.serving.wire.client_errors import without_folders
 from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS
 from animegamer_rt.state.scene import HOURS
+from animegamer_rt.version import __version__
 
 from .job_queue import JobQueue
 from .metrics import Metrics
