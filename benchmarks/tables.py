@@ -10,8 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import permutations
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
 STAGES = ("predictor", "denoiser", "vae")
 PLAYERS = (1, 4, 16)
-FIRST_FRAME = f"time to first frame (TTFF), p95, {' / '.join(map(str, PLAYERS))} players"
+FIRST_FRAME = f"TTFF p95, {' / '.join(map(str, PLAYERS))} players"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 RANDOM_WEIGHTS = "random weights"
 BASELINE = "diffusers eager"
@@ -136,7 +135,6 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
             *(_line([one[place] for place in kept]) for one in (COLUMNS, ["---"] * len(COLUMNS), *cells)),
             "",
             *([AT_FULL_SIZE, ""] if any(record.get("origin") == RANDOM_WEIGHTS for record in here) else []),
-            *([" ".join(mixed), ""] if (mixed := list(mixed_plans(here, served))) else []),
         ]
     return "\n".join(lines)
 
@@ -189,15 +187,6 @@ def first_frames(record: Record, plans: Sequence[str], served: Sequence[Record])
                 if entry["engines"] == record.get("device", "cpu") and entry.get("plans") == list(plans)
             }
     return found
-
-
-def mixed_plans(here: Sequence[Record], served: Sequence[Record]) -> Iterator[str]:
-    """A sentence about players of different plans on one machine, where that was measured."""
-    for one, other in permutations([record for record in here if record["peer"] is None], 2):
-        if one["bundle"] == other["bundle"]:
-            for players, seconds in first_frames(one, [one["plan"], other["plan"]], served).items():
-                plans = f"half on a server with {one['plan']}, half on one with {other['plan']}"
-                yield f"{players} players, {plans} at the same time: TTFF p95 {seconds} s."
 
 
 def steady(record: Record) -> str:
