@@ -46,17 +46,21 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def with_table(readme: str) -> str:
-    """The text of client/README.md with the table of the record."""
+    """The text of client/README.md with the record's outcomes: a sentence, and a row for each scenario not passed."""
     record = recorded()
     names = [name for name in CLIENTS if name in record]
-    rows = [["Scenario", ", ".join(CLIENTS[name] for name in names)], ["---"] * 2]
-    for scenario in SCENARIOS:
-        title = scenario["name"]
-        cases = len(scenario.get("for", [""]))
-        outcomes = {name: record[name].get(title, "not played") for name in names}
-        others = [f"{name}: {outcome}" for name, outcome in outcomes.items() if outcome != PASSED]
-        rows.append([f"{title} ({cases})" if cases > 1 else title, "; ".join(others) or "all pass"])
-    table = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    clients = ", ".join(CLIENTS[name] for name in names)
+    cases = sum(len(scenario.get("for", [""])) for scenario in SCENARIOS)
+    missed = [
+        f"| {scenario['name']} | {CLIENTS[name]} | {outcome} |"
+        for scenario in SCENARIOS
+        for name in names
+        if (outcome := record[name].get(scenario["name"], "not played")) != PASSED
+    ]
+    passed = f"{clients} pass all {len(SCENARIOS)} scenarios ({cases} cases)"
+    table = f"{passed}."
+    if missed:
+        table = "\n".join([f"{passed} except:", "", "| Scenario | Client | Outcome |", "| --- | --- | --- |", *missed])
     begin, end = "<!-- made: conformance -->", "<!-- end -->"
     return re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{table}\n\n{end}", readme, flags=re.DOTALL)
 
