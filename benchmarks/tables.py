@@ -17,8 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bench.presets import ONE_GAME, SUITE_GAMES, TIMED
-from animegamer_rt.bench.records import Record, read_records
-from animegamer_rt.bench.steadiness import TENTH
+from animegamer_rt.bench.records import TENTH, Record, read_records
 from animegamer_rt.profiling.percentiles import FEWEST
 from animegamer_rt.serving.bench.table import place, rows, tail
 from benchmarks.records import cited, device_label, measured_by, newest, processor

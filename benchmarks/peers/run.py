@@ -17,7 +17,7 @@ import torch
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.presets import TIMED
-from animegamer_rt.bench.steadiness import unsteady
+from animegamer_rt.bench.records import unsteady
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import Done, FrameReady, StageSeconds, StatePredicted

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import animegamer_rt.bench.command
+import animegamer_rt.bench.run
 import animegamer_rt.bundle.loader
 import animegamer_rt.cli
 import fakes
@@ -55,7 +55,6 @@ VERBS = {
     "bench compare": "--json",
     "bench verify": "RECORD",
     "bench show": "--format",
-    "bench pack": "RECORD",
     "selftest": "--record",
     "doctor": "--json",
     "info": "--list",
@@ -95,7 +94,7 @@ def test_every_command_has_a_line_of_help_and_is_tried_here(capsys: pytest.Captu
 
 TYPED = {
     # By strangers: options of another verb, slips, options before and after the words.
-    "bench": "bench: error: the following arguments are required: {run,serve,compare,verify,show,pack}",
+    "bench": "bench: error: the following arguments are required: {run,serve,compare,verify,show}",
     "bench --preset quick": "invalid choice: 'quick'",
     "bench run a.json": "bench run: error: unrecognized arguments: a.json",
     "bench serve --preset quick": "bench serve: error: unrecognized arguments: --preset quick",
@@ -112,7 +111,6 @@ TYPED = {
     "bench show --format csv no.json": "no.json: the record cannot be read",
     "bench show no.json --format yaml": "argument --format: invalid choice: 'yaml'",
     "bench show no.json --json": "bench show: error: unrecognized arguments: --json",
-    "bench pack a.json b.json": "bench pack: error: unrecognized arguments: b.json",
     "exrta": "invalid choice: 'exrta' (choose from 'play',",
     "play --sed 3": "play: error: unrecognized arguments: --sed 3; did you mean '--seed'?",
     "play --window 2": "play: error: unrecognized arguments: --window 2",

@@ -14,7 +14,7 @@ import numpy as np
 from animegamer_export.evaluate.judges import ClipJudge
 from animegamer_export.evaluate.metrics import Clip, psnr, relative_error
 from animegamer_rt.backends.interface import FloatArray
-from animegamer_rt.bench.similarity import ssim
+from animegamer_rt.bench.quality_gate import ssim
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.denoiser import Denoiser

@@ -14,7 +14,7 @@ from animegamer_export.plan_search.measure import SearchBudget, measure_plans
 from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
 from animegamer_rt.arguments import whole
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bench.command import LIBRARIES
+from animegamer_rt.bench.run import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
@@ -19,9 +22,7 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.untrusted import plain
 
-from .records import TURN_FORMAT, UPDATE, Record, of_newer_version, read_json, was_changed
-from .report import SAMPLES
-from .statistics import ratio, spread
+from .records import SAMPLES, TURN_FORMAT, UPDATE, Record, of_newer_version, read_json
 
 COHORT = (
     *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),
@@ -52,6 +53,8 @@ FIGURES = (
 )
 NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; both must be of `bench run`"
 UNSTEADY = "no verdict: {} unsteady; run again on a quiet machine"
+RESAMPLES, CONFIDENCE = 2000, 95
+Values = npt.NDArray[np.float64]
 
 
 def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
@@ -142,14 +145,11 @@ def _about(record: Record) -> str:
 
 
 def read_turns(path: Path) -> Record:
-    """The record of turns in a file or a pack. Raises ConfigError for any other file."""
+    """The record of turns in a file. Raises ConfigError for any other file."""
     content = read_json(path)
     if of_newer_version(content):
         found, expected = f"format {content['format']}", f"at most {TURN_FORMAT}"
         raise ConfigError("the record is of a newer version", where=path, found=found, expected=expected, do=UPDATE)
-    if was_changed(content):
-        do = f"take the file that bench wrote; animegamer-rt bench verify {path} says more"
-        raise ConfigError("the record was changed after it was written", where=path, do=do)
     try:
         record = dict(content)
         measured = {name for name, _, _ in figures(record, record)}
@@ -165,3 +165,47 @@ def read_turns(path: Path) -> Record:
         do = unpack if of_gpu else "give one that `animegamer-rt bench` wrote"
         raise ConfigError("not a record of turns", where=path, do=do)
     return record
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Median of B over median of A, with the bounds of its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """B against A in words; an interval that holds 1 shows no difference."""
+        if self.low <= 1 <= self.high:
+            return f"no difference found: the ratio's interval, {self.low:.3f} to {self.high:.3f}, holds 1"
+        percent, word = 100 * abs(self.value - 1), "slower" if self.value > 1 else "faster"
+        return f"B is {percent:.1f} % {word} (ratio {self.low:.3f} to {self.high:.3f} with 95 % confidence)"
+
+
+def spread(values: Sequence[float]) -> float:
+    """The range of the middle half, as a share of the median."""
+    low, median, high = np.percentile(values, (25, 50, 75))
+    return float((high - low) / median) if median else 0.0
+
+
+def ratio(first: Sequence[float], second: Sequence[float], games: tuple[Sequence[int], Sequence[int]]) -> Ratio:
+    """Median of `second` over median of `first`; whole games are resampled, for turns of one game are alike.
+
+    games: the game of each value. The same arguments give the same interval.
+    """
+    random = np.random.default_rng(0)
+    medians = [_resampled(values, of, random) for values, of in zip((first, second), games, strict=True)]
+    low, high = np.percentile(medians[1] / medians[0], ((100 - CONFIDENCE) / 2, (100 + CONFIDENCE) / 2))
+    return Ratio(float(np.median(second) / np.median(first)), float(low), float(high))
+
+
+def _resampled(values: Sequence[float], games: Sequence[int], random: np.random.Generator) -> Values:
+    """Medians of RESAMPLES draws with replacement of as many games as there are."""
+    timed, of = np.asarray(values, np.float64), np.asarray(games)
+    groups = [timed[of == game] for game in np.unique(of)]
+    if len(groups) == 1:
+        groups = list(timed[:, None])
+    draws = random.integers(len(groups), size=(RESAMPLES, len(groups)))
+    return np.array([np.median(np.concatenate([groups[one] for one in draw])) for draw in draws])

@@ -1,16 +1,23 @@
-"""The settings behind `animegamer-rt bench run --preset`, named so that a figure can be repeated, and what is timed."""
+"""What `animegamer-rt bench run` times: the named settings of `--preset`, and the frozen suites.
+
+A suite never changes once figures cite it; another length, order or instruction is another number.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
 from animegamer_rt.bundle.files import user_data_folder
+from animegamer_rt.errors import ConfigError
 
 FULL_SIZE = "bundles/full-random"
-FORMATS = ("md", "csv", "json", "jsonl", "sql", "quote", "bibtex")
+FORMATS = ("md", "csv", "json")
 """What `bench show --format` prints."""
 TIMED = (
     "A turn: from the instruction in at the calling program to the last frame out at it, in one process and one stream,"
@@ -56,6 +63,46 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 )
 """quick: a look, not a figure to cite. standard: a few minutes. full-size: time and memory at 720 x 480, on a GPU.
 A CPU takes hours per turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """One plan is timed for at least `seconds` and at least `turns`, whichever is longer; one stream, batch 1.
+
+    games: instructions of each game, played one game after another, then again from the first. `seed` plus the number
+    of games played before is a game's seed, so no turn is played twice.
+    """
+
+    number: int
+    games: tuple[tuple[str, ...], ...]
+    seconds: float = 600.0
+    turns: int = 64
+    seed: int = 7
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the instructions: of the games as JSON, without blanks."""
+        return hashlib.sha256(json.dumps(self.games, separators=(",", ":")).encode()).hexdigest()
+
+
+HASHES: Mapping[int, str] = MappingProxyType({1: "f487e46e278cc7bc29ed815272a3f6afd3ec521f5a0140a52685f333f2de2776"})
+"""Suite number -> hash of its instructions."""
+
+
+def load_suite(number: int) -> Suite:
+    """A frozen suite. Raises ConfigError for an unknown number, or if its instructions were changed."""
+    if number not in HASHES:
+        known = ", ".join(map(str, HASHES))
+        raise ConfigError("no such suite", where="--suite", found=number, expected=known)
+    name = f"suite-{number}.txt"
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("#")]
+    games = [tuple(game.split("\n")) for game in "\n".join(lines).strip().split("\n\n")]
+    suite = Suite(number, tuple(games))
+    if suite.sha256 != HASHES[number]:
+        do = "install animegamer-rt again: its figures would be of no suite"
+        raise ConfigError("the suite's instructions were changed", where=name, found=suite.sha256, do=do)
+    return suite
 
 
 def results_folder() -> Path:

@@ -1,22 +1,39 @@
-"""Prints a record of turns for people, and the one line that quotes it."""
+"""Prints records of turns: one for a terminal after its run, many as a table (`animegamer-rt bench show`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.untrusted import plain
 
+from .compare import read_turns
 from .presets import QUICK
+from .records import Record
 
-SAMPLES = "samples"
-"""The field of every turn's seconds, left out of what is printed."""
-INDENT = " " * 18
+COLUMNS = (
+    *("date", "commit", "machine", "instruction_sets", "device", "bundle", "fingerprint", "plan", "suite", "preset"),
+    *("peer", "origin", "precision", "attention", "n", "steady", "gate_passed"),
+    *("seconds_per_turn_p50", "seconds_per_turn_p90"),
+    *("seconds_per_turn_p95", "seconds_per_turn_p99", "seconds_per_turn_max", "sustained_seconds_per_turn"),
+    *("seconds_to_state_p50", "seconds_to_first_frame_p50", "fps", "memory_peak_mib", "energy_j_per_turn"),
+)
+IN_MARKDOWN = (
+    *("machine", "bundle", "plan", "suite", "peer", "origin", "precision", "attention", "n", "steady"),
+    *("seconds_per_turn_p50", "seconds_per_turn_p95", "seconds_to_state_p50", "memory_peak_mib", "commit", "date"),
+)
+"""A page is narrower than a spreadsheet, so what none of the records has is left out."""
 
 
 def print_record(record: Mapping[str, Any]) -> None:
     """For a terminal of 80 columns."""
-    top = tail(record)
+    top = next((name for name in ("p99", "p95") if record[f"seconds_per_turn_{name}"] is not None), "max")
     print(f"{'seconds':<12}{'median':>10}{top:>10}   (n = {record['n']} turns)")
     for stage, seconds in record["stages"].items():
         print(f"{stage:<12}{seconds['p50']:>10.3f}{seconds[top]:>10.3f}")
@@ -31,63 +48,17 @@ def print_record(record: Mapping[str, Any]) -> None:
     if record["denoiser_floor_seconds"] is not None:
         bound, ratio = record["denoiser_floor_seconds"], record["ratio_to_floor"]
         print(f"roofline bound    {bound:.3f} s of denoising; measured: {ratio} x the bound")
-        print(f"{INDENT}({record['floor_source']})")
+        print(f"{'':<18}({record['floor_source']})")
     elif record["floor_source"] is not None:
         print(f"roofline bound    {record['floor_source']}")
     print(f"start of process  {record['start_to_prompt_seconds']:.2f} s until the first instruction can be typed")
-    if (cached := record.get("bundle_cached_share")) is not None:
-        print(f"{INDENT}({cached:.0%} of the bundle was in the system's cache)")
     print(f"peak memory       {record['memory_peak_mib']} MiB, {record['memory_source']}")
     joules, source = record["energy_j_per_turn"], record["energy_source"]
     print(f"energy            {source}" if joules is None else f"energy            {joules:.1f} J per turn, {source}")
     for name, value in (record["gpu"] or {}).items():
         print(f"{name:<17} {value}")
-    _print_trust(record)
-
-
-def tail(record: Mapping[str, Any]) -> str:
-    """The highest of p95 and p99 that the count carries, else "max"."""
-    return next((name for name in ("p99", "p95") if record.get(f"seconds_per_turn_{name}") is not None), "max")
-
-
-def quote(record: Mapping[str, Any]) -> str:
-    """One line that says the figure, what it is of, and what kept it from being steady or right."""
-    top, what = tail(record), ", ".join([record["bundle"], f"plan {record['plan']}", *settings(record)])
-    of = f"preset {record.get('preset') or 'none'}"
-    of = f"suite {record['suite']}" if record.get("suite") else "the GPU benchmark" if of_the_gpu(record) else of
-    spoilt = ["unsteady"] if record.get("unsteady") else []
-    spoilt += ["quality gate failed"] if (record.get("quality_gate") or {}).get("passed") is False else []
-    figure = f"{record['seconds_per_turn_p50']:.3f} s a turn"
-    if record.get(f"seconds_per_turn_{top}") is not None:
-        figure += f" ({top} {record[f'seconds_per_turn_{top}']:.3f} s)"
-    return (
-        f"{engine(record)} {record['commit']}: {figure}, n = {record['n']}, {what}, {of}, on {record['machine']}, "
-        f"{record['date'][:10]}{''.join(f'; {word}' for word in spoilt)}"
-    )
-
-
-def engine(record: Mapping[str, Any]) -> str:
-    """Whose time it is: this project's, or that of another library which it timed."""
-    return f"{peer}, timed by animegamer-rt" if (peer := record.get("peer")) else "animegamer-rt"
-
-
-def settings(record: Mapping[str, Any]) -> list[str]:
-    """The denoiser's precision and attention, where they are known, and whether the weights are random."""
-    precision, attention = (record.get("precision") or {}).get("denoiser"), record.get("attention")
-    told = [f"denoiser in {precision}"] if precision else []
-    told += [f"{attention} attention"] if attention else []
-    return told + ([RANDOM_WEIGHTS] if record.get("origin") == RANDOM_WEIGHTS else [])
-
-
-def of_the_gpu(record: Mapping[str, Any]) -> bool:
-    """Whether benchmarks/gpu/run.py made a record of turns: a few, and without a hash."""
-    return bool(record.get("variant") or record.get("peer"))
-
-
-def _print_trust(record: Mapping[str, Any]) -> None:
-    gate = record["quality_gate"]
     words = {True: "passed", False: "FAILED: the frames are not those of this plan", None: "not judged"}
-    print(f"quality gate      {words[gate['passed']]}")
+    print(f"quality gate      {words[record['quality_gate']['passed']]}")
     for reason in record["unsteady"]:
         print(f"unsteady          {reason}")
     if record["suite"] is None:
@@ -95,4 +66,56 @@ def _print_trust(record: Mapping[str, Any]) -> None:
         print(f"This is {what}. A figure to cite: animegamer-rt bench run --suite 1")
     elif record["unsteady"]:
         print("Unsteady: run it again on a quiet machine before you cite it.")
-    print(f"to quote: {quote(record)}")
+
+
+def show(paths: Sequence[Path], wanted: str) -> int:
+    """Print records in one of FORMATS; returns 0. Raises ConfigError for a file that is none."""
+    print(WRITERS[wanted]([_row(path) for path in paths]), end="")
+    return 0
+
+
+def _row(path: Path) -> Record:
+    """A record's COLUMNS, in order. precision: the denoiser's. steady, gate_passed: null where it was not judged."""
+    record = read_turns(path)
+    try:
+        told = {
+            **record,
+            "instruction_sets": " ".join(record.get("instruction_sets") or []) or None,
+            "precision": (record.get("precision") or {}).get("denoiser"),
+            "steady": not record["unsteady"] if "unsteady" in record else None,
+            "gate_passed": (record.get("quality_gate") or {}).get("passed"),
+        }
+    except (AttributeError, TypeError) as error:
+        raise ConfigError("not a record of turns", where=path, found="a field of another form") from error
+    found = {name: told.get(name) for name in COLUMNS}
+    return {name: one if isinstance(one, int | float | None) else plain(str(one)) for name, one in found.items()}
+
+
+def _markdown(rows: Sequence[Record]) -> str:
+    names = [name for name in IN_MARKDOWN if any(one[name] is not None for one in rows)]
+    cells = [names, ["---"] * len(names), *([_cell(one[name]) for name in names] for one in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value).replace("|", "\\|")
+
+
+def _csv(rows: Sequence[Record]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _json(rows: Sequence[Record]) -> str:
+    return json.dumps(rows, indent=1) + "\n"
+
+
+WRITERS: Mapping[str, Callable[[Sequence[Record]], str]] = MappingProxyType(
+    {"md": _markdown, "csv": _csv, "json": _json}
+)
+"""Name in FORMATS -> what writes it."""

@@ -1,4 +1,4 @@
-"""`animegamer-rt bench run|serve|compare|verify|show|pack`: the options of each.
+"""`animegamer-rt bench run|serve|compare|verify|show`: the options of each.
 
 What a verb needs is imported when it runs, so that `bench show` loads no engine.
 """
@@ -14,7 +14,7 @@ from animegamer_rt.arguments import whole
 from animegamer_rt.engine_config import EngineConfig, add_bundle_options, add_engine_options
 from animegamer_rt.errors import ConfigError
 
-from .presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, results_folder
+from .presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, load_suite, results_folder
 
 RESULTS_HELP = "where the record goes (default: animegamer-rt/bench in the user's data folder)"
 
@@ -67,12 +67,6 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     _add_records(show)
     show.add_argument("--format", choices=FORMATS, default="md", help="default: %(default)s")
 
-    pack = verbs.add_parser("pack", help="make one file to share of a record")
-    pack.set_defaults(run=_pack)
-    pack.add_argument("record", type=Path, metavar="RECORD", help="a file of --results")
-    pack.add_argument("--trace", type=Path, metavar="FILE", help="pack this trace with it")
-    pack.add_argument("--results", type=Path, default=Path(), metavar="DIR", help="folder of the pack (default: .)")
-
 
 def _add_records(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="files of --results")
@@ -83,8 +77,7 @@ def _indented(text: str) -> str:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from .command import BenchOptions, bench
-    from .suite import load_suite
+    from .run import BenchOptions, bench
 
     if options.suite is not None and (options.preset is not None or options.turns is not None):
         raise ConfigError("a suite has its own turns", found="--preset or --turns", do="leave them out, or --suite")
@@ -103,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from animegamer_rt.serving.bench.command import ServeBench, bench_serve
+    from animegamer_rt.serving.bench.serve import ServeBench, bench_serve
 
     results = options.results or results_folder()
     return bench_serve(ServeBench(options.bundle, options.plan, options.turns, results=results, replay=options.replay))
@@ -122,13 +115,6 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from .show import show
+    from .report import show
 
     return show(options.records, options.format)
-
-
-def _pack(options: argparse.Namespace) -> int:
-    from .pack import pack
-
-    print(pack(options.record, options.trace, options.results))
-    return 0

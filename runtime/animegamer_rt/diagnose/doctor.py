@@ -12,7 +12,6 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -53,7 +52,8 @@ def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     code = 0 if can_play else CANNOT_PLAY
     fits = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
     if as_json:
-        record = {**_as_json(checks), "full_size_by_card": list(map(asdict, fits))}
+        record = {"can_play": can_play, "verdict": verdict(checks), "findings": list(map(asdict, checks))}
+        record["full_size_by_card"] = list(map(asdict, fits))
         print(json.dumps(record, indent=1))
         return code
     console.print(Text(verdict(checks), "bold green" if can_play else "bold red"))
@@ -70,15 +70,6 @@ def print_sections(checks: Sequence[CheckResult], titles: Mapping[str, str], con
         if chosen:
             console.print(Text(f"\n{title}", "bold"))
             _print_checks(chosen, console)
-
-
-def findings(bundle_name: str) -> dict[str, Any]:
-    """What doctor finds, as JSON: can_play, verdict, findings."""
-    return _as_json(list(run_checks(bundle_name)))
-
-
-def _as_json(checks: Sequence[CheckResult]) -> dict[str, Any]:
-    return {"can_play": _can_play(checks), "verdict": verdict(checks), "findings": list(map(asdict, checks))}
 
 
 def _can_play(checks: Sequence[CheckResult]) -> bool:

@@ -23,7 +23,7 @@ from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.bench import command as bench
+from animegamer_rt.bench import run as bench
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
@@ -166,7 +166,7 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
 
 COMMANDS = {
     "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
-    "bench run": (["--results", "{folder}"], "animegamer_rt.bench.command"),
+    "bench run": (["--results", "{folder}"], "animegamer_rt.bench.run"),
     "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.diagnose.selftest"),
     "search-plans": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.plan_search.command"),
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -12,22 +11,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
+from project import ROOT
 
 import fakes
-from animegamer_rt.bench import command as bench
 from animegamer_rt.bench import quality_gate
-from animegamer_rt.bench.command import BenchOptions
+from animegamer_rt.bench import run as bench
 from animegamer_rt.bench.measure import TimedTurn, TimedTurns
-from animegamer_rt.bench.presets import Preset
+from animegamer_rt.bench.presets import Preset, load_suite
 from animegamer_rt.bench.quality_gate import GateClips, play_gate
-from animegamer_rt.bench.record_form import json_schema
-from animegamer_rt.bench.records import seal
+from animegamer_rt.bench.records import read_records, unsteady
 from animegamer_rt.bench.roofline import Roofline
-from animegamer_rt.bench.steadiness import unsteady
-from animegamer_rt.bench.suite import load_suite
+from animegamer_rt.bench.run import BenchOptions
+from animegamer_rt.bench.verify import problems
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
@@ -201,99 +198,50 @@ def test_the_gate_passes_equal_frames_and_fails_others(bundle: Bundle, monkeypat
     assert quality_gate.judge(pipeline, fakes.fake_engines(), texts, drifted)["passed"] is False
 
 
-def test_a_record_is_verified_and_a_change_by_hand_is_told(
+def test_a_record_is_verified_and_what_its_turns_do_not_give_is_told(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = json.loads(json.dumps(measured(bundle, monkeypatch)))
-    jsonschema.validate(record, json_schema())
 
-    def with_vae(column: list[Any] | None) -> dict[str, Any]:
-        columns = {name: values for name, values in record["samples"].items() if name != "vae" or column}
-        return {**record, "samples": {**columns, **({"vae": column} if column else {})}}
+    def changed(outer: str, **changes: Any) -> dict[str, Any]:
+        return {**record, outer: {**record[outer], **changes}}
 
-    faster = {**record, "seconds_per_turn_p50": 5.0, "fps": 3.4}
-    spoilt = {
-        "was changed after it was written": faster,
-        "seconds_per_turn_p50: found 5.0, but the turns give 10.0": seal(faster),
+    wrong = {
+        "seconds_per_turn_p50: found 5.0, but the turns give 10.0": {**record, "seconds_per_turn_p50": 5.0},
         "n: missing": {name: value for name, value in record.items() if name != "n"},
-        "plan: found integer, expected string": {**record, "plan": 3},
-        "samples.vae[1]: found string, expected integer or number": with_vae([1, "2"]),
-        "samples.vae: missing": with_vae(None),
-        "activity.during.throttled: found null, expected array": {
+        "game: missing": {**record, "samples": {}},
+        "a field has not the form that bench gives it": changed("samples", vae=3),
+        "throttled: missing": changed("activity", during={}),
+        "stages.vae.max: found 0.5, but the turns give": changed("stages", vae={**record["stages"]["vae"], "max": 0.5}),
+        "sustained_seconds_per_turn: found 0.5, less than the turns take": {
             **record,
-            "activity": {**record["activity"], "during": {**record["activity"]["during"], "throttled": None}},
+            "sustained_seconds_per_turn": 0.5,
         },
-        "stages.vae.p50: found 0.5, but the turns give 3.0": seal(
-            {**record, "stages": {**record["stages"], "vae": {**record["stages"]["vae"], "p50": 0.5}}}
-        ),
+        "n: found 0, but samples has": {**record, "n": 0, "samples": {name: [] for name in record["samples"]}},
+        "shape: found [], expected frames, height and width": {**record, "shape": []},
+        "date: found '2026-01-01', expected one as in": {**record, "date": "2026-01-01"},
+        "which is in the future": {**record, "date": "2999-01-01T00:00:00+00:00"},
+        "unsteady: found no reason, but interrupted after 19 turns": {**record, "unsteady": [], "complete": False},
+        "unsteady: found no reason, but turns of the second half took": {**record, "unsteady": []},
+        "passed with SSIM 0.2, but 0.9 is needed": changed("quality_gate", ssim_against_exact=0.2, ssim_needed=0.9),
         "not a record of turns of format 2; found format 1: measure again": {**record, "format": 1},
         "found format 3: read it with a newer animegamer-rt": {**record, "format": 3},
         "not checked\n  not a record of turns; found kind wire: only what": {"kind": "wire", "format": 1},
-        "suite 1: found 19 turns": seal({**record, "suite": 1, "suite_sha256": load_suite(1).sha256}),
-    }
-    implausible = {
-        "stages.vae.max: found 0.5, but the turns give": seal(
-            {**record, "stages": {**record["stages"], "vae": {**record["stages"]["vae"], "max": 0.5}}}
-        ),
-        **{
-            f"{name}: found 0.123, ": seal({**record, name: 0.123})
-            for name in ("seconds_per_turn_max", "seconds_to_state_p50", "seconds_to_first_frame_p50", "fps")
-        },
-        "sustained_seconds_per_turn: found 0.5, less than the turns take": seal(
-            {**record, "sustained_seconds_per_turn": 0.5}
-        ),
-        "first_turn.p50: found 3.0, but the turns give": seal(
-            {**record, "first_turn": {"n": 1, **record["stages"]["vae"]}}
-        ),
-        "n: found 0, but samples has": seal({**record, "n": 0, "samples": {name: [] for name in record["samples"]}}),
-        "shape: found [], expected frames, height and width": seal({**record, "shape": []}),
-        "date: found 'yesterday', expected one as in": seal({**record, "date": "yesterday"}),
-        "date: found '2026-01-01', expected one as in": seal({**record, "date": "2026-01-01"}),
-        "date: found 2999-01-01T00:00:00+00:00, which is in the future": seal(
-            {**record, "date": "2999-01-01T00:00:00+00:00"}
-        ),
-        "unsteady: found no reason, but interrupted after 19 turns": seal(
-            {**record, "unsteady": [], "complete": False}
-        ),
-        "unsteady: found no reason, but turns of the second half took": seal({**record, "unsteady": []}),
-        "quality_gate: missing deterministic, frames_sha256": seal({**record, "quality_gate": {"passed": True}}),
-        "quality_gate: passed with SSIM 0.2, but 0.9 is needed": seal(
-            {**record, "quality_gate": {**record["quality_gate"], "ssim_against_exact": 0.2, "ssim_needed": 0.9}}
-        ),
+        "suite 1: found 19 turns": {**record, "suite": 1, "suite_sha256": load_suite(1).sha256},
+        "suite_sha256: found other": {**record, "suite": 1, "suite_sha256": "other"},
     }
     path = tmp_path / "record.json"
     path.write_text(json.dumps(record))
     assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
-    for told, changed in implausible.items():
-        path.write_text(json.dumps(changed))
+    for told, spoilt in wrong.items():
+        path.write_text(json.dumps(spoilt))
         assert main(["bench", "verify", str(path)]) == 1, told
         assert told in capsys.readouterr().out
-    for told, changed in spoilt.items():
-        path.write_text(json.dumps(changed))
-        assert main(["bench", "verify", str(path)]) == 1
-        assert told in capsys.readouterr().out
-        if ": found" in told and "expected" in told or "missing" in told:
-            with pytest.raises(jsonschema.ValidationError):
-                jsonschema.validate(changed, json_schema())
 
 
-def test_a_pack_is_read_as_its_record_and_an_unsound_record_is_not_packed(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = json.loads(json.dumps(measured(bundle, monkeypatch, trace=tmp_path / "trace.json")))
-    path, packed = tmp_path / "record.json", tmp_path / "out" / "record.zip"
-    packed.parent.mkdir()
-    path.write_text(json.dumps(record))
-    packing = ["bench", "pack", str(path), "--trace", str(tmp_path / "trace.json")]
-    monkeypatch.chdir(packed.parent)
-    assert main(packing) == 0, "without --results it goes into the current folder"
-    with zipfile.ZipFile(packed) as archive:
-        assert {"record.json", "trace.json", "LICENCE.txt"} <= set(archive.namelist())
-    first = packed.read_bytes()
-    assert main(["bench", "verify", str(packed)]) == 0 and main(["bench", "compare", str(packed), str(path)]) == 0
-    assert main([*packing, "--results", str(tmp_path)]) == 0 and (tmp_path / "record.zip").read_bytes() == first
-    path.write_text(json.dumps({**record, "n": 20}))
-    assert main(packing) == 2 and "not sound" in capsys.readouterr().err and packed.read_bytes() == first
+def test_the_records_that_readme_shows_are_sound() -> None:
+    records = [one for one in read_records(ROOT / "benchmarks" / "results") if one.get("suite")]
+    assert records and [list(problems(one)) for one in records] == [[]] * len(records)
 
 
 def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(

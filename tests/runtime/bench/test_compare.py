@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from project import ROOT
 
-from animegamer_rt.bench.records import read_records, seal
+from animegamer_rt.bench.records import read_records
 from animegamer_rt.cli import main
 
 RECORD: dict[str, Any] = {
@@ -57,7 +57,7 @@ def test_a_slow_down_of_5_percent_is_found_in_the_noise_of_a_real_run(
         columns = {name: np.asarray(column)[kept] for name, column in run["samples"].items()}
         columns["seconds"] = columns["seconds"] * factor
         samples = {name: column.tolist() for name, column in columns.items()}
-        halves.append(seal({**run, "n": int(kept.sum()), "samples": samples}))
+        halves.append({**run, "n": int(kept.sum()), "samples": samples})
     assert compared(tmp_path, *halves) == 0
     assert "% slower (ratio 1.0" in capsys.readouterr().out
 
@@ -87,10 +87,9 @@ def test_records_of_unlike_cohorts_are_refused_by_name(
     assert f"the two records cannot be compared; found {told}; expected" in capsys.readouterr().err
 
 
-def test_earlier_records_are_still_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    of_format_1 = {"bundle": "pocket", "n": 15, "start_to_prompt_seconds": 0.5, "format": 1}
-    old = {**RECORD, **of_format_1}
-    assert compared(tmp_path, old, {**old, "energy_j_per_turn": 20.0}) == 0
+def test_a_record_without_every_turn_gets_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    few = {**RECORD, "bundle": "pocket", "n": 15, "start_to_prompt_seconds": 0.5}
+    assert compared(tmp_path, few, {**few, "energy_j_per_turn": 20.0}) == 0
     said = capsys.readouterr().out
     assert "start_to_prompt_seconds" in said and "no verdict: a record without every turn's seconds" in said
     assert "energy" not in said, "where only one of them has it, it is not compared"
@@ -100,17 +99,6 @@ def test_a_record_of_a_newer_version_is_refused(tmp_path: Path, capsys: pytest.C
     assert compared(tmp_path, steady(1), steady(1, format=3)) == 2
     said = capsys.readouterr().err
     assert "b.json: the record is of a newer version; found format 3; expected at most 2" in said
-
-
-@pytest.mark.parametrize("command", ["compare", "show"])
-def test_a_record_that_was_changed_by_hand_is_neither_compared_nor_cited(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
-) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({**seal(steady(1)), "seconds_per_turn_p50": 0.5}))
-    assert main(["bench", command, str(path), str(path)]) == 2
-    said = capsys.readouterr().err
-    assert "a.json: the record was changed after it was written; take the file" in said and said.count("\n") == 1
 
 
 def test_json_has_figures_with_their_ratio_and_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

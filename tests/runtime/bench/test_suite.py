@@ -10,7 +10,7 @@ import pytest
 
 import fakes
 from animegamer_rt.bench.measure import measure_suite
-from animegamer_rt.bench.suite import load_suite
+from animegamer_rt.bench.presets import load_suite
 from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.energy import EnergyMeter

@@ -12,11 +12,11 @@ import tiny_reader
 import fakes
 from animegamer_rt.bench.records import read_records
 from animegamer_rt.errors import ConfigError, ServerError
-from animegamer_rt.serving.bench import command as run
 from animegamer_rt.serving.bench import measures
-from animegamer_rt.serving.bench.command import ServeBench, bench_serve
-from animegamer_rt.serving.bench.played_turn import TurnTiming
+from animegamer_rt.serving.bench import serve as run
+from animegamer_rt.serving.bench.player import TurnTiming
 from animegamer_rt.serving.bench.recording import read_recording
+from animegamer_rt.serving.bench.serve import ServeBench, bench_serve
 from animegamer_rt.serving.bench.server_process import ServerProcess
 from animegamer_rt.serving.bench.table import rows
 from animegamer_rt.serving.wire import Message

@@ -15,8 +15,7 @@ import zmq
 
 from animegamer_rt.profiling.percentiles import percentiles
 
-from .played_turn import TurnTiming
-from .player import Player, play_together
+from .player import Player, TurnTiming, play_together
 from .recording import Recording
 from .server_process import DROPPED, ServerProcess
 

@@ -26,28 +26,16 @@ LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1
 
 
 class ServerProcess:
-    """A server with the state folder `state`; all of its workers are ready inside `with`. ray: its cluster.
-
-    start_s: longest wait for that.
-    """
+    """A server with the state folder `state`; it plays turns inside `with`. start_s: longest wait for that."""
 
     def __init__(
-        self,
-        bundle: Path,
-        device: str,
-        state: Path,
-        plan: str | None = None,
-        workers: int = 1,
-        ray: str | None = None,
-        start_s: float = START_S,
+        self, bundle: Path, device: str, state: Path, plan: str | None = None, start_s: float = START_S
     ) -> None:
         state.mkdir(parents=True)
-        self.device, self.workers, self._start_s = device, workers, start_s
+        self.device, self._start_s = device, start_s
         self._outputs = state / "stdout.txt", state / "stderr.txt"
         options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
         options |= {"--plan": plan} if plan else {}
-        options |= {"--workers": str(workers)} if workers > 1 else {}
-        options |= {"--ray": ray} if ray else {}
         command = child_command("animegamer_rt", "serve", *(word for pair in options.items() for word in pair))
         with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
@@ -59,8 +47,6 @@ class ServerProcess:
         try:
             self.port = int(self._await(0, "ready tcp://").split()[1].rpartition(":")[2])
             self._page = self._await(1, "metrics on http://").rpartition(" ")[2]
-            for number in range(1, self.workers + 1) if self.workers > 1 else ():
-                self._await(1, f"worker {number} ready")
         except BaseException:
             self._end()
             raise

@@ -63,7 +63,7 @@ def _overhead_rows(record: Record) -> Iterator[Row]:
 
 
 def _cancel_rows(record: Record) -> Iterator[Row]:
-    for entry in record.get("cancel", []):  # records of before 2026-11-26 have none
+    for entry in record["cancel"]:
         if entry["cancel_s"] is not None:
             yield _timed("cancelled turn, from `cancel` to its end", place(entry), entry["cancel_s"])
 
@@ -79,12 +79,7 @@ def _concurrent_rows(record: Record) -> Iterator[Row]:
     for entry in record["crowd"]:
         what = f"{entry['sessions']} session{'s' * (entry['sessions'] > 1)}, {entry['turns_per_s']:.2f} turns/s"
         yield _timed(f"{what}: time between turns", place(entry), entry["interval_s"])
-        if "goodput" in entry:
-            count = str(entry["turn_s"]["n"])
-            within = f"- turns within {entry['deadline_s']:.1f} s"
-            yield Row(within, place(entry), f"{entry['goodput']:.0%}", "", count)
-            yield _timed("- game state, from the request", place(entry), entry["state_s"])
-            yield _timed("- first frame, from the request", place(entry), entry["first_frame_s"])
+        yield from _waits(entry)
         if entry["sessions"] > 1 and "lost" in entry:
             loss, count = entry["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
@@ -97,17 +92,22 @@ def _concurrent_rows(record: Record) -> Iterator[Row]:
 
 
 def _replay_rows(record: Record) -> Iterator[Row]:
-    for entry in record.get("replay", []):  # records of before 2026-11-27 have none
-        where, count = place(entry), str(entry["turn_s"]["n"])
+    for entry in record["replay"]:
         what = f"a recorded game, {entry['think_s']['p50']:.1f} s of thinking before a turn: whole turn"
-        yield _timed(what, where, entry["turn_s"])
-        yield Row(f"- turns within {entry['deadline_s']:.1f} s", where, f"{entry['goodput']:.0%}", "", count)
-        yield _timed("- game state, from the request", where, entry["state_s"])
-        yield _timed("- first frame, from the request", where, entry["first_frame_s"])
+        yield _timed(what, place(entry), entry["turn_s"])
+        yield from _waits(entry)
+
+
+def _waits(entry: dict[str, Any]) -> Iterator[Row]:
+    """How long a player waits."""
+    within, count = f"- turns within {entry['deadline_s']:.1f} s", str(entry["turn_s"]["n"])
+    yield Row(within, place(entry), f"{entry['goodput']:.0%}", "", count)
+    yield _timed("- game state, from the request", place(entry), entry["state_s"])
+    yield _timed("- first frame, from the request", place(entry), entry["first_frame_s"])
 
 
 def _idle_rows(record: Record) -> Iterator[Row]:
-    for entry in record.get("idle", []):  # records of before 2026-11-25 have none
+    for entry in record["idle"]:
         share, goal = entry["processor_share"], record["goals"]["processor_share"]
         what = f"idle server, share of a core; a player {entry['player']}"
         yield Row(what, place(entry), f"{share:.2%}", "", "", f"<= {goal:.1%}", share <= goal)
@@ -130,10 +130,10 @@ def _timed(what: str, where: str, series: dict[str, Any], goal: str = "", reache
 
 
 def tail(series: dict[str, Any], told: Callable[[float], str]) -> str:
-    """The 95th percentile as text if the count carries it, else the longest, which older records do not have."""
+    """The 95th percentile as text if the count carries it, else the longest."""
     if series["n"] >= FEWEST[95]:
         return told(series["p95"])
-    return f"max {told(series['max'])}" if "max" in series else f"n < {FEWEST[95]}"
+    return f"max {told(series['max'])}"
 
 
 def place(entry: dict[str, Any]) -> str:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import zmq
 
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.host import describe_host, environment, write_record
 from animegamer_rt.profiling.machine_facts import instruction_sets
 from animegamer_rt.serving.wire import CODECS
 
-from . import measures, recording
-from .full_size import write_full_size
+from . import measures
+from .recording import Recording, read_recording
 from .server_process import ServerProcess
 from .table import COMPUTED, lines
 
@@ -41,6 +44,9 @@ GOALS = {
 1. processor_share: of a core, by a server that nobody plays on."""
 IDLE_S_PER_TURN = 1.0
 """How long an idle server is watched, for each turn that is measured of the other figures, in seconds."""
+
+
+FULL_SIZE = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ def bench_serve(options: ServeBench) -> int:
     plan = options.plan or bundle.default_plan
     bundle.plan(plan)
     name = bundle.manifest.name
-    game = recording.read_recording(options.replay)
+    game = read_recording(options.replay)
     if options.replay is None:
         game = game.first(max(1, options.turns // 2))
     print(f"{name}, plan {plan}, on {describe_host()}")
@@ -98,7 +104,7 @@ def _measure(
     context: zmq.Context[zmq.Socket[bytes]],
     bundles: tuple[Bundle, Bundle],
     plan: str,
-    game: recording.Recording,
+    game: Recording,
     folder: Path,
 ) -> dict[str, Any]:
     """All figures, a server for each pair of bundle and engines."""
@@ -167,3 +173,30 @@ def _measure(
         print(f"  replaying {game.name}: {len(game.turns)} turns, {thought_s:.0f} s of thinking ...", flush=True)
         note("replay", bundles[0], COMPUTED, measures.recorded(context, servers[0], game, deadline_s))
     return found
+
+
+def write_full_size(folder: Path, model: Bundle) -> Bundle:
+    """Write a bundle of the published model's sizes without networks, for engines that only take time: a new folder.
+
+    Sizes: docs/MODEL.md. Words, plans and tokenizer are those of `model`.
+    """
+    folder.mkdir(parents=True)
+    manifest = model.manifest
+    for name in (manifest.tokenizer.model, manifest.tokenizer.added_tokens):
+        shutil.copy(model.path(name), folder / name)
+    return write_manifest(
+        folder,
+        replace(
+            manifest,
+            name="full-size",
+            description="sizes of the published model, no networks: to measure everything around the engines",
+            origin=RANDOM_WEIGHTS,
+            geometry=FULL_SIZE,
+            parts={},
+            reader=None,
+            files={},
+            engines={},
+            sizes={},
+            quality={},
+        ),
+    )

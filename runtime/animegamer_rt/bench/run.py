@@ -1,4 +1,4 @@
-"""`animegamer-rt bench run`: measures how long a turn takes here, by stage, and how much memory playing needs.
+"""`animegamer-rt bench run`: how long a turn takes on this machine, by stage, and how much memory playing needs.
 
 Measures whole turns, without encoding clips: of a frozen suite, or of a game whose history is full. Writes one JSON
 record for each plan.
@@ -28,17 +28,12 @@ from animegamer_rt.profiling.host import describe_host, environment, write_recor
 from animegamer_rt.profiling.machine_facts import machine_facts
 from animegamer_rt.profiling.trace import check_trace, write_trace
 
-from .figures import figures_of
-from .fresh_process import measure_fresh_process
-from .measure import TimedTurn, measure_suite, measure_turns
-from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, results_folder
+from .measure import TimedTurn, measure_fresh_process, measure_suite, measure_turns
+from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, Suite, load_suite, results_folder
 from .quality_gate import judge, play_gate
-from .record_form import STAGES
-from .records import TURN_FORMAT, seal
-from .report import SAMPLES, print_record
+from .records import SAMPLES, STAGES, TURN_FORMAT, differ, figures_of, unsteady
+from .report import print_record
 from .roofline import Roofline, cpu_roofline, gpu_roofline
-from .steadiness import differ, unsteady
-from .suite import Suite, load_suite
 
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
@@ -113,7 +108,7 @@ def _open(settings: Preset) -> Bundle:
 def _measure(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, fresh: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """The sealed record of one plan. fresh: what a process of its own was measured at."""
+    """The record of one plan. fresh: what a process of its own was measured at."""
     manifest, suite = pipeline.bundle.manifest, options.suite
     on = _machine(options.engines.device, engines)
     precision = {part: engines.part_precision(pipeline.bundle, part) for part in manifest.parts}
@@ -153,7 +148,7 @@ def _measure(
         median = sorted(traces, key=lambda trace: trace.done.seconds.total)[len(traces) // 2]
         title = f"One turn: {manifest.name}, {pipeline.plan_name}, {on.name}"
         print(f"trace:  {write_trace(options.trace, median, pipeline.plan, title)}")
-    record = {
+    return {
         **environment(LIBRARIES.get(options.engines.device, "onnxruntime")),
         "format": TURN_FORMAT,
         "machine": on.name,
@@ -194,7 +189,6 @@ def _measure(
         "fidelity": dict(manifest.plans[pipeline.plan_name].fidelity),
         SAMPLES: columns,
     }
-    return seal(record)
 
 
 def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
