@@ -19,9 +19,8 @@ import zmq
 from animegamer_rt.errors import ServerError
 
 from .player import Player
-from .ray_cluster import LocalRayCluster
 from .schedule import Fault
-from .served import LOOK_S, START_S, Served
+from .served import Served
 
 DISK_MESSAGES = {
     "disk full": "database or disk is full",
@@ -33,17 +32,13 @@ STATEMENTS = ("", "BEGIN IMMEDIATE", "INSERT", "COMMIT")
 WORKER_TIMEOUT_S = 2.5
 """--worker-timeout-s of the server: a worker that is stopped for longer is replaced."""
 GARBAGE_BYTES = 4096
-LEAVE_S = 60.0
-"""Ray ends a node so long after its end was announced."""
 
 
 class Conductor:
     """`strike` brings a fault about and returns when it is over."""
 
-    def __init__(
-        self, served: Served, players: Sequence[Player], seed: int, cluster: LocalRayCluster | None = None
-    ) -> None:
-        self._served, self._players, self._cluster = served, players, cluster
+    def __init__(self, served: Served, players: Sequence[Player], seed: int) -> None:
+        self._served, self._players = served, players
         self._chance, self._which = random.Random(f"garbage {seed}"), random.Random(f"workers {seed}")
         self._kinds: Mapping[str, Callable[[Fault], None]] = {
             "worker killed": lambda fault: self._signal_worker(signal.SIGKILL),
@@ -57,16 +52,10 @@ class Conductor:
             "garbage": self._garbage,
             "clock jumps": lambda fault: self._write("clock", str(fault.seconds)),
             **dict.fromkeys(DISK_MESSAGES, self._break_disk),
-            "actor killed": lambda fault: self._kill_actor(),
-            "node killed": self._kill_node,
-            "node leaves": lambda fault: self._drain_node(),
-            "connection to Ray killed": lambda fault: self._cut_ray(),
         }
 
     def strike(self, fault: Fault) -> None:
         """Do it and wait for its end. Raises ServerError if the server does not come back."""
-        if self._cluster is not None:
-            self._await_workers()
         self._kinds[fault.kind](fault)
 
     def _signal_worker(self, number: int) -> Any:
@@ -77,48 +66,6 @@ class Conductor:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.send_signal(number)
         return worker
-
-    def _kill_actor(self) -> None:
-        """Kill the process of Ray that runs a worker; the worker must end with it."""
-        worker = self._which.choice(self._await_workers())
-        with contextlib.suppress(psutil.NoSuchProcess):
-            actor = worker.parent()
-            if actor is not None and actor.cmdline()[0].startswith("ray::"):
-                actor.kill()
-                self._served.expect_end([worker])
-
-    def _cut_ray(self) -> None:
-        for process in self._served.children():
-            process.kill()
-
-    def _await_workers(self) -> list[Any]:
-        """The workers, once there is one: after a fault Ray takes a moment to start the next."""
-        until = time.monotonic() + START_S
-        while not (workers := self._served.workers()):
-            if time.monotonic() > until:
-                raise ServerError(f"no worker was started for {START_S:g} s")
-            time.sleep(LOOK_S)
-        return workers
-
-    def _kill_node(self, fault: Fault) -> None:
-        """Kill all of a node at once, and add another a little later."""
-        assert self._cluster is not None
-        self._cluster.kill_node(self._which.choice(list(self._cluster.nodes)))
-        time.sleep(fault.seconds)
-        self._cluster.add_node()
-
-    def _drain_node(self) -> None:
-        """Add a node, announce the end of another, and end that once its workers have left it."""
-        assert self._cluster is not None
-        node = self._which.choice(list(self._cluster.nodes))
-        self._cluster.add_node()
-        self._cluster.drain(node)
-        until = time.monotonic() + LEAVE_S
-        while self._cluster.workers_on(node):
-            if time.monotonic() > until:
-                raise ServerError(f"a worker is still on a node that leaves, after {LEAVE_S:g} s")
-            time.sleep(LOOK_S)
-        self._cluster.kill_node(node)
 
     def _stop_worker(self, seconds: float) -> None:
         worker = self._signal_worker(signal.SIGSTOP)

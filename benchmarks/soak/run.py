@@ -4,16 +4,12 @@
 Every finished turn's frames are compared with those of the same games, played in this process without a server. The
 exit code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults. Ctrl-C (SIGTERM)
 ends the playing early and compares what was played; once more, the comparison. The record is then `incomplete`.
-
-With `--ray` the workers are on nodes of a Ray cluster that is started for it on this machine, and the faults are those
-of RAY_KINDS. That needs `pip install 'animegamer-rt[ray]'`.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import json
 import shutil
 import signal
@@ -38,16 +34,7 @@ from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
 from animegamer_rt.serving.store import Store  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
 from benchmarks.soak.player import Player  # noqa: E402
-from benchmarks.soak.ray_cluster import LocalRayCluster  # noqa: E402
-from benchmarks.soak.schedule import (  # noqa: E402
-    GAME_TURNS,
-    KINDS,
-    LONGEST_S,
-    ONLY_WITH_RAY,
-    RAY_KINDS,
-    SETTLED,
-    faults,
-)
+from benchmarks.soak.schedule import GAME_TURNS, KINDS, LONGEST_S, faults  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 from benchmarks.soak.undisturbed import compare  # noqa: E402
 from benchmarks.soak.watch import Watch, growth  # noqa: E402
@@ -79,22 +66,14 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
 
     stop: ends the playing early, or the comparing. So does a server that does not come back: a failure in the record.
     """
-    kinds = (options.kind,) if options.kind else RAY_KINDS if options.ray else KINDS
-    settled = 1.0 if options.ray else SETTLED  # with Ray, games are to outlive whatever ends, at any time
-    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, kinds, settled)
+    kinds = (options.kind,) if options.kind else KINDS
+    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, kinds)
     copy = Path(shutil.copytree(bundle.folder, folder / "bundle"))
     plan = options.plan or bundle.default_plan
     serve = ["--device", options.device, "--plan", plan, "--quota-gib", str(options.quota_mib / 1024)]
     serve += ["--turns-per-minute", "0", "--sessions", "0", "--queue", "1000", "--backoff-s", "0.1"]
     serve += ["--worker-timeout-s", str(WORKER_TIMEOUT_S), "--workers", str(options.workers)]
-    with contextlib.ExitStack() as stack:
-        cluster = None
-        if options.ray:
-            cluster = stack.enter_context(LocalRayCluster())
-            serve += ["--ray", cluster.address]
-            for _ in range(options.workers):
-                cluster.add_node()
-        served = stack.enter_context(Served(copy, folder, serve, cluster))
+    with Served(copy, folder, serve) as served:
         done, lock = Counter[str](), threading.Lock()
 
         def count() -> None:
@@ -106,7 +85,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
             Player(index, served.port, options.seed, world, share, count, stop, options.game_turns)
             for index, share in enumerate(_shares(options.turns, options.sessions))
         ]
-        conductor = Conductor(served, players, options.seed, cluster)
+        conductor = Conductor(served, players, options.seed)
         struck: list[dict[str, Any]] = []
         failures: list[str] = []
         with Watch(served.look, lambda: done["turns"]) as watch:
@@ -140,8 +119,8 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
     stop.clear()
     wrong, compared = compare(bundle, options.device, plan, options.seed, played, stop)
     return {
-        **environment("pyzmq", "msgpack", "onnxruntime", "psutil", *(["ray"] if options.ray else [])),
-        "kind": "ray-soak" if options.ray else "soak",
+        **environment("pyzmq", "msgpack", "onnxruntime", "psutil"),
+        "kind": "soak",
         "incomplete": len(played) < options.turns or compared < len(played),
         "bundle": bundle.manifest.name,
         "fingerprint": bundle.fingerprint,
@@ -207,9 +186,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=2000, help="of all sessions (default: %(default)s)")
     parser.add_argument("--sessions", type=int, default=8, help="played at once (default: %(default)s)")
     parser.add_argument("--faults", type=int, default=100, help="default: %(default)s")
-    kinds = (*KINDS, *ONLY_WITH_RAY)
-    parser.add_argument("--kind", choices=kinds, help="the only kind of fault (default: all, or those of --ray)")
-    parser.add_argument("--ray", action="store_true", help="workers on nodes of a Ray cluster, one node for each")
+    parser.add_argument("--kind", choices=KINDS, help="the only kind of fault (default: all)")
     parser.add_argument("--workers", type=int, default=1, help="of the server (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of games and faults (default: %(default)s)")
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: %(default)s)")
@@ -221,12 +198,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--longest-s", type=float, default=LONGEST_S, help="of a fault, in seconds (default: %(default)g)"
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", metavar="DIR")
-    options = parser.parse_args(arguments)
-    if options.kind in ONLY_WITH_RAY and not options.ray:
-        parser.error(f"--kind {options.kind!r} needs --ray")
-    if options.ray and importlib.util.find_spec("ray") is None:
-        parser.error("Ray is not installed; run: pip install 'animegamer-rt[ray]'")
-    return options
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -34,9 +34,6 @@ LASTING = (
 )
 """Kinds of faults that every process outlives."""
 KINDS = ENDING + LASTING
-ONLY_WITH_RAY = ("actor killed", "node killed", "node leaves", "connection to Ray killed")
-RAY_KINDS = ("worker killed", "server killed", *ONLY_WITH_RAY)
-"""Kinds of faults where the workers are in a Ray cluster."""
 SHORTEST_S, LONGEST_S = 0.2, 2.0
 """How long a fault lasts that has no length of its own."""
 JUMPS_S = (-30 * 86400.0, -3600.0, 3600.0, 86400.0, 400 * 86400.0)
@@ -91,14 +88,10 @@ def faults(
     players: int,
     longest_s: float = LONGEST_S,
     kinds: Sequence[str] = KINDS,
-    settled: float = SETTLED,
 ) -> list[Fault]:
-    """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first.
-
-    settled: share of the turns after which no process is ended.
-    """
+    """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first."""
     chance = random.Random(f"faults {seed}")
-    last_ending = round(turns * settled)
+    last_ending = round(turns * SETTLED)
     schedule = []
     for kind in (kinds[number % len(kinds)] for number in range(count)):
         at = chance.randrange(1, last_ending if kind in ENDING else turns)

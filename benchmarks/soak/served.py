@@ -20,27 +20,20 @@ from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
 
-from .ray_cluster import LocalRayCluster
-
 PROGRAM = Path(__file__).with_name("faulty_server.py")
 START_S, END_S, LOOK_S = 180.0, 30.0, 0.05
 
 
 class Served:
-    """A server of `bundle` inside `with`. Files in `faults` are what its disk and clock suffer.
+    """A server of `bundle` inside `with`. Files in `faults` are what its disk and clock suffer."""
 
-    cluster: where its workers are; None: on this machine.
-    """
-
-    def __init__(
-        self, bundle: Path, folder: Path, options: Sequence[str], cluster: LocalRayCluster | None = None
-    ) -> None:
+    def __init__(self, bundle: Path, folder: Path, options: Sequence[str]) -> None:
         self.bundle, self.state, self.faults = bundle, folder / "state", folder / "faults"
         self.faults.mkdir(parents=True)
         (self.faults / "began").write_text(str(time.time()), encoding="utf-8")
         self._ports = ReservedPorts()
         self.port, self.starts, self.left_behind = self._ports.port, 0, 0
-        self._options, self._folder, self._cluster = options, folder, cluster
+        self._options, self._folder = options, folder
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Served:
@@ -84,10 +77,6 @@ class Served:
         workers = self.workers()
         self._process.kill()
         self._process.wait()
-        self.expect_end(workers)
-
-    def expect_end(self, workers: Sequence[Any]) -> None:
-        """Wait for the end of workers whose server, or whose actor, was killed; one that goes on is counted."""
         for worker in psutil.wait_procs(workers, END_S)[1]:
             self.left_behind += 1
             worker.kill()
@@ -98,13 +87,7 @@ class Served:
         self._process.send_signal(number)
 
     def workers(self) -> list[Any]:
-        """The worker processes that there are now, the one that was started first before the others."""
-        if self._cluster is not None:
-            return self._cluster.workers()
-        return self.children()
-
-    def children(self) -> list[Any]:
-        """The server's own child processes: its workers or, with Ray, its connection to it."""
+        """The worker processes that run now, the one that was started first before the others."""
         assert self._process is not None
         try:
             children = psutil.Process(self._process.pid).children()
