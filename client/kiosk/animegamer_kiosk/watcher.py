@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from animegamer_rt.profiling.process_memory import release_free
-from animegamer_rt.serving.server.service_manager import ServiceManager
+from animegamer_rt.serving.server.supervisor import ServiceManager
 
 from .browser import Browser
 from .config import KioskConfig

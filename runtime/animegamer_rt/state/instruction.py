@@ -47,7 +47,7 @@ class Instruction:
                     expected="plain text",
                     do="remove it and send the instruction again",
                 )
-        if is_story(text):
+        if text.startswith("<") and is_story(text):
             text = story_to_caption(text)
         if not any(unicodedata.category(character)[0] in "LNS" for character in text):
             raise InstructionError(

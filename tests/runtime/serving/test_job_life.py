@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,17 +17,15 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from scheduled import Connection, FakeWorker, Scheduled
+from simulated_server import Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.server.jobs import Job, JobState
-from animegamer_rt.serving.server.metrics import Metrics
-from animegamer_rt.serving.store import StoredSession, StoredTurn, TurnContext
+from animegamer_rt.serving.server.jobs import Played, Replay, Subscriber, Turn
+from animegamer_rt.serving.store import FinishedTurn, StoredSession, StoredTurn, TurnContext
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 from animegamer_rt.state.game import CharacterState
 
 FRAMES = 3
-METRICS = Metrics()
 RAW, MP4 = FrameOptions(), FrameOptions(codec="mp4")
 
 
@@ -49,12 +48,13 @@ class Memory:
         assert turn <= len(self.sessions[session]) + 1
         return TurnContext(0, (), {}, CharacterState())
 
-    def finish_turn(self, session: str, turn: int, turn_id: str, instruction: str, *result: Any, done: bool) -> None:
+    def finish_turn(self, session: str, turn: FinishedTurn, shots: Any, engines: Any, *, done: bool) -> None:
         self._write()
-        known = [played.turn for played in self.sessions[session] if played.turn_id == turn_id]
-        if known != [turn]:
-            assert not known and turn == len(self.sessions[session]) + 1
-            self.sessions[session].append(StoredTurn(turn, turn_id, instruction, 7, *result[:2]))
+        known = [played.turn for played in self.sessions[session] if played.turn_id == turn.turn_id]
+        if known != [turn.turn]:
+            assert not known and turn.turn == len(self.sessions[session]) + 1
+            row = StoredTurn(turn.turn, turn.turn_id, turn.instruction, 7, turn.game_state, turn.character)
+            self.sessions[session].append(row)
 
     def confirm_turn(self, session: str, turn: int) -> None:
         self._write()
@@ -78,65 +78,74 @@ class Life(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.disk = Memory()
-        self.clients = [Connection(RAW), Connection(RAW)]
+        self.clients = [Listener(RAW), Listener(RAW)]
         self.sessions = ["one", "two", "three"]
         self.disk.sessions = {session: [] for session in self.sessions}
         self.told: dict[str, list[str]] = {session: [] for session in self.sessions}
         self.numbers = itertools.count()
-        self.jobs: list[Job] = []
         self.now = 0.0
         self.serve()
 
     def serve(self) -> None:
-        self.server = Scheduled(self.disk, METRICS, workers=self.workers)  # type: ignore[arg-type]
+        disk: Any = self.disk
+        self.server = SimulatedServer(disk, Path("no folder"), workers=self.workers)
+        self.server.now = self.now
         self.seq: dict[str, int] = {}
         """Job id at the worker -> the last event that this worker sent of it."""
-        self.live: list[Job] = []
+        self.live: list[Played] = []
         self.ended: set[str | None] = set()
         self.last_seq: dict[str | None, int] = {}
 
     @rule(which=st.integers(0, 2), who=st.integers(0, 1), hasty=st.booleans())
     def send_turn(self, which: int, who: int, hasty: bool) -> None:
         session = self.sessions[which]
-        if self.server.queue.of_session(session) is not None:
+        if self.server.core.queue.of_session(session) is not None:
             return
-        stored = self.server.scheduler.as_done(self.disk.get(session))
+        stored = self.server.storage.as_done(self.disk.get(session))
         assert stored.turns == len(self.told[session]), "what the client heard is what the store shows"
-        job = self.server.job("turn", session, self.clients[who], stored.turns + 1, self.now, 5.0 if hasty else 1e9)
-        job.turn_id = job.instruction = f"turn {next(self.numbers)}"
-        job.subscriber.parent = job.instruction
-        self.jobs.append(job)
+        self.admit(Turn, session, self.clients[who], stored.turns + 1, 5.0 if hasty else 1e9)
+
+    def admit(self, kind: type[Turn] | type[Replay], session: str, client: Any, turn: int, deadline_s: float) -> None:
+        name = f"{kind.NOUN} {next(self.numbers)}"
+        job = kind(
+            session=session,
+            subscriber=Subscriber(client, name),
+            accepted_at=self.server.now,
+            deadline_at=self.server.now + deadline_s,
+            turn=turn,
+            turn_id=name,
+            instruction=name,
+            seed=7,
+            frame_options=client.frame_options,
+        )
         self.live.append(job)
-        self.server.scheduler.admit(job, self.now)
+        self.server.carry_out(self.server.core.admit(job, self.server.now))
+        self.server.tick()
 
     @rule(which=st.integers(0, 2))
     def replay(self, which: int) -> None:
         session = self.sessions[which]
-        if self.told[session] and self.server.queue.of_session(session) is None:
-            job = self.server.job("replay", session, self.clients[0], len(self.told[session]), self.now)
-            job.subscriber.parent = f"replay {next(self.numbers)}"
-            self.live.append(job)
-            self.server.scheduler.admit(job, self.now)
+        if self.told[session] and self.server.core.queue.of_session(session) is None:
+            self.admit(Replay, session, self.clients[0], len(self.told[session]), 1e9)
 
     @rule(which=st.integers(0, 2), form=st.sampled_from([RAW, MP4]), seen=st.integers(-1, 4))
     def come_back(self, which: int, form: FrameOptions, seen: int) -> None:
         """The client of a job has another connection, which may want another form."""
-        job = self.server.queue.of_session(self.sessions[which])
-        if job is not None:
-            client = Connection(form)
-            jobs = list(self.server.queue.jobs)
-            ears: list[Any] = [job.subscriber.client for job in jobs]
-            ears += [job.late_subscriber.client for job in jobs if job.late_subscriber is not None]
+        job = self.server.core.queue.of_session(self.sessions[which])
+        if isinstance(job, Played):
+            client: Any = Listener(form)
+            jobs = list(self.server.core.queue.jobs)
+            ears = [one.client for job in jobs for one in (job.subscriber, job.listener)]
             self.clients = [*self.clients[:2], *(one for one in self.clients[2:] if one in ears), client]
-            subscriber = type(job.subscriber)(client, f"again {next(self.numbers)}", seen)  # type: ignore[arg-type]
-            self.server.scheduler.subscribe(job, subscriber)
+            subscriber = Subscriber(client, f"again {next(self.numbers)}", seen)
+            self.server.carry_out(self.server.core.subscribe(job, subscriber))
 
     @rule(who=st.integers(0, 9))
     def vanish(self, who: int) -> None:
         if who < len(self.clients):
-            self.server.scheduler.client_gone(self.clients[who])  # type: ignore[arg-type]
+            self.server.vanishes(self.clients[who])
 
-    def worker(self, number: int) -> FakeWorker:
+    def worker(self, number: int) -> SimulatedWorker:
         """One of them, the one that any number names."""
         return self.server.workers[number % self.workers]
 
@@ -146,23 +155,21 @@ class Life(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), what=st.sampled_from(["event", "settle", "finish", "finish", "fail"]))
     def worker_says(self, number: int, what: str) -> None:
-        job_id = next(iter(self.worker(number).given), None)
-        if job_id is None:
+        worker = self.worker(number)
+        if not worker.given:
             return
-        job = next((job for job in self.server.queue.running if job.id == job_id), None)
-        turn = None if job is None else job.turn
-        if turn is None or what == "event":
-            self.server.say(job_id, "frame", self.now, seq=self.next_seq(job_id))
+        job_id = str(worker.job.id)
+        job = next((job for job in self.server.core.queue.running if job.id == job_id), None)
+        if job is None or what == "event":
+            self.server.says("frame", worker, seq=self.next_seq(job_id))
         elif what == "settle":
-            self.server.settle(job_id, turn, self.now)
+            self.server.result(worker)
         elif what == "fail":
-            code = "cancelled" if job is not None and job.stop_error else "config"
-            self.server.say(job_id, "failed", self.now, code=code, text="it failed")
+            self.server.says("failed", worker, code="cancelled" if job.stop_error else "config", text="it failed")
         else:
             while self.seq.get(job_id, 0) < FRAMES:
-                self.server.say(job_id, "frame", self.now, seq=self.next_seq(job_id))
-            self.server.settle(job_id, turn, self.now)
-            self.server.say(job_id, "finished", self.now, seconds={})
+                self.server.says("frame", worker, seq=self.next_seq(job_id))
+            self.server.finish(worker)
 
     @rule(number=st.integers(0, 5))
     def disk_breaks_once_a_turn_is_stored(self, number: int) -> None:
@@ -172,42 +179,36 @@ class Life(RuleBasedStateMachine):
     @rule(number=st.integers(0, 5), at_once=st.booleans())
     def worker_dies(self, number: int, at_once: bool) -> None:
         """And is started again, at once or later."""
-        worker: Any = self.worker(number)
-        for job_id in worker.given:
-            self.seq.pop(job_id, None)
-        worker.die()
-        worker.serving = False
-        self.server.scheduler.on_worker_death(worker, "killed", self.now)
-        self.server.scheduler.dispatch(self.now)
-        worker.serving = at_once
-        self.server.scheduler.dispatch(self.now)
+        worker = self.worker(number)
+        for job in worker.given:
+            self.seq.pop(str(job.id), None)
+        self.server.dies(worker, at_once)
 
     @rule()
     def workers_come_back(self) -> None:
         for worker in self.server.workers:
             worker.serving = True
-        self.server.scheduler.dispatch(self.now)
+        self.server.tick()
 
     @rule(which=st.integers(0, 2))
     def cancel(self, which: int) -> None:
-        self.server.scheduler.cancel(self.sessions[which])
-        self.server.scheduler.dispatch(self.now)
+        self.server.carry_out(self.server.core.cancel(self.sessions[which]))
+        self.server.tick()
 
     @rule(seconds=st.sampled_from([1.0, 6.0]))
     def time_passes(self, seconds: float) -> None:
-        self.now += seconds
-        self.server.scheduler.stop_overdue(self.now)
-        self.server.scheduler.dispatch(self.now)
+        self.server.tick(seconds)
 
     @rule(broken=st.booleans())
     def disk_breaks_or_works(self, broken: bool) -> None:
         self.disk.broken = broken
-        self.server.scheduler.removals.finish_all()
+        self.server.storage.remove_all()
 
     @precondition(lambda self: not self.disk.broken)
     @rule()
     def server_stops_and_starts(self) -> None:
-        self.server.scheduler.end_all()
+        self.server.carry_out(self.server.core.end())
+        self.now = self.server.now
         self.hear()
         self.serve()
 
@@ -223,7 +224,7 @@ class Life(RuleBasedStateMachine):
             self.check_order(client)
             client.heard.clear()
 
-    def check_order(self, client: Connection) -> None:
+    def check_order(self, client: Listener) -> None:
         ended, last = self.ended, self.last_seq
         for message in client.heard:
             assert message.parent not in ended, f"{message.type} after the end of {message.parent}"
@@ -239,14 +240,14 @@ class Life(RuleBasedStateMachine):
             return
         self.hear()
         for job in self.live:  # who came late hears nothing until the turn, which counts, is rendered again
-            if job.kind == "turn" and job.late_subscriber is not None and job.state is JobState.DONE:
+            if isinstance(job, Turn) and job.over and job.stored and job.late_subscriber is not None:
                 assert job.turn == len(self.told[job.session]) + 1
                 self.told[job.session].append("late")
         for session in self.sessions:
-            shown = self.server.scheduler.as_done(self.disk.get(session))
+            shown = self.server.storage.as_done(self.disk.get(session))
             assert shown.turns == len(self.told[session])
         waiting = [job for job in self.live if not job.over]
-        assert set(self.server.queue.jobs) >= set(waiting)
+        assert set(self.server.core.queue.jobs) >= set(waiting)
         self.live = waiting
         free = [worker for worker in self.server.workers if worker.serving and not worker.given]
         assert not free or all(job.worker is not None for job in waiting), "no worker is idle while a job waits"

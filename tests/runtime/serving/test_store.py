@@ -13,6 +13,7 @@ import pytest
 from animegamer_rt.serving.store import (
     BundleMismatchError,
     EnginesMismatchError,
+    FinishedTurn,
     NoSuchTurnError,
     Quota,
     SessionClosedError,
@@ -62,7 +63,7 @@ def play(store: Store, session_id: str, texts: list[str]) -> list[bytes]:
         history = store.turn_context(session_id, turn)
         shots, state = work(history, turn, text, session.history_turns)
         after = history.character.after(state)
-        store.finish_turn(session_id, turn, f"id-{turn}-{text}", text, state, after, shots)
+        store.finish_turn(session_id, FinishedTurn(turn, f"id-{turn}-{text}", text, state, after), shots)
         played.append(shots[turn])
     return played
 
@@ -124,8 +125,8 @@ def test_a_session_names_the_engines_that_made_its_last_turn(store: Store) -> No
     session, _ = game(store)
 
     def finish(turn: int, engines: str | None) -> None:
-        state = state_of("a")
-        store.finish_turn(session.id, turn, f"{turn}", "a", state, CharacterState(), {turn: b""}, engines=engines)
+        turn_now = FinishedTurn(turn, f"{turn}", "a", state_of("a"), CharacterState())
+        store.finish_turn(session.id, turn_now, {turn: b""}, engines)
 
     store.get(session.id).require_engines("gpu")
     finish(1, None)
@@ -169,7 +170,7 @@ def test_a_closed_session_can_be_read_and_never_played(store: Store) -> None:
 def test_a_turn_is_kept_with_all_that_belongs_to_it(store: Store) -> None:
     session, _ = game(store)
     state, after = GameState(-5, 5, 0, 1), CharacterState(55, 75, 50)
-    store.finish_turn(session.id, 1, "x", "Grüße 🎈", state, after, {1: b"s"})
+    store.finish_turn(session.id, FinishedTurn(1, "x", "Grüße 🎈", state, after), {1: b"s"})
     turn = store.find_turn(session.id, "x")
     assert turn is not None
     assert (turn.turn, turn.turn_id, turn.instruction, turn.seed) == (1, "x", "Grüße 🎈", 7)
@@ -183,11 +184,11 @@ def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:
     other, _ = game(store)
     state, character = GameState(1, 1, 1, 1), CharacterState()
     for owner in (session, other):
-        store.finish_turn(owner.id, 1, "same", "a", state, character, {1: b"1"})
-    store.finish_turn(session.id, 1, "same", "a", state, character, {1: b"1"})
+        store.finish_turn(owner.id, FinishedTurn(1, "same", "a", state, character), {1: b"1"})
+    store.finish_turn(session.id, FinishedTurn(1, "same", "a", state, character), {1: b"1"})
     assert store.get(session.id).turns == store.get(other.id).turns == 1
     with pytest.raises(NoSuchTurnError, match="turn 2 with the id of turn 1"):
-        store.finish_turn(session.id, 2, "same", "b", state, character, {2: b"2"})
+        store.finish_turn(session.id, FinishedTurn(2, "same", "b", state, character), {2: b"2"})
     assert store.get(session.id).turns == 1
 
 
@@ -196,7 +197,7 @@ def test_a_turn_that_was_not_played_cannot_be_gone_back_to_nor_passed_over(store
     play(store, session.id, ["a", "b"])
     for turn in (0, 2, 4, -1):
         with pytest.raises(NoSuchTurnError, match="expected turn 3") as error:
-            store.finish_turn(session.id, turn, "z", "b", GameState(1, 1, 1, 1), CharacterState(), {})
+            store.finish_turn(session.id, FinishedTurn(turn, "z", "b", GameState(1, 1, 1, 1), CharacterState()), {})
         assert error.value.code == "no_such_turn"
     for turn in (-1, 3):
         for go in (store.rewind, store.branch):
@@ -268,7 +269,8 @@ def test_the_next_turn_is_given_the_scene_of_the_last_one_and_the_captions_of_it
     scenes = [Scene((name,), {"Mia": "party"}, "run", 2, "town", "day", "left", f"Caption {name}") for name in "ABC"]
     for turn, scene in enumerate(scenes, 1):
         state, after = GameState(1, 1, 1, 1), CharacterState()
-        store.finish_turn(session.id, turn, f"t{turn}", f"typed {turn}", state, after, {turn: b"s"}, scene)
+        finished = FinishedTurn(turn, f"t{turn}", f"typed {turn}", state, after, scene)
+        store.finish_turn(session.id, finished, {turn: b"s"})
     branch, _ = store.branch(session.id, 2)
     captions = ["Caption A", "Caption B", "Caption C"]
     for other, turns in ((session, 3), (branch, 2), (session, 1)):

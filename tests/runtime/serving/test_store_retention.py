@@ -12,6 +12,7 @@ from test_store import game, play
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.store import (
     ALL,
+    FinishedTurn,
     Quota,
     ShotRetention,
     Store,
@@ -44,9 +45,8 @@ def heavy(store: Store, turns: int = 2) -> str:
     """A session whose every shot has 100 000 bytes; returns its id."""
     session, _ = game(store)
     for turn in range(1, turns + 1):
-        store.finish_turn(
-            session.id, turn, f"{turn}", "a", GameState(1, 1, 1, 1), CharacterState(), {turn: bytes(SHOT_BYTES)}
-        )
+        finished = FinishedTurn(turn, f"{turn}", "a", GameState(1, 1, 1, 1), CharacterState())
+        store.finish_turn(session.id, finished, {turn: bytes(SHOT_BYTES)})
     return session.id
 
 

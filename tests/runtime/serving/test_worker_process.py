@@ -17,7 +17,8 @@ from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server import local_host as module
 from animegamer_rt.serving.server.local_host import LocalHost
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.worker_process import MAX_BACKOFF_S, WorkerProcess
+from animegamer_rt.serving.server.worker_shares import share_out, shortages, usable_gpus
+from animegamer_rt.serving.server.workers import MAX_BACKOFF_S, WorkerProcess
 
 
 @pytest.fixture
@@ -112,3 +113,24 @@ def test_a_log_that_is_a_pipe_is_not_waited_for(process: WorkerProcess, tmp_path
     os.mkfifo(tmp_path / "worker.log")
     with pytest.raises(StoreError, match="the worker's log cannot be written"):
         process.open_log()
+
+
+def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) -> None:
+    def cores(workers: int, count: int) -> list[tuple[int, ...]]:
+        return [share.cores for share in share_out(workers, "cpu", tuple(range(count)), ())]
+
+    assert cores(2, 5) == [(0, 1), (2, 3, 4)]
+    assert cores(3, 2) == [(0,), (1,), (0,)]
+    assert cores(1, 8) == [()], "a single worker keeps all"
+    assert [share.threads for share in share_out(2, "cpu", (), ())][0] is not None, "where no core can be given out"
+    assert [share.gpu for share in share_out(3, "torch", (0, 1, 2), ("4", "GPU-7c"))] == ["4", "GPU-7c", "4"]
+    assert [share.gpu for share in share_out(2, "cpu", (0, 1), ("0", "1"))] == [None, None]
+    for number in (0, 1):
+        (tmp_path / f"nvidia{number}").touch()
+    (tmp_path / "nvidiactl").touch()
+    assert usable_gpus({}, tmp_path) == ("0", "1")
+    assert usable_gpus({"CUDA_VISIBLE_DEVICES": "2, 3"}, tmp_path) == ("2", "3")
+    assert not list(shortages(2, "cpu", 2, 0)) and not list(shortages(1, "torch", 1, 0))
+    assert ["share cores" in said for said in shortages(3, "cpu", 2, 0)] == [True]
+    assert ["share GPUs" in said for said in shortages(2, "torch", 2, 1)] == [True]
+    assert ["could be counted" in said for said in shortages(2, "torch", 2, 0)] == [True]

@@ -1,38 +1,31 @@
-"""Turns that are played before they are asked for: which, for whom, and what is held of them.
+"""Speculative turns: played before they are asked for, by a worker that is idle; which, for whom, and what is held.
 
-Knows the ready turns and their bounds; the dispatcher owns the workers, of which one plays ahead at a time. A ready
-turn is what the worker said of a job whose message is the same, byte for byte, as the one that the real turn would be
-given (instruction, history, shots, seed, the form of the frames), on the same engines. So its answer is the same as
-without it, and a guess that nobody asks for changes nothing.
+Knows the ready turns and their bounds; the core owns the workers, of which one plays ahead at a time. A ready turn is
+what the worker said of a job whose message is the same, byte for byte, as the one that the real turn would be given
+(instruction, history, shots, seed, the form of the frames), on the same engines. So its answer is the same as without
+it, and a guess that nobody asks for changes nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 
-from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message, encode
 from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, JobFailed, TurnFinished, TurnResult
 
 from .clients import Client
-from .guesses import REMEMBERED_TURNS, guesses
-from .instruction_filter import InstructionFilter
-from .job_queue import JobQueue
-from .jobs import EVENT_OVERHEAD_BYTES, Job, Subscriber
-from .metrics import Metrics
+from .effects import Counted, Effect, Logged, Send
+from .guesses import REMEMBERED_TURNS, Guesser
+from .jobs import Subscriber, Turn, size_of
 from .options import ServeOptions
+from .storage import Storage
 
 PAUSE_S = 0.1
 """Idle time before a turn is played ahead: a program that plays without a pause sends its next turn sooner."""
-_LAST = {TurnResult.TYPE: 1, TurnFinished.TYPE: 2}
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +35,7 @@ class AheadTurn:
     messages: what the worker has said of it. stopped: the worker was told to stop it, and has not answered yet.
     """
 
-    job: Job
+    job: Turn
     key: bytes
     started_at: float
     messages: list[Message] = field(default_factory=list)
@@ -55,10 +48,10 @@ class AheadTurn:
         """Whether the worker has said all of it."""
         return bool(self.messages) and self.messages[-1].type == TurnFinished.TYPE
 
-    @property
-    def answer(self) -> Sequence[Message]:
-        """The messages as they are told: pictures come before what is stored, and wait for no disk."""
-        return sorted(self.messages, key=lambda message: _LAST.get(message.type, 0))
+    def answer(self) -> tuple[list[Message], list[Message]]:
+        """The messages that the client sees, and those that are stored: pictures wait for no disk."""
+        shown = [message for message in self.messages if message.type not in (TurnResult.TYPE, TurnFinished.TYPE)]
+        return shown, [message for message in self.messages if message not in shown]
 
 
 @dataclass(slots=True)
@@ -70,6 +63,7 @@ class _Waiting:
 
     client: Client
     turn: int
+    seed: int
     guesses: list[str]
     begun: int = 0
     ready: dict[str, AheadTurn] = field(default_factory=dict)
@@ -78,41 +72,31 @@ class _Waiting:
 class AheadTurns:
     """At most `--ahead` turns for each session, and `--ahead-mib` in all. Times are of the monotonic clock.
 
-    running: the turn that the worker plays ahead. words: of the bundle, if it lists them.
+    running: the turn that a worker plays ahead. effects: where offers and figures go.
     """
 
-    def __init__(
-        self,
-        options: ServeOptions,
-        store: Store,
-        queue: JobQueue,
-        metrics: Metrics,
-        instruction_filter: InstructionFilter,
-        words: ReaderWords | None,
-    ) -> None:
-        self._count, self._share = options.ahead, options.ahead_share
+    def __init__(self, options: ServeOptions, storage: Storage, guesser: Guesser, effects: list[Effect]) -> None:
+        self._options, self._storage, self._guesser, self._effects = options, storage, guesser, effects
         self._max_bytes = int(options.ahead_mib * 2**20)
-        self._continue = options.continue_on_other_engines
-        self._store, self._queue, self._metrics = store, queue, metrics
-        self._filter, self._words = instruction_filter, words
         self._sessions: dict[str, _Waiting] = {}
         self._not_before = 0.0
+        self._too_large = False
         self._paused = False
         """After playing ahead ended a worker or failed, until a real turn was done: a guess never costs a turn."""
         self.running: AheadTurn | None = None
 
     def postpone(self, now: float) -> None:
-        """A job is there: nothing is begun while it runs, nor just after it."""
+        """Begin nothing while a job runs, nor just after it."""
         self._not_before = max(self._not_before, now + PAUSE_S)
 
-    def next_job(self, now: float, engines: str | None) -> Job | None:
+    def next_job(self, connected: Mapping[str, Client], engines: str | None, now: float) -> Turn | None:
         """The next turn to play ahead, if it is time for one. The sessions with the fewest come first.
 
-        engines: what the worker's engines are.
+        connected: the sessions whose connection is there, with that connection, the last used first.
+        engines: what the workers' engines are.
         """
-        if not self._count or self._paused or self.running is not None or now < self._not_before:
+        if self._too_large or self._paused or self.running is not None or now < self._not_before:
             return None
-        connected = self._queue.connected_sessions()
         for session in self._sessions.keys() - connected.keys():
             self.forget(session)
         waiting = {session: self._waiting(session, client, engines) for session, client in connected.items()}
@@ -123,76 +107,82 @@ class AheadTurns:
         chosen = min(able, key=lambda session: waiting[session].begun)
         one = waiting[chosen]
         one.begun += 1
-        text, options = one.guesses.pop(), one.client.frame_options
+        options = one.client.frame_options
         assert options is not None
-        job = Job("turn", chosen, Subscriber(one.client, None), options, now, now, turn=one.turn, instruction=text)
-        job.seed = self._store.get(chosen).seed
-        return job
+        return Turn(
+            session=chosen,
+            subscriber=Subscriber(one.client, None),
+            accepted_at=now,
+            deadline_at=now,
+            turn=one.turn,
+            turn_id="",
+            instruction=one.guesses.pop(),
+            seed=one.seed,
+            frame_options=options,
+        )
 
-    def begun(self, job: Job, message: Message, engines: str | None, now: float) -> None:
-        """The worker was given a job of `next_job`."""
+    def begun(self, job: Turn, message: Message, engines: str | None, now: float) -> None:
+        """Note that a worker was given a job of `next_job`."""
         self.running = AheadTurn(job, job_key(message, engines), now)
 
-    def on_message(self, message: Message, now: float) -> bool:
+    def heard(self, message: Message, now: float) -> bool:
         """Keep what the worker says of the running one; returns whether that was the last of it."""
         running = self.running
         assert running is not None and running.job.id == message.parent
         if message.type != HEARTBEAT:
             running.messages.append(message)
-            running.size_bytes += sum(len(buffer) for buffer in message.buffers) + EVENT_OVERHEAD_BYTES
+            running.size_bytes += size_of(message)
         if running.size_bytes > self._max_bytes:
-            if self._count:
-                log.warning("a turn takes more than --ahead-mib holds: no turn is played ahead any more")
-            self._count, running.messages = 0, []
+            if not self._too_large:
+                text = "a turn takes more than --ahead-mib holds: no turn is played ahead any more"
+                self._effects.append(Logged(logging.WARNING, text))
+            self._too_large, running.messages = True, []
         if message.type not in (TurnFinished.TYPE, JobFailed.TYPE):
             return False
         self.running, running.seconds = None, now - running.started_at
-        self._not_before = now + running.seconds * (1 / self._share - 1)
+        self._not_before = now + running.seconds * (1 / self._options.ahead_share - 1)
         waiting = self._sessions.get(running.job.session)
-        kept = running.complete and not running.stopped and self._count
+        kept = running.complete and not running.stopped and not self._too_large
         if not kept or waiting is None or waiting.turn != running.job.turn:
-            self._metrics.ahead_wasted(running.seconds)
+            self._effects.append(Counted("ahead_wasted", running.seconds))
             return True
         waiting.ready[running.job.instruction] = running
-        self._metrics.ahead_offered()
+        self._effects.append(Counted("ahead_offered"))
         self._make_room()
         if running.job.instruction in waiting.ready:
             self._offer(running.job.session)
         return True
 
-    def has(self, job: Job) -> bool:
+    def has(self, job: Turn) -> bool:
         """Whether a turn of this session and instruction is ready or under way; `take` says whether it fits."""
         waiting, running = self._sessions.get(job.session), self.running
-        under_way = running is not None and (running.job.session, running.job.instruction) == (
-            job.session,
-            job.instruction,
-        )
-        return under_way or (waiting is not None and job.instruction in waiting.ready)
+        if running is not None and (running.job.session, running.job.instruction) == (job.session, job.instruction):
+            return True
+        return waiting is not None and job.instruction in waiting.ready
 
-    def take(self, job: Job, message: Message, engines: str | None) -> AheadTurn | None:
-        """The ready turn, or the one under way, whose job was given to these engines as this very message."""
+    def take(self, job: Turn, message: Message, engines: str | None, idle: bool) -> AheadTurn | None:
+        """The ready turn whose job was given to these engines as this very message; if `idle`, also one under way."""
         key, running = job_key(message, engines), self.running
-        if running is not None and running.key == key and not running.stopped and self._count and self._queue.idle:
+        if running is not None and running.key == key and not running.stopped and not self._too_large and idle:
             self.running = None
-            self._metrics.ahead_offered()
-            self._metrics.ahead_used()
+            self._effects += [Counted("ahead_offered"), Counted("ahead_used")]
             return running
         waiting = self._sessions.get(job.session)
         ready = None if waiting is None else waiting.ready.get(job.instruction)
         if waiting is None or ready is None or ready.key != key:
             return None
         del waiting.ready[job.instruction]
-        self._metrics.ahead_used()
+        self._effects.append(Counted("ahead_used"))
         return ready
 
     def forget(self, session: str) -> None:
-        """The session went on, was changed or closed, or its connection is gone."""
+        """Drop what is ready of a session that went on, was changed or closed, or whose connection is gone."""
         waiting = self._sessions.pop(session, None)
-        for ready in () if waiting is None else waiting.ready.values():
-            self._metrics.ahead_wasted(ready.seconds)
+        ready = () if waiting is None else waiting.ready.values()
+        self._effects += [Counted("ahead_wasted", one.seconds) for one in ready]
 
     def turn_done(self, session: str) -> None:
-        """A real turn of the session was finished."""
+        """Note that a real turn of the session was finished."""
         self._paused = False
         self.forget(session)
 
@@ -200,12 +190,10 @@ class AheadTurns:
         """Play nothing ahead until a real turn was done."""
         self._paused = True
 
-    def worker_died(self) -> bool:
-        """Returns whether it died while it played a turn ahead."""
-        died, self.running = self.running, None
-        if died is not None:
-            self.pause()
-        return died is not None
+    def worker_died(self) -> None:
+        """Drop the running turn, whose worker died."""
+        self.running = None
+        self.pause()
 
     def _waiting(self, session: str, client: Client, engines: str | None) -> _Waiting:
         known = self._sessions.get(session)
@@ -217,33 +205,26 @@ class AheadTurns:
                 self.forget(session)
                 known = None
         if known is None:
-            known = self._sessions[session] = _Waiting(client, *self._guess(session, engines))
+            known = self._sessions[session] = self._guess(session, client, engines)
         return known
 
-    def _guess(self, session: str, engines: str | None) -> tuple[int, list[str]]:
-        """The number of a session's next turn, and what it may be, the likeliest last; nothing if it cannot go on."""
+    def _guess(self, session: str, client: Client, engines: str | None) -> _Waiting:
+        """What a session's next turn may be; no guesses if it cannot go on."""
         try:
-            stored = self._store.get(session)
-            if not self._continue:
+            stored, played = self._storage.game(session, REMEMBERED_TURNS)
+            if not self._options.continue_on_other_engines:
                 stored.require_engines(engines)
-            played = self._store.turns(session, stored.turns - REMEMBERED_TURNS + 1, stored.turns)
         except AnimeGamerError:
-            return 0, []
-        texts = (text for text in guesses(self._words, played, stored.seed) if self._allowed(text))
-        return stored.turns + 1, [] if stored.closed else list(islice(texts, self._count))[::-1]
-
-    def _allowed(self, text: str) -> bool:
-        try:
-            return self._filter.read(text).text == text
-        except AnimeGamerError:
-            return False
+            return _Waiting(client, 0, 0, [])
+        texts = [] if stored.closed else self._guesser.likeliest(played, stored.seed, self._options.ahead)
+        return _Waiting(client, stored.turns + 1, stored.seed, texts[::-1])
 
     def _make_room(self) -> None:
         """Drop the turns that were ready for longest while all take too much. They are not played ahead again."""
         while sum(ready.size_bytes for ready in self._ready()) > self._max_bytes:
             oldest = min(self._ready(), key=lambda ready: ready.started_at)
             del self._sessions[oldest.job.session].ready[oldest.job.instruction]
-            self._metrics.ahead_wasted(oldest.seconds)
+            self._effects.append(Counted("ahead_wasted", oldest.seconds))
             self._offer(oldest.job.session)
 
     def _ready(self) -> Sequence[AheadTurn]:
@@ -253,13 +234,14 @@ class AheadTurns:
         """Tell the session's client what is ready."""
         waiting = self._sessions[session]
         offer = {"instructions": list(waiting.ready)}
-        waiting.client.send(Message("offer", offer, session=session, turn=waiting.turn))
+        self._effects.append(Send(waiting.client, Message("offer", offer, session=session, turn=waiting.turn)))
 
 
 def job_key(message: Message, engines: str | None) -> bytes:
     """A digest of all that a job's message says but its id, and of the engines that play it."""
     digest = hashlib.blake2b((engines or "").encode(), digest_size=16)
-    for frame in encode(replace(message, id=None)):
+    frames: Iterable[bytes | memoryview] = encode(replace(message, id=None))
+    for frame in frames:
         digest.update(len(frame).to_bytes(8, "little"))
         digest.update(frame)
     return digest.digest()

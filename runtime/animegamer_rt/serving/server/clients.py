@@ -1,115 +1,206 @@
-"""Connected clients: what each asked for at hello, and its send queue.
+"""Connected clients: what each asked for at hello, and the messages that wait until it reads.
 
-Knows connections; nothing of sessions, which outlive them.
+Knows connections; nothing of sessions, which outlive them, nor of what messages mean. A client that does not read costs
+memory up to a bound and delays nobody else. Beyond it, the frames of its turn are dropped; the gap in `seq` tells it to
+replay.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import zmq
 
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.serving.wire import CODES, Message, minor_version
+from animegamer_rt.serving.wire import CODES, Message, encode, minor_version
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 
 from .metrics import Metrics
-from .send_queue import SendQueue
+from .sockets import ServerSockets
 
+TURNS, CONTROL = "T", "C"
+"""The two sockets, as the protocol's table names them."""
 REMEMBERED_PER_CONNECTION = 4
 """Clients remembered for each connection that may be open. A forgotten client is asked for hello again."""
+REQUESTS_PER_ROUND = 32
+"""Requests taken from one socket before the other sockets are looked at."""
+_OVERHEAD_BYTES = 256
+"""Counted for each queued message on top of its frames."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """An encoded message; delivery: of a message with buffers, the turn whose frames are dropped together."""
+
+    parts: tuple[bytes | memoryview, ...]
+    size: int
+    delivery: str | None
+
+
 class Client:
     """One connection. `frame_options` is None before its hello. minor: the minor version of the protocol it speaks.
 
-    `connected` is false once it is known to be gone.
+    `connected` is false once it is known to be gone. `gone`: a message could not be delivered; what is sent is dropped.
+    unsettled: where it puts itself once a message is queued or it is gone, so that not all clients have to be looked at
+    in each round of the server's loop.
     """
 
-    send_queue: SendQueue
-    metrics: Metrics
-    frame_options: FrameOptions | None = None
-    minor: int = 0
-    connected: bool = True
+    def __init__(
+        self, socket: zmq.Socket[bytes], routing: bytes, max_bytes: int, metrics: Metrics, unsettled: set[Client]
+    ) -> None:
+        self.frame_options: FrameOptions | None = None
+        self.minor, self.connected, self.gone = 0, True, False
+        self.routing, self.bytes = routing, 0
+        self._socket, self._max_bytes, self._metrics, self._unsettled = socket, max_bytes, metrics, unsettled
+        self._queue: deque[_Queued] = deque()
+        self._dropped: str | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a message is queued."""
+        return bool(self._queue)
 
     def send(self, message: Message, delivery: str | None = None) -> None:
-        """Send or queue a message, if the client's version has it.
+        """Send, queue or drop a message, if the client's version has it.
 
-        `delivery` names the turn whose frames are dropped together if the client does not read.
+        `delivery` names the turn whose frames are dropped together if the client does not read; None: no turn.
         """
-        if minor_version(message.type) <= self.minor:
-            self.send_queue.send(message, delivery)
+        if self.gone or minor_version(message.type) > self.minor:
+            return
+        if message.buffers and delivery is not None and delivery == self._dropped:
+            self._metrics.frames_dropped(1)
+            return
+        parts = tuple(encode(message))
+        queued = _Queued(parts, sum(len(part) for part in parts), delivery if message.buffers else None)
+        if not self._queue and self._sent(queued):
+            return
+        if self.bytes + queued.size + _OVERHEAD_BYTES > self._max_bytes:
+            self._drop_frames(delivery)
+            if queued.delivery is not None:
+                self._metrics.frames_dropped(1)
+                return
+        if self.bytes + queued.size + _OVERHEAD_BYTES <= self._max_bytes:
+            self._queue.append(queued)
+            self._unsettled.add(self)
+            self.bytes += queued.size + _OVERHEAD_BYTES
 
     def send_error(
         self, error: AnimeGamerError, parent: str | None = None, session: str | None = None, turn: int | None = None
     ) -> None:
         """Send an error. The client gets none of the server's paths."""
         code = error.code if error.code in CODES else "internal"
-        self.metrics.error(code)
+        self._metrics.error(code)
         fields: dict[str, Any] = {"code": code, "text": client_text(error)}
         if error.do:
             fields["do"] = without_folders(error.do)
         self.send(Message("error", fields, parent=parent, session=session, turn=turn))
 
+    def retry(self) -> bool:
+        """Send what the socket takes now. Returns whether anything was sent."""
+        before = len(self._queue)
+        while self._queue and self._sent(self._queue[0]):
+            self.bytes -= self._queue.popleft().size + _OVERHEAD_BYTES
+        sent = len(self._queue) < before
+        if self.gone:
+            self._queue.clear()
+            self.bytes = 0
+        return sent
+
+    def _sent(self, queued: _Queued) -> bool:
+        """Try to send. False: the socket is full, so the message has to be queued."""
+        try:
+            self._socket.send_multipart([self.routing, *queued.parts], zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            self.gone = True
+            self._unsettled.add(self)
+            return True
+        self._metrics.sent(queued.size)
+        return True
+
+    def _drop_frames(self, delivery: str | None) -> None:
+        """Drop all queued frames, to make room for a message.
+
+        Later frames of the same delivery are dropped, too: those of the message's turn, or, for a message that belongs
+        to no turn, those of the turn whose frames were queued last.
+        """
+        frames = [queued.delivery for queued in self._queue if queued.delivery is not None]
+        self._dropped = delivery or (frames[-1] if frames else self._dropped)
+        self._queue = deque(queued for queued in self._queue if queued.delivery is None)
+        self._metrics.frames_dropped(len(frames))
+        self.bytes = sum(queued.size + _OVERHEAD_BYTES for queued in self._queue)
+
 
 class Clients:
-    """The connections to the turn socket, by routing id.
+    """The connections to both sockets, by routing id.
 
-    Those that are gone are forgotten when there are too many, the ones that were silent for longest first. A connection
-    to the control socket is not remembered: nothing that it is answered depends on an earlier message.
+    Those to the turn socket that are gone are forgotten when there are too many, the ones that were silent for longest
+    first. A connection to the control socket is not remembered: no answer on it depends on an earlier message.
     """
 
-    def __init__(self, max_connections: int, send_queue_bytes: int, metrics: Metrics) -> None:
+    def __init__(self, sockets: ServerSockets, max_connections: int, send_queue_bytes: int, metrics: Metrics) -> None:
+        self._sockets, self._send_queue_bytes, self._metrics = sockets, send_queue_bytes, metrics
         self._max_remembered = REMEMBERED_PER_CONNECTION * max_connections
-        self._send_queue_bytes, self._metrics = send_queue_bytes, metrics
         self._clients: OrderedDict[bytes, Client] = OrderedDict()
         self._control: dict[bytes, Client] = {}
         """Control connections with an answer that they have not taken yet."""
-        self._unsettled: set[SendQueue] = set()
-        """Queues with a message, and those whose client is gone."""
+        self._unsettled: set[Client] = set()
 
-    def get_or_add(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
-        """The client behind a routing id of the turn socket."""
+    def requests(self, ready: set[zmq.Socket[bytes]]) -> Iterator[tuple[Client, str, list[bytes]]]:
+        """What has come in: the client, the socket's name and the frames.
+
+        The turn socket comes before the control socket: a cancel may be for a turn that arrived in the same round.
+        """
+        for socket, name in ((self._sockets.turns, TURNS), (self._sockets.control, CONTROL)):
+            for _ in range(REQUESTS_PER_ROUND if socket in ready else 0):
+                try:
+                    routing, *frames = self._sockets.receive(socket)
+                except zmq.Again:
+                    break
+                yield self._on_turns(routing) if name == TURNS else self._on_control(routing), name, frames
+
+    def disconnected(self) -> Iterator[Client]:
+        """The clients whose connection to the turn socket has ended; each comes once."""
+        for routing in self._sockets.take_disconnected():
+            client = self._clients.get(routing)
+            if client is not None:
+                client.connected = False
+                yield client
+
+    def retry(self) -> tuple[bool, bool]:
+        """Send what the sockets take now. Returns whether any message is still queued, and whether one was sent."""
+        sent = False
+        for client in list(self._unsettled):
+            sent = client.retry() or sent
+            if client.gone and self._clients.get(client.routing) is client:
+                del self._clients[client.routing]
+        self._unsettled.difference_update([client for client in self._unsettled if not client.waiting])
+        if self._control:
+            self._control = {key: one for key, one in self._control.items() if one.waiting}
+        return bool(self._unsettled), sent
+
+    def _on_turns(self, routing: bytes) -> Client:
         client = self._clients.get(routing)
-        if client is None or client.send_queue.gone:
-            client = self._clients[routing] = self._make(socket, routing)
-            forgettable = [
-                key for key, other in self._clients.items() if not (other.connected or other.send_queue.waiting)
-            ]
+        if client is None or client.gone:
+            client = self._clients[routing] = self._make(self._sockets.turns, routing)
+            forgettable = [key for key, other in self._clients.items() if not (other.connected or other.waiting)]
             for key in forgettable[: max(0, len(self._clients) - self._max_remembered)]:
                 del self._clients[key]
         client.connected = True
         self._clients.move_to_end(routing)
         return client
 
-    def for_control(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
-        """The client behind a routing id of the control socket, for one request."""
-        client = self._control.pop(routing, None) or self._make(socket, routing)
+    def _on_control(self, routing: bytes) -> Client:
+        client = self._control.pop(routing, None) or self._make(self._sockets.control, routing)
         self._control[routing] = client
         return client
 
-    def disconnected(self, routing: bytes) -> Client | None:
-        """Note that a connection to the turn socket is gone. Returns its client, if it is known."""
-        client = self._clients.get(routing)
-        if client is not None:
-            client.connected = False
-        return client
-
-    def retry(self) -> tuple[bool, bool]:
-        """Send what the sockets take now. Returns whether any message is still queued, and whether one was sent."""
-        sent = False
-        for queue in list(self._unsettled):
-            sent = queue.retry() or sent
-            if queue.gone and queue.routing in self._clients and self._clients[queue.routing].send_queue is queue:
-                del self._clients[queue.routing]
-        self._unsettled.difference_update([queue for queue in self._unsettled if not queue.waiting])
-        if self._control:
-            self._control = {key: one for key, one in self._control.items() if one.send_queue.waiting}
-        return bool(self._unsettled), sent
-
     def _make(self, socket: zmq.Socket[bytes], routing: bytes) -> Client:
-        return Client(SendQueue(socket, routing, self._send_queue_bytes, self._metrics, self._unsettled), self._metrics)
+        return Client(socket, routing, self._send_queue_bytes, self._metrics, self._unsettled)

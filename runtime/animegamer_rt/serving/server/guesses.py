@@ -8,14 +8,34 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
 from animegamer_rt.bundle.manifest import ReaderWords
+from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.serving.store import StoredTurn
 from animegamer_rt.state.scene import HOURS, third_person
 
+from .instruction_filter import InstructionFilter
+
 REMEMBERED_TURNS = 100
 """Turns of a game that its habits are read from."""
+
+
+class Guesser:
+    """Guesses for one bundle. words: None if it lists none; then habits only."""
+
+    def __init__(self, words: ReaderWords | None, instruction_filter: InstructionFilter) -> None:
+        self._words, self._filter = words, instruction_filter
+
+    def likeliest(self, played: Sequence[StoredTurn], seed: int, count: int) -> list[str]:
+        """At most `count` instructions that may be played, the likeliest first."""
+        return list(islice((text for text in guesses(self._words, played, seed) if self._allowed(text)), count))
+
+    def _allowed(self, text: str) -> bool:
+        try:
+            return self._filter.read(text).text == text
+        except AnimeGamerError:
+            return False
 
 
 def guesses(words: ReaderWords | None, played: Sequence[StoredTurn], seed: int) -> Iterator[str]:

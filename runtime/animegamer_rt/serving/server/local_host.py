@@ -12,7 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import ONNXRUNTIME_DEVICES
@@ -22,7 +22,6 @@ from animegamer_rt.serving.wire import WORKER_SECRET
 
 from .descriptors import KeptDescriptors
 from .options import ServeOptions
-from .worker_process import worker_name
 from .worker_shares import EVERYTHING, VISIBLE_GPUS, WorkerShare, running_on
 
 DEATH_S = 1.0
@@ -32,6 +31,49 @@ MAX_LOG_BYTES = 16 * 2**20
 """A longer log is emptied when the next worker starts."""
 
 log = logging.getLogger(__name__)
+
+
+class RunningWorker(Protocol):
+    """A process that runs, or waits for a place to.
+
+    pid: its id on this machine; None on another one. placed: it has a place to run. leaving: its place goes away soon,
+    so it should get no more jobs.
+    """
+
+    pid: int | None
+    placed: bool
+    leaving: bool
+
+    def poll(self) -> object:
+        """None while it runs. Asked often."""
+
+    def ended(self) -> str:
+        """How it ended, in words that follow its name."""
+
+    def let_go(self) -> None:
+        """Have it end, as if the server were gone."""
+
+    def kill(self) -> bool:
+        """End it now, without a long wait. Returns whether it has ended, as far as can be seen from here."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for its end for so long; returns whether it came."""
+
+
+class WorkerHost(Protocol):
+    """Where one worker runs: this machine, or a node of a Ray cluster.
+
+    name: how logs and errors call the worker. remote: its connection may break while it runs.
+    """
+
+    name: str
+    remote: bool
+
+    def open_log(self) -> None:
+        """Begin a new log. Raises StoreError when the state folder cannot be written."""
+
+    def start(self, secret: str) -> RunningWorker:
+        """Start the worker, which says `secret` with its first messages. Raises OSError if that cannot be done now."""
 
 
 class LocalHost:
@@ -51,7 +93,7 @@ class LocalHost:
         share: WorkerShare = EVERYTHING,
         descriptors: KeptDescriptors | None = None,
     ) -> None:
-        self._name, self._share = worker_name(options, number), share
+        self.name, self._share = worker_name(options, number), share
         self._descriptors = descriptors or KeptDescriptors()
         engines, trace = options.engines, options.trace
         if share.threads is not None and engines.threads is None and engines.device in ONNXRUNTIME_DEVICES:
@@ -84,7 +126,7 @@ class LocalHost:
                 env=environment,
                 **own_group(),
             )
-        log.info("%s started, process %d", self._name.removeprefix("the "), process.pid)
+        log.info("%s started, process %d", self.name.removeprefix("the "), process.pid)
         return LocalWorker(process, self._log_path)
 
 
@@ -95,16 +137,12 @@ class LocalWorker:
 
     def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
         self._process, self._log_path = process, log_path
+        self.pid: int | None = process.pid
+        self.poll = process.poll
 
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self._process.pid
-
-    def ended(self) -> str | None:
-        """How it ended, in words that follow its name; None while it runs."""
-        code = self._process.poll()
-        return None if code is None else describe_end(code, "".join(tail(self._log_path)[-1:]))
+    def ended(self) -> str:
+        """How it ended, in words that follow its name."""
+        return describe_end(self._process.returncode, "".join(tail(self._log_path)[-1:]))
 
     def let_go(self) -> None:
         """Close its standard input: it ends then."""
@@ -165,3 +203,8 @@ def own_group() -> dict[str, Any]:
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}
+
+
+def worker_name(options: ServeOptions, number: int) -> str:
+    """How logs and errors call a worker."""
+    return "the worker" if options.workers == 1 else f"worker {number}"

@@ -6,7 +6,6 @@ counters and never waits for the server's loop.
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import errno
 import math
@@ -22,19 +21,23 @@ REMEMBERED_TURNS = 100
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram's buckets: from a stage on a fast GPU to the longest turn that the default deadline
 allows."""
+AHEAD = {
+    "ahead_offered": ("ahead_offered", "Turns played before they were asked for."),
+    "ahead_used": ("ahead_used", "Of those, turns that were asked for."),
+    "ahead_wasted": ("ahead_wasted_seconds", "Seconds of turns ahead that nobody asked for."),
+}
+"""What the core counts of turns played ahead -> the counter's name and meaning."""
 HOST = "127.0.0.1"
 PREFIX = "animegamer_"
 
 
 class Metrics:
-    """Counters of one run of the server; medians are of the last 100 turns. workers: how many it has."""
+    """Counters of one run of the server. workers: how many it has."""
 
     def __init__(self, workers: int = 1) -> None:
         self.registry = CollectorRegistry()
         # The server process's own memory, processor time and files, where the system gives them (Linux).
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
-        self.turns_done = 0
-        self._medians = {stage: _RunningMedian() for stage in STAGES}
         self._first_pictures: deque[float] = deque(maxlen=REMEMBERED_TURNS)
         self._turns = self._counter("turns", "Turns finished, replays of finished ones included.")
         self._turn_seconds = Histogram(
@@ -55,9 +58,7 @@ class Metrics:
         )
         self._bytes = self._counter("bytes_sent", "Bytes handed to clients' sockets.")
         self._dropped = self._counter("frames_dropped", "Frames and clips not sent, as their client did not read.")
-        self._ahead_offered = self._counter("ahead_offered", "Turns played before they were asked for.")
-        self._ahead_used = self._counter("ahead_used", "Of those, turns that were asked for.")
-        self._ahead_wasted = self._counter("ahead_wasted_seconds", "Seconds of turns ahead that nobody asked for.")
+        self._ahead = {name: self._counter(*about) for name, about in AHEAD.items()}
         self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=self.registry)
         self._up = self._gauge("up", "1 while the server runs.")
         self._ready = self._gauge("ready", "1 while it takes turns.")
@@ -91,34 +92,23 @@ class Metrics:
 
         None: it had been played before it was asked for.
         """
-        self.turns_done += 1
         if worker is not None:
             self._worker_turns.labels(worker).inc()
         self._turns.inc()
         for stage in STAGES:
             self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
-            self._medians[stage].add(seconds.get(stage, 0.0))
 
-    def ahead_offered(self) -> None:
-        """A turn was played before it was asked for."""
-        self._ahead_offered.inc()
-
-    def ahead_used(self) -> None:
-        """A turn that was played ahead was asked for."""
-        self._ahead_used.inc()
-
-    def ahead_wasted(self, seconds: float) -> None:
-        """The worker spent so long on a turn that nobody asked for."""
-        self._ahead_wasted.inc(seconds)
+    def count(self, what: str, amount: float) -> None:
+        """Add a figure of the core: `first_picture` (seconds after its instruction came) or one of AHEAD."""
+        if what == "first_picture":
+            self._first_pictures.append(amount)
+            self._first_picture_seconds.observe(amount)
+        else:
+            self._ahead[what].inc(amount)
 
     def error(self, code: str) -> None:
         """An error was sent to a client."""
         self._errors.labels(code).inc()
-
-    def first_picture(self, seconds: float) -> None:
-        """A turn's first picture was sent so long after its instruction came."""
-        self._first_pictures.append(seconds)
-        self._first_picture_seconds.observe(seconds)
 
     def worker_restarted(self, worker: int) -> None:
         """A worker died and will be started again."""
@@ -152,36 +142,11 @@ class Metrics:
             self._worker_ready.labels(number).set(serving)
             self._worker_bytes.labels(number).set((resident_mib or 0.0) * 2**20)
 
-    def medians(self) -> dict[str, float]:
-        """Median seconds by stage; empty before the first turn."""
-        if not self.turns_done:
-            return {}
-        return {stage: median.value for stage, median in self._medians.items()}
-
     def _counter(self, name: str, about: str) -> Counter:
         return Counter(PREFIX + name, about, registry=self.registry)
 
     def _gauge(self, name: str, about: str) -> Gauge:
         return Gauge(PREFIX + name, about, registry=self.registry)
-
-
-class _RunningMedian:
-    """The median of the last REMEMBERED_TURNS numbers, kept sorted: every turn's estimate asks for it."""
-
-    def __init__(self) -> None:
-        self._arrived: deque[float] = deque()
-        self._sorted: list[float] = []
-
-    def add(self, number: float) -> None:
-        if len(self._arrived) == REMEMBERED_TURNS:
-            del self._sorted[bisect.bisect_left(self._sorted, self._arrived.popleft())]
-        self._arrived.append(number)
-        bisect.insort(self._sorted, number)
-
-    @property
-    def value(self) -> float:
-        count = len(self._sorted)
-        return (self._sorted[(count - 1) // 2] + self._sorted[count // 2]) / 2
 
 
 @contextlib.contextmanager

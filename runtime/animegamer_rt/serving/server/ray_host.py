@@ -28,9 +28,8 @@ from animegamer_rt.serving.cluster.node import NodeJob
 from animegamer_rt.version import __version__
 
 from .descriptors import KeptDescriptors
-from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group
+from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group, worker_name
 from .options import ServeOptions
-from .worker_process import worker_name
 
 REACH_S = 5.0
 STOP_S = 10.0
@@ -158,7 +157,7 @@ class _RayProcess:
 class RayWorker:
     """A worker that was asked for, and what is known of it."""
 
-    pid = None
+    pid: int | None = None
 
     def __init__(self, process: _RayProcess, id: int, name: str) -> None:
         self._ray, self.id, self._name = process, id, name
@@ -178,9 +177,13 @@ class RayWorker:
         elif "ended" in said and self._how is None:
             self._how = said["ended"]
 
-    def ended(self) -> str | None:
-        """How it ended, in words that follow its name; None while it runs."""
+    def poll(self) -> str | None:
+        """None while it runs."""
         return self._how
+
+    def ended(self) -> str:
+        """How it ended, in words that follow its name."""
+        return self._how or ""
 
     def let_go(self) -> None:
         """Have Ray end it."""
@@ -205,7 +208,7 @@ class RayHost:
     def __init__(
         self, cluster: RayCluster, options: ServeOptions, bundle: Bundle, address: str, server_key: bytes, number: int
     ) -> None:
-        self._cluster, self._name = cluster, worker_name(options, number)
+        self._cluster, self.name = cluster, worker_name(options, number)
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         engines, cpus, gpus = resources(options.engines)
         self._needs = {"cpus": cpus, "gpus": gpus}
@@ -225,7 +228,7 @@ class RayHost:
 
     def start(self, secret: str) -> RayWorker:
         """Have the worker placed. Raises OSError."""
-        return self._cluster.start({**self._job, "secret": secret, **self._needs}, self._name)
+        return self._cluster.start({**self._job, "secret": secret, **self._needs}, self.name)
 
 
 def resources(engines: EngineConfig) -> tuple[EngineConfig, int, int]:

@@ -1,7 +1,7 @@
-"""Runs the server's event loop: one thread, which polls the clients' sockets and the workers'.
+"""Runs the server: one thread and one loop, which polls the sockets and carries out what the core decides.
 
-Sockets, scheduling, requests and status are in their own modules. SIGINT, SIGTERM and a terminal that is closed drain:
-running and waiting turns finish, new ones are refused. A second SIGINT or SIGTERM ends the server at once.
+SIGINT, SIGTERM and a terminal that is closed drain: running and waiting turns finish, new ones are refused. A second
+SIGINT or SIGTERM ends the server at once.
 """
 
 from __future__ import annotations
@@ -13,41 +13,40 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 import zmq
 
-from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED, StoreError
 from animegamer_rt.profiling.libraries import check_libraries
 from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.profiling.trace import check_trace
-from animegamer_rt.serving.store import Quota, Store, read_keep_shots
 
-from .ahead import AheadTurns
 from .clients import Clients
+from .core import ServerCore
 from .descriptors import raise_limit
+from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
 from .gateway_process import GatewayProcess
-from .handlers import CONTROL, TURNS, RequestHandlers
+from .guesses import Guesser
 from .instruction_filter import InstructionFilter
-from .job_queue import JobQueue
-from .log_lines import log_to_stderr
+from .log_lines import about, log_to_stderr
 from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
-from .parent_process import ParentProcess
 from .ray_host import own_address
-from .scheduler import Scheduler
-from .service_manager import ServiceManager
+from .requests import Requests
 from .sockets import ServerSockets
 from .status import ServerStatus
+from .storage import Storage, open_store
+from .supervisor import ParentProcess, ServiceManager
 from .workers import Workers, open_workers
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
 """Longest sleep of the loop: with nothing to do, and while a message waits for its client to read. The second doubles
 up to the first while nothing happens: a client that has stopped reading keeps no processor busy."""
-REQUESTS_PER_ROUND = 32
-"""Requests taken from one socket before the other sockets are looked at."""
+TICK_S = 0.02
+"""How often workers and deadlines are looked at while workers send a turn's messages."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
 METRICS_S = 1.0
 FLUSH_S = 2.0
@@ -66,78 +65,53 @@ def serve(options: ServeOptions) -> int:
         check_libraries(options.engines, reader=bundle.manifest.reader is not None)
     if options.trace is not None:
         check_trace(options.trace)
-    instruction_filter = InstructionFilter(options.block_list, options.allow_list)
-    keep_shots = read_keep_shots(options.keep_shots)
-    max_age_s = None if options.keep_days is None else options.keep_days * 86_400
-    quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
-    parent = None if options.parent is None else ParentProcess(options.parent)
     with contextlib.ExitStack() as stack:
-        descriptors = raise_limit(options.workers)
-        sockets = ServerSockets(options, descriptors, None if options.ray is None else own_address(options.ray))
+        ray_address = None if options.ray is None else own_address(options.ray)
+        sockets = ServerSockets(options, raise_limit(options.workers), ray_address)
         stack.callback(sockets.close)
-        store = stack.enter_context(Store(options.state_dir, keep_shots=keep_shots, quota=quota))
-        workers, shortages = open_workers(options, bundle, sockets)
-        for sentence in shortages:
-            log.warning("%s", sentence)
-        workers.open_logs()
+        storage = Storage(stack.enter_context(open_store(options)), options.state_dir)
+        workers = open_workers(options, bundle, sockets)
         stack.callback(workers.stop)
-        metrics, queue = Metrics(options.workers), JobQueue(options)
-        gateway = None
-        if options.web is not None:
-            gateway = GatewayProcess(options, sockets)
+        gateway = None if options.web is None else GatewayProcess(options, sockets)
+        if gateway is not None:
             stack.callback(gateway.stop)
-        status = ServerStatus(options, bundle, sockets, store, queue, workers, metrics)
-        ahead = AheadTurns(options, store, queue, metrics, instruction_filter, bundle.manifest.reader)
-        scheduler = Scheduler(options, store, queue, workers, metrics, ahead)
-        handlers = RequestHandlers(options, status, store, queue, workers, scheduler, instruction_filter)
-        clients = Clients(options.connections, int(options.send_queue_mib * 2**20), metrics)
-        server = Server(
-            options, sockets, store, workers, queue, status, scheduler, handlers, clients, metrics, parent, gateway
-        )
+        server = Server(options, bundle, sockets, storage, workers, gateway)
         address = None
         if options.metrics_port != 0:
-            address = stack.enter_context(serve_metrics(metrics, _metrics_port(options, sockets.port)))
+            page = serve_metrics(server.upkeep.metrics, _metrics_port(options, sockets.port))
+            address = stack.enter_context(page)
             log.info("metrics on %s", address)
         if gateway is not None:
             log.info("web page on %s", gateway.url)
         if options.port == 0:
-            say(
-                json.dumps(
-                    sockets.describe()
-                    | {"pid": os.getpid(), "metrics": address}
-                    | ({} if gateway is None else {"web": gateway.url})
-                )
-            )
+            web = {} if gateway is None else {"web": gateway.url}
+            say(json.dumps({**sockets.describe(), "pid": os.getpid(), "metrics": address, **web}))
         with server.signals():
             return server.run()
 
 
 class Server:
-    """The event loop."""
+    """The event loop: hands what happens to the core and to `requests`, and carries out what they return."""
 
     def __init__(
         self,
         options: ServeOptions,
+        bundle: Bundle,
         sockets: ServerSockets,
-        store: Store,
+        storage: Storage,
         workers: Workers,
-        queue: JobQueue,
-        status: ServerStatus,
-        scheduler: Scheduler,
-        handlers: RequestHandlers,
-        clients: Clients,
-        metrics: Metrics,
-        parent: ParentProcess | None = None,
-        gateway: GatewayProcess | None = None,
+        gateway: GatewayProcess | None,
     ) -> None:
-        self._parent, self._gateway = parent, gateway
-        self._options, self._sockets, self._store, self._workers = options, sockets, store, workers
-        self._queue, self._status, self._scheduler, self._handlers = queue, status, scheduler, handlers
-        self._clients, self._metrics = clients, metrics
-        self._service, self._worker_spoke = ServiceManager(), True
-        self._signals = 0
-        self._announced = False
-        self._sweep_at = self._metrics_at = 0.0
+        instruction_filter = InstructionFilter(options.block_list, options.allow_list)
+        self._drain_s, self._sockets, self._workers = options.drain_s, sockets, workers
+        self._parent = None if options.parent is None else ParentProcess(options.parent)
+        self._core = ServerCore(options, storage, Guesser(bundle.manifest.reader, instruction_filter))
+        status = ServerStatus(options, bundle, sockets, storage.store, workers, self._core)
+        self._requests = Requests(options, status, storage, self._core, instruction_filter)
+        self.upkeep = Upkeep(self._core, storage, sockets, workers, gateway)
+        queue_bytes = int(options.send_queue_mib * 2**20)
+        self._clients = Clients(sockets, options.connections, queue_bytes, self.upkeep.metrics)
+        self._signals, self._draining, self._tick_at = 0, False, 0.0
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
@@ -161,18 +135,19 @@ class Server:
             waiting, sent = self._clients.retry()
             retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
             if self._parent is not None and self._parent.ended and not self._signals:
-                log.info("process %s, which the server belongs to, has ended", self._options.parent)
+                log.info("the process that the server belongs to has ended")
                 self._signals = 1
-            if self._signals and not self._status.draining:
-                self._status.draining = True
-                drain_until = time.monotonic() + self._options.drain_s
-                self._service.stopping()
+            if self._signals and not self._draining:
+                self._draining = True
+                drain_until = time.monotonic() + self._drain_s
+                self._tick(time.monotonic())
+                self.upkeep.service.stopping()
                 log.info("draining: running turns finish, new ones are refused")
             if self._signals > 1:
                 return INTERRUPTED
-            if self._status.draining and (self._queue.idle or time.monotonic() >= drain_until):
+            if self._draining and (self._core.queue.idle or time.monotonic() >= drain_until):
                 break
-        self._scheduler.end_all()
+        self._carry_out(self._core.end(), time.monotonic())
         flush_until = time.monotonic() + FLUSH_S
         while self._clients.retry()[0] and time.monotonic() < flush_until and self._signals < 2:
             self._sockets.poll(RETRY_POLL_MS)
@@ -180,69 +155,129 @@ class Server:
         return 0
 
     def _round(self, ready: set[zmq.Socket[bytes]], now: float) -> None:
-        """Handle requests, then the workers' messages, then what has become due.
-
-        The turn socket comes before the control socket: a cancel may be for a turn that arrived in the same round.
-        """
-        for socket, name in ((self._sockets.turns, TURNS), (self._sockets.control, CONTROL)):
-            if socket in ready:
-                self._handle_requests(socket, name)
-        for routing in self._sockets.take_disconnected():
-            client = self._clients.disconnected(routing)
-            if client is not None:
-                self._scheduler.client_gone(client)
+        """Handle requests, then the workers' messages, then what has become due."""
+        only_said = False
+        for client, socket, frames in self._clients.requests(ready):
+            self._carry_out(self._requests.handle(client, socket, frames, time.monotonic()), now)
+        for client in self._clients.disconnected():
+            self._carry_out(self._core.client_gone(client), now)
         if not ready <= {self._sockets.turns, self._sockets.control}:
             for worker, message in self._workers.receive(now):
-                self._worker_spoke = True
-                self._scheduler.on_worker_message(worker, message, now)
+                only_said = len(ready) == 1
+                self.upkeep.worker_spoke = True
+                self._carry_out(self._core.worker_said(worker, message, now), now)
+        if only_said and now < self._tick_at:
+            return
         for worker, death in self._workers.watch(now):
-            self._scheduler.on_worker_death(worker, death, now)
+            self.upkeep.metrics.worker_restarted(worker)
+            fleet = self._workers.fleet(self._draining, now)
+            self._carry_out(self._core.worker_died(worker, death, fleet, now), now)
+        self._tick(now)
+        self.upkeep.look(now)
+
+    def _tick(self, now: float) -> None:
+        self._tick_at = now + TICK_S
+        self._carry_out(self._core.tick(self._workers.fleet(self._draining, now), now), now)
+
+    def _carry_out(self, effects: Sequence[Effect], now: float) -> None:
+        for effect in effects:
+            match effect:
+                case Send(client, message, delivery):
+                    client.send(message, delivery)
+                case SendError(client, error, parent, session, turn):
+                    client.send_error(error, parent, session, turn)
+                case Give() | Cancel() | Ended():
+                    self._workers.carry_out(effect, now)
+                case Started(job, start):
+                    self._carry_out(self._requests.open_started(job, start, now), now)
+                case _:
+                    self.upkeep.note(effect)
+
+    def _count_signal(self, number: int, frame: FrameType | None) -> None:
+        # A terminal that is closed says SIGHUP, and its shell says it again: that is no second wish.
+        self._signals = self._signals + 1 if number != getattr(signal, "SIGHUP", None) else max(self._signals, 1)
+
+
+class Upkeep:
+    """What a server does for whoever runs it: figures and log lines, sweeps of the store, systemd, the page's process.
+
+    worker_spoke: whether a worker has said something since systemd was last told so.
+
+    gateway: the page's process, if a page is served.
+    """
+
+    def __init__(
+        self,
+        core: ServerCore,
+        storage: Storage,
+        sockets: ServerSockets,
+        workers: Workers,
+        gateway: GatewayProcess | None,
+    ) -> None:
+        self._core, self._storage, self._sockets, self._workers = core, storage, sockets, workers
+        self._gateway = gateway
+        self.metrics, self.service, self.worker_spoke = Metrics(len(workers.all)), ServiceManager(), True
+        self._announced = False
+        self._sweep_at = self._metrics_at = 0.0
+
+    def look(self, now: float) -> None:
+        """Do what is due."""
         if self._gateway is not None:
             self._gateway.watch(now)
-        self._scheduler.stop_overdue(now)
-        self._scheduler.dispatch(now)
-        if self._workers.serving and not self._announced:
+        if self._core.dispatch.fleet.serving and not self._announced:
             self._announced = True
             say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
-            self._service.ready()
+            self.service.ready()
             if self._gateway is not None:
                 say(f"page {self._gateway.url}")
-        if self._working and self._service.alive(now):
-            self._worker_spoke = False
+        if self.service.watchdog_s is not None and self._working and self.service.alive(now):
+            self.worker_spoke = False
         if now >= self._sweep_at:
             self._sweep(now)
         if now >= self._metrics_at:
             self._metrics_at = now + METRICS_S
             self._update_metrics(now)
 
+    def note(self, effect: Counted | Done | Logged | Lost) -> None:
+        """Count and log what has happened."""
+        match effect:
+            case Counted(what, amount):
+                self.metrics.count(what, amount)
+            case Done(noun, session, turn, seconds, worker):
+                self.metrics.turn_done(seconds, worker)
+                named = worker if len(self._workers.all) > 1 else None
+                log.info("%s done", noun, extra=about(session, turn, seconds.get("total"), named))
+            case Lost(noun, code, session, turn):
+                log.warning("%s lost: %s", noun, code, extra=about(session, turn))
+            case Logged(level, text, error):
+                log.log(level, "%s", text, exc_info=error)
+
     @property
     def _working(self) -> bool:
         """Whether turns run as they should: none waits, all workers load, or one has spoken since the last WATCHDOG."""
-        if self._workers.degraded:
-            return False
-        return self._worker_spoke or self._queue.idle or not self._workers.serving
+        fleet = self._core.dispatch.fleet
+        return not fleet.degraded and (self.worker_spoke or self._core.queue.idle or not fleet.serving)
 
     def _update_metrics(self, now: float) -> None:
-        self._metrics.load(
-            queue=len(self._queue.waiting),
-            running=len(self._queue.running),
-            sessions=len(self._queue.sessions_in_use(now)),
+        queue = self._core.queue
+        self.metrics.load(
+            queue=len(queue.waiting),
+            running=len(queue.running),
+            sessions=len(queue.sessions_in_use(now)),
             connections=self._sockets.connections,
         )
         workers = ((worker.number, worker.serving, worker.resident_mib) for worker in self._workers.all)
-        self._metrics.health(self._status.state == "ready", workers)
+        self.metrics.health(self._core.dispatch.fleet.state == "ready", workers)
 
     def _sweep(self, now: float) -> None:
         release_free()
-        self._scheduler.removals.finish_all()
+        queue = self._core.queue
         try:
-            in_use = self._queue.sessions_in_use(now) | {job.session for job in self._queue.jobs}
-            swept = self._store.sweep(time.time(), in_use)
+            swept = self._storage.sweep(queue.sessions_in_use(now) | {job.session for job in queue.jobs})
         except StoreError as error:
             log.error("the sessions could not be swept: %s", error)
             self._sweep_at = now + SWEEP_S
             return
-        self._scheduler.exports.delete_sessions(swept.removed)
         if swept.removed or swept.shots_dropped:
             log.info(
                 "swept: %d sessions removed, shots of %d dropped, %.1f MiB freed, %.1f MiB stored",
@@ -253,22 +288,9 @@ class Server:
             )
         self._sweep_at = now + (SWEEP_MORE_S if swept.more else SWEEP_S)
 
-    def _handle_requests(self, socket: zmq.Socket[bytes], name: str) -> None:
-        for _ in range(REQUESTS_PER_ROUND):
-            try:
-                routing, *frames = self._sockets.receive(socket)
-            except zmq.Again:
-                return
-            find = self._clients.get_or_add if name == TURNS else self._clients.for_control
-            self._handlers.handle(find(socket, routing), name, frames)
-
-    def _count_signal(self, number: int, frame: FrameType | None) -> None:
-        # A terminal that is closed says SIGHUP, and its shell says it again: that is no second wish.
-        self._signals = self._signals + 1 if number != getattr(signal, "SIGHUP", None) else max(self._signals, 1)
-
 
 def say(line: str) -> None:
-    """Print a line. Who started the server may have closed its end of stdout: that is no reason to stop."""
+    """Print a line. Whoever started the server may have closed its end of stdout: that is no reason to stop."""
     try:
         print(line, flush=True)
     except (OSError, ValueError) as error:

@@ -17,8 +17,7 @@ from animegamer_rt.state.instruction import MAX_INSTRUCTION_CHARACTERS
 from animegamer_rt.state.scene import HOURS
 from animegamer_rt.version import __version__
 
-from .job_queue import JobQueue
-from .metrics import Metrics
+from .core import ServerCore
 from .options import ServeOptions
 from .sockets import ServerSockets
 from .workers import Workers
@@ -28,7 +27,7 @@ CAPABILITIES = ("export", "replay", "branch", "rewind", "clip", "jpeg", "mp4")
 
 
 class ServerStatus:
-    """Reads each figure when it is asked for. `draining` is set once, when the server is asked to stop."""
+    """Reads each figure when it is asked for."""
 
     def __init__(
         self,
@@ -36,24 +35,13 @@ class ServerStatus:
         bundle: Bundle,
         sockets: ServerSockets,
         store: Store,
-        queue: JobQueue,
         workers: Workers,
-        metrics: Metrics,
+        core: ServerCore,
     ) -> None:
-        self._options, self._sockets, self._store, self._queue = options, sockets, store, queue
-        self._workers, self._metrics = workers, metrics
+        self._options, self._sockets, self._store = options, sockets, store
+        self._workers, self._core = workers, core
         self._started = time.monotonic()
         self.bundle, self.plan = bundle, options.plan or bundle.default_plan
-        self.draining = False
-
-    @property
-    def state(self) -> str:
-        """starting, ready, degraded or draining."""
-        if self.draining:
-            return "draining"
-        if self._workers.degraded:
-            return "degraded"
-        return "ready" if self._workers.warm else "starting"
 
     @property
     def connections(self) -> int:
@@ -95,7 +83,7 @@ class ServerStatus:
                 "sessions": options.sessions,
                 "queue": options.queue,
             },
-            "state": self.state,
+            "state": self._core.dispatch.fleet.state,
         }
 
     def status(self) -> dict[str, Any]:
@@ -103,17 +91,17 @@ class ServerStatus:
         return {
             "version": __version__,
             "protocol": VERSION,
-            "state": self.state,
+            "state": self._core.dispatch.fleet.state,
             "bundle": self.bundle.manifest.name,
             "plan": self.plan,
             "uptime_s": time.monotonic() - self._started,
-            "turns_done": self._metrics.turns_done,
+            "turns_done": self._core.dispatch.times.turns_done,
             "sessions": self._store.count(),
             "connections": self.connections,
-            "queue": len(self._queue.waiting),
-            "running": len(self._queue.running),
+            "queue": len(self._core.queue.waiting),
+            "running": len(self._core.queue.running),
             "worker": self._worker(),
-            "seconds": self._metrics.medians(),
+            "seconds": self._core.dispatch.times.medians(),
         }
 
     def _worker(self) -> dict[str, Any]:

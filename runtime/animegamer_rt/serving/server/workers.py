@@ -1,24 +1,248 @@
-"""The worker processes of one server: one for each share of its cores or GPUs, or on the nodes of a Ray cluster.
+"""The workers of one server: starts each, receives what it says, and starts it again when it died or went silent.
 
-Knows which of them serve; nothing of jobs. Each has a socket, a log and a count of deaths of its own, so one that dies
-takes no other with it.
+Knows which of them serve; nothing of turns, nor of where a worker runs (`WorkerHost`). Each has a socket, a log and a
+count of deaths of its own, so one that dies takes no other with it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 
+import zmq
+
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.wire import WORKER_LIMITS, Buffer, Message, decode, encode
+from animegamer_rt.serving.wire.worker_messages import CANCEL, HEARTBEAT, JOB, LOADING, READY, STOP, WorkerReady
 
 from .descriptors import KeptDescriptors
-from .local_host import LocalHost
+from .dispatch import MAX_FAILURES, Fleet
+from .effects import Cancel, Ended, Give
+from .local_host import LocalHost, RunningWorker, WorkerHost
 from .options import ServeOptions
 from .ray_host import RayCluster, RayHost
 from .sockets import ServerSockets
-from .worker_process import WorkerHost, WorkerProcess
 from .worker_shares import share_out, shortages, usable_cores, usable_gpus
+
+MAX_BACKOFF_S = 30.0
+_MAX_DOUBLINGS = 30
+"""2 to the power of the failures would be too large for a float after 1024 of them."""
+STEADY_S = 60.0
+"""A worker that was ready for this long does not count as a failed start when it dies."""
+LOADING_S = 600.0
+"""A worker that is silent for this long while it loads its engines is replaced."""
+STOP_S = 5.0
+END_S = 0.1
+"""A killed worker's connection goes a little before its process: it is given this long to say how it ended."""
+PROBE_S = 1.0
+"""How often a worker on another machine is looked for: a lost connection shows when something is sent."""
+
+log = logging.getLogger(__name__)
+
+
+class WorkerProcess:
+    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped. number: from 1.
+
+    fingerprint: of the bundle that the worker must have.
+    """
+
+    def __init__(
+        self, options: ServeOptions, fingerprint: str, socket: zmq.Socket[bytes], host: WorkerHost, number: int = 1
+    ) -> None:
+        self._options, self._fingerprint, self._socket = options, fingerprint, socket
+        self._host, self.number = host, number
+        self._name = host.name
+        self._process: RunningWorker | None = None
+        self._killed: list[RunningWorker] = []
+        """Processes that were killed and have not ended yet."""
+        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
+        self._start_at = self._heard_at = self._probed_at = 0.0
+        self._ready_at: float | None = None
+        self._failures = 0
+        self.state = "starting"
+        self.restarts = 0
+        self.last_error, self.failed_at = "", 0.0
+        self.ready_info: WorkerReady | None = None
+        """What the worker sent when it was last ready; None before the first time."""
+        self.resident_mib: float | None = None
+        """The worker's memory after its last turn, if it is known."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether it takes jobs; it runs them one after the other."""
+        return self.state in ("ready", "busy") and not (self._process is not None and self._process.leaving)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether turns cannot be expected to run soon."""
+        return self._failures >= MAX_FAILURES and not self.serving
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, while there is a process on this machine."""
+        return self._process.pid if self._process is not None else None
+
+    def retry_in_s(self, now: float) -> float:
+        """Seconds until the next start."""
+        return max(0.0, self._start_at - now)
+
+    def open_log(self) -> None:
+        """Begin a new log. Raises StoreError when the state folder cannot be written."""
+        self._host.open_log()
+
+    def watch(self, now: float) -> str | None:
+        """Start the worker when it is time. Returns what happened if it could not start, died or had to be ended."""
+        self._killed = [process for process in self._killed if process.poll() is None]
+        if self.state == "stopped":
+            return None
+        if self._process is None:
+            if now < self._start_at:
+                return None
+            try:
+                self._start(now)
+            except OSError as error:  # for example no memory: that passes, so the server goes on and tries again
+                return self._fail(now, f"{self._name} could not be started: {error.strerror or error}")
+            return None
+        if self._process.poll() is not None:
+            return self._clean_up(now, f"{self._name} {self._process.ended()}")
+        if self._process.leaving and self.state == "ready":
+            self._move(now)
+            return None
+        if not self._process.placed:
+            self._heard_at = now
+        if self._host.remote and self._peer and now - self._probed_at >= PROBE_S:
+            self._probed_at = now
+            self.send(Message(HEARTBEAT))
+        if self._refused:
+            return self._clean_up(now, self._refused)
+        if self._unreachable:
+            self._process.wait(END_S)
+            lost = self._process.poll() is None
+            end = "lost its connection, and was ended" if lost else self._process.ended()
+            return self._clean_up(now, f"{self._name} {end}")
+        limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
+        if limit is not None and now - self._heard_at > limit:
+            longer = ", if a step takes longer here: --worker-timeout-s" if self.state == "busy" else ""
+            return self._clean_up(now, f"{self._name} sent nothing for {limit:g} s and was ended{longer}")
+        return None
+
+    def receive(self, now: float) -> Iterator[Message]:
+        """The worker's messages about jobs. `loading` and `ready` are handled here."""
+        while True:
+            try:
+                routing, *frames = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            try:
+                message = decode([frame.buffer for frame in frames], WORKER_LIMITS, check=False)
+            except ProtocolError as error:
+                log.warning("a message to the worker's socket was not understood: %s", error)
+                continue
+            if message.type in (LOADING, READY):
+                if self._secret and message.fields.get("secret") == self._secret:
+                    self._handle_worker_message(routing.bytes, message, now)
+            elif routing.bytes == self._peer:
+                self._heard_at = now
+                if message.fields.get("resident_mib") is not None:
+                    self.resident_mib = message.fields["resident_mib"]
+                yield message
+
+    def give(self, job: Sequence[Buffer], now: float) -> None:
+        """Give the worker an encoded job, to be run after those that it has."""
+        if self.state == "ready":
+            self.state, self._heard_at = "busy", now
+        self._send(JOB, job)
+
+    def send(self, message: Message) -> None:
+        """Send the worker a message. A worker that is gone is noticed by `watch`."""
+        self._send(message.type, encode(message))
+
+    def _send(self, type: str, frames: Sequence[Buffer]) -> None:
+        try:
+            self._socket.send_multipart([self._peer, *frames], zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError as error:
+            if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                raise
+            log.warning("%s did not take %s: %s", self._name, type, error)
+            self._unreachable = True
+
+    def job_ended(self, *, has_next: bool) -> None:
+        """A job is over, so this worker works. has_next: it has another one."""
+        if self.state == "busy" and not has_next:
+            self.state = "ready"
+        self._failures = 0
+
+    def ask_to_stop(self) -> None:
+        """Tell the worker to end; `stop` waits for it. No other is started."""
+        asked, self.state = self.state == "stopped", "stopped"
+        if self._process is None or asked:
+            return
+        if self._peer:
+            self.send(Message(STOP))
+        self._process.let_go()
+
+    def stop(self) -> None:
+        """End the worker: ask it first, then kill it."""
+        self.ask_to_stop()
+        if self._process is None:
+            return
+        if not self._process.wait(STOP_S):
+            self._process.kill()
+        self._process = None
+
+    def _start(self, now: float) -> None:
+        self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
+        self._unreachable, self._refused = False, ""
+        self._heard_at = now
+        self._process = self._host.start(self._secret)
+
+    def _handle_worker_message(self, routing: bytes, message: Message, now: float) -> None:
+        self._peer, self._heard_at = routing, now
+        if message.type == READY:
+            ready = WorkerReady.from_message(message)
+            if ready.fingerprint != self._fingerprint:
+                self._refused = "the bundle's files were changed while the server ran; start the server again"
+                return
+            self.ready_info, self._ready_at, self.state = ready, now, "ready"
+            self.resident_mib = self.ready_info.resident_mib
+            log.info("%s ready", self._name.removeprefix("the "))
+
+    def _clean_up(self, now: float, reason: str) -> str:
+        self._end_process()
+        return self._fail(now, reason)
+
+    def _move(self, now: float) -> None:
+        """Have it started somewhere else: it has no job, and its place goes away. That is no death."""
+        self._end_process()
+        self._forget()
+        self.state, self._start_at = "restarting", now
+        log.info("%s leaves its node, which is being drained", self._name.removeprefix("the "))
+
+    def _end_process(self) -> None:
+        assert self._process is not None
+        self._process.let_go()
+        if not self._process.kill():
+            self._killed.append(self._process)
+        self._process = None
+
+    def _forget(self) -> None:
+        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
+
+    def _fail(self, now: float, reason: str) -> str:
+        """Plan the next start after a worker that died or could not start. Returns the reason."""
+        steady = self._ready_at is not None and now - self._ready_at > STEADY_S
+        self._failures = 1 if steady else self._failures + 1
+        self._forget()
+        doublings = min(self._failures - 1, _MAX_DOUBLINGS)
+        self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
+        self.restarts += 1
+        self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
+        self.last_error, self.failed_at = reason, now
+        log.error("%s; it is started again in %.1f s", reason, self.retry_in_s(now))
+        return reason
 
 
 class Workers:
@@ -28,55 +252,53 @@ class Workers:
         self.all, self._cluster = tuple(processes), cluster
 
     @property
-    def serving(self) -> list[WorkerProcess]:
-        """Those that take jobs now."""
-        return [worker for worker in self.all if worker.serving]
-
-    @property
     def degraded(self) -> bool:
         """Whether turns cannot be expected to run soon: no worker can be started."""
         return all(worker.degraded for worker in self.all)
-
-    @property
-    def warm(self) -> bool:
-        """Whether one has ever been ready."""
-        return any(worker.warm for worker in self.all)
-
-    @property
-    def warmup_s(self) -> float:
-        """Seconds of the turn that a worker played to warm up, the longest of all; 0 before one was ready."""
-        return max(worker.warmup_s for worker in self.all)
-
-    @property
-    def engines(self) -> str | None:
-        """What their engines are (`Engines.identity`), which is the same for all; None before one was ready."""
-        return next((one.ready_info.engines for one in self.all if one.ready_info is not None), None)
 
     @property
     def last_error(self) -> str:
         """Why one died last; empty if none did."""
         return max(self.all, key=lambda worker: worker.failed_at).last_error
 
-    def retry_in_s(self, now: float) -> float:
-        """Seconds until a worker can take a job that was given back: 0 if one serves, else until the next start."""
-        return 0.0 if self.serving else min(worker.retry_in_s(now) for worker in self.all)
+    def fleet(self, draining: bool, now: float) -> Fleet:
+        """What the core needs to know of them. Their engines are the same for all."""
+        serving = tuple(worker.number for worker in self.all if worker.serving)
+        ready = [worker.ready_info for worker in self.all if worker.ready_info is not None]
+        return Fleet(
+            serving,
+            len(self.all),
+            warm=bool(ready),
+            degraded=self.degraded,
+            engines=ready[0].engines if ready else None,
+            warmup_s=max((one.warmup_s for one in ready), default=0.0),
+            last_error=self.last_error,
+            retry_in_s=0.0 if serving else min(worker.retry_in_s(now) for worker in self.all),
+            draining=draining,
+        )
 
-    def open_logs(self) -> None:
-        """Begin new logs. Raises StoreError when the state folder cannot be written."""
-        for worker in self.all:
-            worker.open_log()
+    def carry_out(self, effect: Give | Cancel | Ended, now: float) -> None:
+        """Tell a worker what the core wants of it, or note that it has said the last of a job."""
+        worker = self.all[effect.worker - 1]
+        match effect:
+            case Give(frames=frames):
+                worker.give(frames, now)
+            case Cancel(job=job):
+                worker.send(Message(CANCEL, id=job))
+            case Ended(has_next=has_next):
+                worker.job_ended(has_next=has_next)
 
-    def watch(self, now: float) -> Iterator[tuple[WorkerProcess, str]]:
+    def watch(self, now: float) -> Iterator[tuple[int, str]]:
         """Start those whose time has come. Yields each that could not start, died or had to be ended, and why."""
         for worker in self.all:
             if (reason := worker.watch(now)) is not None:
-                yield worker, reason
+                yield worker.number, reason
 
-    def receive(self, now: float) -> Iterator[tuple[WorkerProcess, Message]]:
+    def receive(self, now: float) -> Iterator[tuple[int, Message]]:
         """What they say about jobs."""
         for worker in self.all:
             for message in worker.receive(now):
-                yield worker, message
+                yield worker.number, message
 
     def stop(self) -> None:
         """End all: ask each first, then wait for them together."""
@@ -88,41 +310,27 @@ class Workers:
             self._cluster.stop()
 
 
-def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) -> tuple[Workers, list[str]]:
-    """The workers that the options ask for, not yet started, and what they have to share, as sentences for the log.
+def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) -> Workers:
+    """The workers that the options ask for, not yet started, with new logs; what they have to share is logged.
 
-    Raises ClusterError when the Ray cluster cannot be joined.
+    Raises ClusterError when the Ray cluster cannot be joined, StoreError when the state folder cannot be written.
     """
+    cluster, hosts = None, list[WorkerHost]()
     if options.ray is not None:
         assert sockets.worker_key is not None
         cluster = RayCluster(options)
         cluster.join()
-        places = [
-            RayHost(cluster, options, bundle, address, sockets.worker_key, number)
-            for number, (_, address) in enumerate(sockets.workers, 1)
-        ]
-        return _with_sockets(options, bundle, sockets, places, cluster), []
-    cores, gpus, device = usable_cores(), usable_gpus(), options.engines.device
-    shares = share_out(options.workers, device, cores, gpus)
-    descriptors = KeptDescriptors()
-    hosts = [
-        LocalHost(options, bundle, address, number, share, descriptors)
-        for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1)
-    ]
-    count = len(cores) or os.cpu_count() or 1
-    workers = _with_sockets(options, bundle, sockets, hosts)
-    return workers, list(shortages(options.workers, device, count, len(gpus)))
-
-
-def _with_sockets(
-    options: ServeOptions,
-    bundle: Bundle,
-    sockets: ServerSockets,
-    hosts: Sequence[WorkerHost],
-    cluster: RayCluster | None = None,
-) -> Workers:
-    pairs = enumerate(zip(sockets.workers, hosts, strict=True), 1)
-    processes = [
-        WorkerProcess(options, bundle.fingerprint, socket, host, number) for number, ((socket, _), host) in pairs
-    ]
+        for number, (_, address) in enumerate(sockets.workers, 1):
+            hosts.append(RayHost(cluster, options, bundle, address, sockets.worker_key, number))
+    else:
+        cores, gpus, device = usable_cores(), usable_gpus(), options.engines.device
+        for sentence in shortages(options.workers, device, len(cores) or os.cpu_count() or 1, len(gpus)):
+            log.warning("%s", sentence)
+        shares, descriptors = share_out(options.workers, device, cores, gpus), KeptDescriptors()
+        for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1):
+            hosts.append(LocalHost(options, bundle, address, number, share, descriptors))
+    processes = []
+    for number, ((socket, _), host) in enumerate(zip(sockets.workers, hosts, strict=True), 1):
+        host.open_log()
+        processes.append(WorkerProcess(options, bundle.fingerprint, socket, host, number))
     return Workers(processes, cluster)

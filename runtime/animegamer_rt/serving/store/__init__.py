@@ -6,6 +6,7 @@ Knows rows; nothing of sockets, engines or workers. One thread of one process us
 from __future__ import annotations
 
 from .backup import Backup, back_up
+from .database import Quota
 from .errors import (
     BundleMismatchError,
     EnginesMismatchError,
@@ -16,9 +17,9 @@ from .errors import (
     UnknownSessionError,
     WrongTokenError,
 )
-from .records import StoredSession, StoredStart, StoredTurn, TurnContext
-from .retention import ALL, WINDOW, Quota, ShotRetention, SweepResult, read_keep_shots
+from .retention import SweepResult, read_keep_shots
 from .store import FILE, Store
+from .turns import ALL, WINDOW, FinishedTurn, ShotRetention, StoredSession, StoredStart, StoredTurn, TurnContext
 
 __all__ = [
     "ALL",
@@ -29,6 +30,7 @@ __all__ = [
     "EnginesMismatchError",
     "TurnContext",
     "ShotRetention",
+    "FinishedTurn",
     "NoSuchTurnError",
     "Quota",
     "SessionClosedError",

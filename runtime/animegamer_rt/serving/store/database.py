@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,20 @@ def boot_id() -> str | None:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Bounds of the store. Sessions used within the last `recent_s` are never touched.
+
+    max_bytes: of the rows of all sessions. max_age_s: sessions unused for longer are deleted; None: never.
+    min_free_bytes: space on the disk that the store leaves free; to get it, it deletes shots, never sessions.
+    """
+
+    max_bytes: int = 8 * 2**30
+    max_age_s: float | None = None
+    min_free_bytes: int = 256 * 2**20
+    recent_s: float = 1800.0
 
 
 class Database:
@@ -97,6 +113,20 @@ class Database:
     def reusable_bytes(self) -> int:
         """Bytes of the file that are free; the next rows are written there."""
         return self._pragma("freelist_count") * self._pragma("page_size")
+
+    def missing_bytes(self, quota: Quota, wanted: int = 0) -> int:
+        """How many bytes of rows have to go before `wanted` more can be written; 0 or less if they fit.
+
+        Raises StoreError if the folder is gone.
+        """
+        folder = self.path.parent
+        try:
+            free = shutil.disk_usage(folder).free
+        except OSError as error:
+            found, do = error.strerror or str(error), "put it back, or start the server again"
+            raise StoreError("the state folder is gone", where=folder, found=found, do=do) from error
+        disk = quota.min_free_bytes - free - self.reusable_bytes()
+        return wanted + max(disk, self.used_bytes() - quota.max_bytes)
 
     def shrink(self, slack: int, limit: int) -> None:
         """Give free pages back to the disk: at most `limit` bytes; `slack` bytes stay free in the file."""

@@ -7,21 +7,13 @@ predicted again from the instructions, exactly, which only costs time.
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
 
-from animegamer_rt.errors import ConfigError, StoreError
+from animegamer_rt.errors import ConfigError
 
-from .database import Database
-from .turns import drop_shots
-
-ShotRetention = int | Literal["window", "all"]
-"""Which shots of a session stay: "window", those that its next turn needs; a number of the newest; or "all"."""
-
-WINDOW: ShotRetention = "window"
-ALL: ShotRetention = "all"
+from .database import Database, Quota
+from .turns import ALL, WINDOW, ShotRetention, drop_shots
 
 CLOCK_STEP_S = 3600.0
 """A session in use was used within the hour. If its row says otherwise, the clock was changed since."""
@@ -44,32 +36,6 @@ def read_keep_shots(text: str) -> ShotRetention:
     raise ConfigError("not a number of shots to keep", found=repr(text), expected="window, all, or a number of turns")
 
 
-def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
-    """How many of the newest shots stay; None: all.
-
-    `window` is one more than the history window, so that the last turn can be replayed as cheaply as the next one is
-    played. A number can only add to that.
-    """
-    window = history_turns + 1 if history_turns else 0
-    if keep == "all":
-        return None
-    return window if keep == "window" else max(keep, window)
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """Bounds of the store. Sessions used within the last `recent_s` are never touched.
-
-    max_bytes: of the rows of all sessions. max_age_s: sessions unused for longer are deleted; None: never.
-    min_free_bytes: space on the disk that the store leaves free; to get it, it deletes shots, never sessions.
-    """
-
-    max_bytes: int = 8 * 2**30
-    max_age_s: float | None = None
-    min_free_bytes: int = 256 * 2**20
-    recent_s: float = 1800.0
-
-
 @dataclass(frozen=True, slots=True)
 class SweepResult:
     """What a sweep did. more: there is more to delete, so call it again soon."""
@@ -81,21 +47,6 @@ class SweepResult:
     freed_bytes: int
     stored_bytes: int
     more: bool
-
-
-def free_bytes(database: Database) -> int:
-    """Free space on the store's disk. Raises StoreError."""
-    try:
-        return shutil.disk_usage(database.path.parent).free
-    except OSError as error:
-        found, do = error.strerror or str(error), "put it back, or start the server again"
-        raise StoreError("the state folder is gone", where=database.path.parent, found=found, do=do) from error
-
-
-def missing_bytes(database: Database, quota: Quota, wanted: int = 0) -> int:
-    """How many bytes of rows have to go before `wanted` more can be written; 0 or less if they fit."""
-    disk = quota.min_free_bytes - free_bytes(database) - database.reusable_bytes()
-    return wanted + max(disk, database.used_bytes() - quota.max_bytes)
 
 
 def drop_idle_shots(
@@ -110,7 +61,7 @@ def drop_idle_shots(
         database, now - quota.recent_s, in_use, now + quota.recent_s, only="key IN (SELECT session FROM shots)"
     )
     for key, session in sessions:
-        if missing_bytes(database, quota, wanted) <= 0 or _enough(database, before, len(dropped)):
+        if database.missing_bytes(quota, wanted) <= 0 or _enough(database, before, len(dropped)):
             break
         drop_shots(database, key)
         dropped.append(session)

@@ -17,14 +17,13 @@ from types import TracebackType
 from typing import NamedTuple
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.state.game import VALUES, CharacterState, GameState
-from animegamer_rt.state.scene import Scene
+from animegamer_rt.state.game import VALUES, CharacterState
 
 from . import retention, turns
-from .database import Database, boot_id
+from .database import Database, Quota, boot_id
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
-from .records import StoredSession, StoredStart, StoredTurn, TurnContext
-from .retention import WINDOW, Quota, ShotRetention, SweepResult
+from .retention import SweepResult
+from .turns import WINDOW, FinishedTurn, ShotRetention, StoredSession, StoredStart, StoredTurn, TurnContext
 
 log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
@@ -117,17 +116,13 @@ class Store:
     def finish_turn(
         self,
         session_id: str,
-        turn: int,
-        turn_id: str,
-        instruction: str,
-        game_state: GameState,
-        character: CharacterState,
+        finished: FinishedTurn,
         shots: Mapping[int, bytes],
-        scene: Scene | None = None,
         engines: str | None = None,
+        *,
         done: bool = True,
     ) -> None:
-        """Add the next turn in one transaction. character, scene: after it; shots: turn -> fp16 [226, D].
+        """Add the next turn in one transaction. shots: turn -> fp16 [226, D].
 
         engines: what made it; None: unknown. done: False for a turn whose frames are still to come; when this process
         dies before `confirm_turn`, it is gone when the store is opened again.
@@ -136,17 +131,17 @@ class Store:
         has the id of another turn, SessionClosedError, StoreFullError.
         """
         key, _, session = self._playable(session_id)
-        known = turns.find_turn(self.database, key, turn_id)
+        turn = finished.turn
+        known = turns.find_turn(self.database, key, finished.turn_id)
         if known is not None and known.turn == turn:
             return
         if known is not None or turn != session.turns + 1:
             found = f"turn {turn}" if known is None else f"turn {turn} with the id of turn {known.turn}"
             raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
         self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
-        kept = retention.kept_shots(self.keep_shots, session.history_turns)
-        row = StoredTurn(turn, turn_id, instruction, session.seed, game_state, character, scene)
+        kept = turns.kept_shots(self.keep_shots, session.history_turns)
         with self.database.transaction():
-            turns.insert_turn(self.database, key, row, done)
+            turns.insert_turn(self.database, key, session.seed, finished, done)
             turns.write_shots(self.database, key, turn, shots, kept)
             self.database.rows("UPDATE sessions SET engines = coalesce(?, engines) WHERE key = ?", engines, key)
             self._touch(key)
@@ -165,7 +160,7 @@ class Store:
         """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
         key, _, session = self._playable(session_id)
         self._make_room(sum(map(len, shots.values())), session_id)
-        kept = retention.kept_shots(self.keep_shots, session.history_turns)
+        kept = turns.kept_shots(self.keep_shots, session.history_turns)
         with self.database.transaction():
             turns.write_shots(self.database, key, session.turns, shots, kept)
 
@@ -207,7 +202,7 @@ class Store:
         """
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
-        kept = retention.kept_shots(WINDOW, session.history_turns) or 0
+        kept = turns.kept_shots(WINDOW, session.history_turns) or 0
         history = turns.read_history(self.database, key, turn + 1, session.history_turns)
         self._make_room(sum(map(len, history.shots.values())) + ROW_BYTES * (1 + turn // 100), session_id)
         with self.database.transaction():
@@ -293,11 +288,11 @@ class Store:
 
     def _make_room(self, wanted: int, session_id: str | None = None) -> None:
         """Delete idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that is not enough."""
-        missing = retention.missing_bytes(self.database, self.quota, wanted)
+        missing = self.database.missing_bytes(self.quota, wanted)
         if missing > 0:
             with self.database.transaction():
                 retention.drop_idle_shots(self.database, self.quota, wanted, self._clock(), [session_id or ""])
-            missing = retention.missing_bytes(self.database, self.quota, wanted)
+            missing = self.database.missing_bytes(self.quota, wanted)
         if missing > 0:
             raise StoreFullError(
                 "no room to keep more",

@@ -1,33 +1,140 @@
-"""Reads, writes, copies and deletes a session's turns and shots.
+"""What is stored of sessions, turns and shots, and the statements that read, write, copy and delete turns and shots.
 
-Knows the two tables and the keys of sessions. The caller opens the transaction.
+Knows the tables and the keys of sessions. The caller opens the transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 from animegamer_rt.state.turn_record import TurnRecord
 
 from .database import Database
-from .records import StoredStart, StoredTurn, TurnContext
+from .errors import BundleMismatchError, EnginesMismatchError
+
+ShotRetention = int | Literal["window", "all"]
+"""Which shots of a session stay: "window", those that its next turn needs; a number of the newest; or "all"."""
+
+WINDOW: ShotRetention = "window"
+ALL: ShotRetention = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """One game as it is stored. turns: how many are finished; character: after the last one; seed: of the next one.
+
+    engines: what made the last turn (`Engines.identity`); None before the first turn, or if that is unknown.
+    """
+
+    id: str
+    bundle_name: str
+    bundle_fingerprint: str
+    seed: int
+    history_turns: int
+    turns: int
+    character: CharacterState
+    closed: bool
+    engines: str | None = None
+
+    def require_bundle(self, name: str, fingerprint: str) -> None:
+        """Raises BundleMismatchError unless the session was played with the bundle of this fingerprint."""
+        if fingerprint != self.bundle_fingerprint:
+            raise BundleMismatchError(
+                "the session was played with another bundle",
+                where=f"session {self.id}",
+                found=f"{self.bundle_name} ({self.bundle_fingerprint})",
+                expected=f"{name} ({fingerprint})",
+                do="start the server with the bundle it was played with, or open a new session",
+            )
+
+    def require_engines(self, engines: str | None) -> None:
+        """Raises EnginesMismatchError unless `engines` made the session's turns, or one of the two is unknown."""
+        if engines is not None and self.engines not in (None, engines):
+            raise EnginesMismatchError(
+                "the session was played with other engines, so that its turns would not look the same",
+                where=f"session {self.id}",
+                found=self.engines,
+                expected=engines,
+                do="open a new session, or ask the operator to start the server with those engines, or with "
+                "--continue-on-other-engines",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """One finished turn. character: after it. seed: of its noise; a branch with a new seed has turns of the old one.
+
+    scene: what a reader made of the instruction; None without a reader.
+    """
+
+    turn: int
+    turn_id: str
+    instruction: str
+    seed: int
+    game_state: GameState
+    character: CharacterState
+    scene: Scene | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    """A turn that is to be stored. character, scene: after it."""
+
+    turn: int
+    turn_id: str
+    instruction: str
+    game_state: GameState
+    character: CharacterState
+    scene: Scene | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStart:
+    """Turn 0 of a session that starts from a picture: its text in prompts, its shot (fp16 [226, D]), what it shows.
+
+    scene: None where no reader recognised anybody.
+    """
+
+    text: str
+    shot: bytes
+    scene: Scene | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContext:
+    """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first.
+
+    Each has the text that prompts contain. character, scene: before the turn. start: turn 0, where the history window
+    or a new prediction may need it.
+    If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
+    [226, D], row-major. If one is missing, `first` is 0, `log` is complete and `shots` is empty: the worker predicts
+    the shots again.
+    """
+
+    first: int
+    log: tuple[TurnRecord, ...]
+    shots: Mapping[int, bytes]
+    character: CharacterState
+    scene: Scene | None = None
+    start: StoredStart | None = None
+
 
 _NAMES = ("turn", "turn_id", "instruction", "seed", *STRENGTHS, *(f"character_{name}" for name in VALUES), "scene")
 _COLUMNS = ", ".join(_NAMES)
 
 
-def insert_turn(database: Database, session: int, turn: StoredTurn, done: bool) -> None:
-    """Adds a finished turn; `done`: whether its player may be told so."""
+def insert_turn(database: Database, session: int, seed: int, turn: FinishedTurn, done: bool) -> None:
+    """Adds a finished turn; seed: of its noise; `done`: whether its player may be told so."""
     values = {
         "session": session,
         "turn": turn.turn,
         "turn_id": turn.turn_id,
         "instruction": turn.instruction,
-        "seed": turn.seed,
+        "seed": seed,
         **asdict(turn.game_state),
         **{f"character_{name}": value for name, value in asdict(turn.character).items()},
         "scene": None if turn.scene is None else turn.scene.to_json(),
@@ -70,7 +177,7 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     if len(shots) < turn - 1 - first:
         first, shots = 0, {}
     past = read_turns(database, session, first + 1, turn - 1)
-    log = tuple(TurnRecord(_prompt_text(row), row.game_state) for row in past)
+    log = tuple(TurnRecord(row.instruction if row.scene is None else row.scene.caption, row.game_state) for row in past)
     before = past[-1:] or read_turns(database, session, turn - 1, turn - 1)
     start = None if first else read_start(database, session)
     if not before:
@@ -100,6 +207,18 @@ def write_shots(database: Database, session: int, turns: int, shots: Mapping[int
         if turn >= oldest:
             database.rows("INSERT OR REPLACE INTO shots VALUES (?, ?, ?)", session, turn, shot)
     database.rows("DELETE FROM shots WHERE session = ? AND turn < ?", session, oldest)
+
+
+def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
+    """How many of the newest shots stay; None: all.
+
+    `window` is one more than the history window, so that the last turn can be replayed as cheaply as the next one is
+    played. A number can only add to that.
+    """
+    window = history_turns + 1 if history_turns else 0
+    if keep == "all":
+        return None
+    return window if keep == "window" else max(keep, window)
 
 
 def copy_turns(database: Database, source: int, target: int, turn: int, kept: int) -> None:
@@ -136,7 +255,3 @@ def _turn(row: tuple[Any, ...]) -> StoredTurn:
     character = CharacterState(**{name: of[f"character_{name}"] for name in VALUES})
     scene = None if of["scene"] is None else Scene.from_json(of["scene"])
     return StoredTurn(of["turn"], of["turn_id"], of["instruction"], of["seed"], state, character, scene)
-
-
-def _prompt_text(turn: StoredTurn) -> str:
-    return TurnRecord(turn.instruction, turn.game_state, turn.scene).prompt_text

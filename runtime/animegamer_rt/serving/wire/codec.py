@@ -1,4 +1,4 @@
-"""Encodes messages to frames and decodes them: the magic, one msgpack header, raw buffers.
+"""Encodes messages to frames, decodes them (the magic, one msgpack header, raw buffers) and checks their fields.
 
 Knows no socket. Sizes are checked before anything is unpacked, nothing is unpickled, and `decode` raises only
 ProtocolError, whatever the bytes are.
@@ -6,6 +6,8 @@ ProtocolError, whatever the bytes are.
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,7 +19,7 @@ from animegamer_rt.errors import ProtocolError
 
 from .client_messages import REQUESTS
 from .fields import HEADER, MAX_NAME_CHARACTERS
-from .schema import MessageType, Sender, bad_field, validate_fields
+from .schema import Field, MessageType, Sender, allowed
 from .server_messages import ANSWERS
 
 Buffer = bytes | memoryview
@@ -104,7 +106,7 @@ def decode(frames: Sequence[Buffer], limits: Limits = CLIENT_LIMITS, *, check: b
     header = _unpacked(frames, limits)
     known: dict[str, Any] = {}
     try:
-        known = validate_fields(HEADER, header, "header")
+        known = _validate(HEADER, header, "header")
         message = Message(**known, buffers=tuple(frames[2:]))
         return _checked(message, limits) if check else message
     except ProtocolError as error:
@@ -156,23 +158,87 @@ def _checked(message: Message, limits: Limits) -> Message:
     if len(message.buffers) > most and limits.sender == "client":
         raise _too_large("buffers", len(message.buffers), f"at most {most}")
     if not kind.buffers <= len(message.buffers) <= most:
-        raise bad_field(f"{kind.type}: buffers", len(message.buffers), str(kind.buffers))
+        raise _bad_field(f"{kind.type}: buffers", len(message.buffers), str(kind.buffers))
     for key in kind.header:
         if getattr(message, key) is None:
             raise ProtocolError("a field is missing", code="missing_field", where=f"{kind.type}: header.{key}")
-    fields = validate_fields(kind.fields, message.fields, kind.type)
+    fields = _validate(kind.fields, message.fields, kind.type)
     if kind.type == "frame":
         _check_picture(fields, _size(message.buffers[0]))
     return replace(message, fields=fields)
+
+
+def _validate(fields: Sequence[Field], values: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    """The fields of `values` that the table has, checked. Others are left out, as the protocol says.
+
+    Raises ProtocolError: missing_field, bad_field.
+    """
+    known: dict[str, Any] = {}
+    for one in fields:
+        if one.name in values:
+            known[one.name] = _value(one, values[one.name], where)
+        elif one.required:
+            raise ProtocolError("a field is missing", code="missing_field", where=f"{where}.{one.name}")
+    return known
+
+
+def _bad_field(where: str, found: object, expected: str) -> ProtocolError:
+    """The error for a value of the wrong kind or out of bounds. A deep or long value is shown shortened."""
+    return ProtocolError(
+        "a field has a value that it may not have",
+        code="bad_field",
+        where=where,
+        found=reprlib.repr(found),
+        expected=expected,
+    )
+
+
+def _is_int(value: object) -> bool:
+    """Whether it is a msgpack integer. A boolean is not, although it is an int in Python."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _value(field: Field, value: Any, where: str) -> Any:
+    size: int | float | None = None
+    if field.kind == "str":
+        good = isinstance(value, str) and (field.open or not field.choices or value in field.choices)
+        size = len(value) if good else None
+    elif field.kind == "int":
+        good = _is_int(value)
+        size = value if good else None
+    elif field.kind == "float":
+        good = (_is_int(value) or isinstance(value, float)) and math.isfinite(value)
+        size = value if good else None
+    elif field.kind == "bool":
+        good = isinstance(value, bool)
+    elif field.kind == "map":
+        good = isinstance(value, dict)
+    else:
+        good = isinstance(value, list)
+        size = len(value) if good else None
+    if size is not None:
+        good = (field.least is None or size >= field.least) and (field.most is None or size <= field.most)
+    if not good:
+        raise _bad_field(_path(where, field), value, allowed(field))
+    if field.kind == "map" and field.of:
+        return _validate(field.of, value, _path(where, field))
+    if field.kind == "list":
+        path = _path(where, field)
+        return [_value(field.of[0], item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return value
+
+
+def _path(where: str, field: Field) -> str:
+    return f"{where}.{field.name}" if field.name else where
 
 
 def _check_picture(fields: Mapping[str, Any], size: int) -> None:
     """A raw frame's rows must fill its buffer exactly, so that a reader can use the buffer as an array."""
     row = fields["width"] * (3 if fields["pixel_format"] == "rgb24" else 4)
     if fields["codec"] == "raw" and fields["stride"] < row:
-        raise bad_field("frame.stride", fields["stride"], f"at least {row}")
+        raise _bad_field("frame.stride", fields["stride"], f"at least {row}")
     if fields["codec"] == "raw" and size != fields["stride"] * fields["height"]:
-        raise bad_field("frame: buffer", f"{size} bytes", f"stride x height, {fields['stride'] * fields['height']}")
+        raise _bad_field("frame: buffer", f"{size} bytes", f"stride x height, {fields['stride'] * fields['height']}")
 
 
 def _size(buffer: Buffer) -> int:

@@ -1,17 +1,12 @@
-"""Describes the fields of a message (six kinds, with bounds), and checks received values against that.
+"""Describes a message and its fields (six kinds, with bounds).
 
 Knows nothing of which messages there are, of msgpack or of frames.
 """
 
 from __future__ import annotations
 
-import math
-import reprlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from animegamer_rt.errors import ProtocolError
+from typing import Literal
 
 Kind = Literal["str", "int", "float", "bool", "map", "list"]
 Sender = Literal["client", "server"]
@@ -58,70 +53,6 @@ class MessageType:
     optional_buffers: int = 0
     answers: tuple[str, ...] = ()
     since: str = "1.0"
-
-
-def validate_fields(fields: Sequence[Field], values: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """The fields of `values` that the table has, checked. Others are left out, as the protocol says.
-
-    Raises ProtocolError: missing_field, bad_field.
-    """
-    known: dict[str, Any] = {}
-    for field in fields:
-        if field.name in values:
-            known[field.name] = _value(field, values[field.name], where)
-        elif field.required:
-            raise ProtocolError("a field is missing", code="missing_field", where=f"{where}.{field.name}")
-    return known
-
-
-def bad_field(where: str, found: object, expected: str) -> ProtocolError:
-    """The error for a value of the wrong kind or out of bounds. A deep or long value is shown shortened."""
-    return ProtocolError(
-        "a field has a value that it may not have",
-        code="bad_field",
-        where=where,
-        found=reprlib.repr(found),
-        expected=expected,
-    )
-
-
-def is_int(value: object) -> bool:
-    """Whether it is a msgpack integer. A boolean is not, although it is an int in Python."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _value(field: Field, value: Any, where: str) -> Any:
-    size: int | float | None = None
-    if field.kind == "str":
-        good = isinstance(value, str) and (field.open or not field.choices or value in field.choices)
-        size = len(value) if good else None
-    elif field.kind == "int":
-        good = is_int(value)
-        size = value if good else None
-    elif field.kind == "float":
-        good = (is_int(value) or isinstance(value, float)) and math.isfinite(value)
-        size = value if good else None
-    elif field.kind == "bool":
-        good = isinstance(value, bool)
-    elif field.kind == "map":
-        good = isinstance(value, dict)
-    else:
-        good = isinstance(value, list)
-        size = len(value) if good else None
-    if size is not None:
-        good = (field.least is None or size >= field.least) and (field.most is None or size <= field.most)
-    if not good:
-        raise bad_field(_path(where, field), value, allowed(field))
-    if field.kind == "map" and field.of:
-        return validate_fields(field.of, value, _path(where, field))
-    if field.kind == "list":
-        path = _path(where, field)
-        return [_value(field.of[0], item, f"{path}[{index}]") for index, item in enumerate(value)]
-    return value
-
-
-def _path(where: str, field: Field) -> str:
-    return f"{where}.{field.name}" if field.name else where
 
 
 def allowed(field: Field) -> str:

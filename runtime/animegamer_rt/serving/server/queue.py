@@ -53,7 +53,6 @@ class JobQueue:
         self.capacity = 1
         self._waiting: list[Job] = []
         self._numbers = count(1)
-        self._arrival: dict[Job, int] = {}
         self._line: dict[object, int] = {}
         """Connections with a waiting job, and their place in the line: the lowest number is next."""
         self._session_ended: dict[str, int] = {}
@@ -62,7 +61,7 @@ class JobQueue:
         self._turn_times: dict[str, deque[float]] = {}
         self._change_times: dict[object, deque[float]] = {}
         self._ordered: list[Job] | None = None
-        """`waiting`, until something changes: the server's loop asks for it several times in every round."""
+        """`waiting`, until something changes."""
 
     @property
     def jobs(self) -> Iterator[Job]:
@@ -78,7 +77,7 @@ class JobQueue:
 
     def _in_order(self) -> list[Job]:
         by_owner: dict[object, list[Job]] = {}
-        for job in sorted(self._waiting, key=self._place_in_connection):
+        for job in sorted(self._waiting, key=lambda job: self._session_ended.get(job.session, 0)):
             by_owner.setdefault(job.owner, []).append(job)
         served = Counter(job.owner for job in self.running)
         line = sorted(by_owner, key=lambda owner: (served[owner], self._line[owner]))
@@ -94,6 +93,10 @@ class JobQueue:
     def idle(self) -> bool:
         """Whether there is no job."""
         return not self.running and not self._waiting
+
+    def running_at(self, worker: int) -> Job | None:
+        """The job that a worker runs."""
+        return next((job for job in self.running if job.worker == worker), None)
 
     def of_session(self, session: str) -> Job | None:
         """The session's job; there is at most one."""
@@ -189,14 +192,13 @@ class JobQueue:
         self._ordered = None
         job.owner = job.subscriber.client
         self._waiting.append(job)
-        self._arrival[job] = next(self._numbers)
         self._enter_line(job.owner)
 
     def move(self, job: Job, owner: object) -> None:
         """The job's events go to another connection from now on, so it is that one's job."""
         self._ordered = None
         before, job.owner = job.owner, owner
-        if job in self._arrival and before is not owner:
+        if job in self._waiting and before is not owner:
             place = self._line[before]
             self._leave_line(before)
             if before not in self._line:  # it was the only one: its place in the line goes with it
@@ -213,12 +215,13 @@ class JobQueue:
         gone = [job for job in self._waiting if job.owner is GONE]
         return gone[: max(0, len(gone) - self._share)]
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Job, now: float) -> None:
         """Make a waiting job a running one."""
         self._ordered = None
+        if job.started_at is None:  # `now` is of the round's begin; the job may have come after it
+            job.started_at = max(now, job.accepted_at)
         self.running.append(job)
         self._waiting.remove(job)
-        del self._arrival[job]
         self._leave_line(job.owner)
 
     def remove(self, job: Job) -> None:
@@ -232,15 +235,17 @@ class JobQueue:
                 self._line[job.owner] = next(self._numbers)
         else:
             self._waiting.remove(job)
-            del self._arrival[job]
             self._leave_line(job.owner)
+
+    def postpone_deadlines(self, since: float, now: float) -> None:
+        """Charge nobody for the time since then in which the queue was held up by the jobs that run."""
+        if self.running and all(job.holds_up for job in self.running):
+            for job in self._waiting:
+                job.postpone_deadline(max(0.0, now - max(since, job.accepted_at)))
 
     def overdue(self, now: float) -> list[Job]:
         """Jobs past their deadline that nobody has stopped yet."""
         return [job for job in self.jobs if job.stop_error is None and job.deadline_at <= now]
-
-    def _place_in_connection(self, job: Job) -> tuple[int, int]:
-        return self._session_ended.get(job.session, 0), self._arrival[job]
 
     def _enter_line(self, owner: object) -> None:
         if owner not in self._line:

@@ -1,0 +1,424 @@
+"""Which job runs where, and what comes of it: one object that owns the queue, the workers' jobs and speculative turns.
+
+It is pure but for the storage, which answers at once: each method takes what happened and the time (seconds of the
+monotonic clock), and returns what is to be done about it as effects. It knows no sockets and no processes; a worker is
+a number.
+
+- A turn's result is stored, in one transaction, while its frames are decoded, and confirmed after them, before `done`.
+  If the frames fail to come, the turn is removed again before the client gets the error. A turn that was not confirmed
+  when the server was killed is deleted when the store is opened: a session holds only turns that were `done`. Writing
+  the shot takes up to ten times as long as confirming, so it is not left until after the last frame.
+- When a worker dies, another one, or its next process, gets its jobs again. Events that were sent are not sent twice.
+- While there is no job, a worker plays speculative turns. The first job that comes stops that. A turn that was played
+  ahead is answered at once, from what the worker said of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+
+from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
+from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message, encode
+from animegamer_rt.serving.wire.worker_messages import (
+    ExportFinished,
+    GameStarted,
+    JobFailed,
+    PredictedShots,
+    TurnFinished,
+    TurnResult,
+)
+
+from .ahead import AheadTurn, AheadTurns
+from .clients import Client
+from .dispatch import MAX_FAILURES, Begun, Dispatch, Fleet, HandOver, TakeBack
+from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
+from .guesses import Guesser
+from .jobs import Export, Job, Played, Start, Subscriber, Turn, fault, poisonous, read_said, stopped
+from .options import ServeOptions
+from .queue import GONE, JobQueue
+from .storage import Storage
+
+PREDICT_AGAIN_S = 1.0
+"""Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
+CHECK_S = 0.05
+"""How often deadlines are looked at."""
+PICTURES = ("frame", "clip")
+
+
+class ServerCore:
+    """The jobs from their admission to their last message."""
+
+    def __init__(self, options: ServeOptions, storage: Storage, guesser: Guesser) -> None:
+        self._storage = storage
+        self.queue, self.dispatch = JobQueue(options), Dispatch(Fleet(count=options.workers))
+        self._effects: list[Effect] = []
+        self._ahead, self._plays_ahead = AheadTurns(options, storage, guesser, self._effects), options.ahead > 0
+        self._answers: deque[tuple[Turn, Message]] = deque()
+        """What is still to be heard of jobs that were ready: their pictures are sent first."""
+        self._checked_at: float | None = None
+
+    # What happened: each of these returns what is to be done.
+
+    def admit(self, job: Job, now: float) -> list[Effect]:
+        """A client asks for a job; its limits have been checked. It is handed out at the next `tick`."""
+        self._admit(job, now)
+        return self._take_effects()
+
+    def subscribe(self, job: Played, subscriber: Subscriber) -> list[Effect]:
+        """Another connection (or request) wants a job's events from now on, after those that it lacks."""
+        self.queue.move(job, subscriber.client)
+        if job.events is None or subscriber.client.frame_options != job.frame_options:
+            job.late_subscriber = subscriber
+        else:
+            job.subscriber, job.late_subscriber = subscriber, None
+            for message in job.events:
+                self._deliver(job, message)
+        return self._take_effects()
+
+    def cancel(self, session: str) -> list[Effect]:
+        """A client wants its session's job stopped. The job's error follows once it has stopped."""
+        job = self.queue.of_session(session)
+        if job is not None:
+            self._stop(job, stopped(job, "cancelled"))
+        return self._take_effects()
+
+    def client_gone(self, client: Client) -> list[Effect]:
+        """A connection is gone: its jobs wait behind others, and the oldest of too many such jobs are given up."""
+        for job in self.queue.client_gone(client):
+            self._stop(job, stopped(job, "busy"))
+        return self._take_effects()
+
+    def session_changed(self, session: str) -> list[Effect]:
+        """A session was rewound or closed: no turn of it is ready."""
+        self._ahead.forget(session)
+        if self._ahead.running is not None and self._ahead.running.job.session == session:
+            self._stop_ahead()
+        return self._take_effects()
+
+    def worker_said(self, worker: int, message: Message, now: float) -> list[Effect]:
+        """A worker says something of the job that it runs. What it says of a job that was stopped is ignored."""
+        self._hear_answers(now)
+        ahead, job = self._ahead.running, self.queue.running_at(worker)
+        if ahead is not None and ahead.job.id == message.parent:
+            if self._ahead.heard(message, now):
+                self._job_ended(worker, ahead.job)
+                self._dispatch(now)
+        elif job is not None and message.parent == job.id:
+            self._hear(job, message, now)
+        return self._take_effects()
+
+    def worker_died(self, worker: int, reason: str, fleet: Fleet, now: float) -> list[Effect]:
+        """A worker died: its jobs wait for whoever is free.
+
+        The one that it ran is over if it was stopped or cost too many workers.
+        """
+        self._hear_answers(now)
+        self.dispatch.fleet = fleet
+        self.dispatch.died(worker)
+        running, ahead = self.queue.running_at(worker), self._ahead.running
+        died_ahead = ahead is not None and ahead.job.worker == worker
+        if died_ahead:
+            self._ahead.worker_died()
+        for job in self.queue.jobs:
+            if job.worker == worker:
+                self._remove_stored(job)
+                job.worker = None
+        if running is not None:
+            running.worker_deaths += not died_ahead
+            if running.stop_error is not None:
+                self._fail(running, running.stop_error)
+            elif running.worker_deaths >= MAX_FAILURES:
+                self._fail(running, poisonous(running, reason))
+            elif not isinstance(running, Start):  # its client knows no session yet that `restarting` could name
+                fields = {"attempt": max(1, running.worker_deaths), "retry_in_s": fleet.retry_in_s}
+                self._notify(running, Message("restarting", fields))
+        elif fleet.degraded:  # no worker can even start, so no job is kept waiting
+            for job in self.queue.jobs:
+                self._fail(job, fleet.degraded_error())
+        return self._take_effects()
+
+    def tick(self, fleet: Fleet, now: float) -> list[Effect]:
+        """Time has passed, requests have come, or other workers serve: stop what is overdue, hand out what waits."""
+        self.dispatch.fleet = fleet
+        self._hear_answers(now)
+        if self._checked_at is None or now - self._checked_at >= CHECK_S:
+            self._stop_overdue(now)
+        self._dispatch(now)
+        return self._take_effects()
+
+    def end(self) -> list[Effect]:
+        """The server stops now: every job ends."""
+        for job in self.queue.jobs:
+            self._fail(job, stopped(job, "draining"))
+        self._storage.remove_all()
+        return self._take_effects()
+
+    def _take_effects(self) -> list[Effect]:
+        effects = self._effects.copy()
+        self._effects.clear()
+        return effects
+
+    # Admission
+
+    def _admit(self, job: Job, now: float) -> None:
+        ready = self._take_ready(job)
+        self.queue.add(job)
+        if isinstance(job, Turn) and ready is not None:
+            self._answer(job, ready, now)
+        elif isinstance(job, Played):
+            self._publish(job, self._accepted(job, self.queue.place(job)))
+
+    def _take_ready(self, job: Job) -> AheadTurn | None:
+        if not self._plays_ahead or not isinstance(job, Turn) or not self._ahead.has(job):
+            return None
+        try:
+            message, _ = self._storage.job_message(job)
+        except AnimeGamerError:  # its client gets the error when the turn is handed out
+            return None
+        return self._ahead.take(job, message, self.dispatch.fleet.engines, self.queue.idle)
+
+    def _answer(self, job: Turn, ready: AheadTurn, now: float) -> None:
+        """Answer a job with what the worker said of the same turn before. If the turn is under way, the job has it."""
+        job.id, job.started_at = ready.job.id, max(now, job.accepted_at)
+        if not ready.complete:
+            self.queue.start(job, now)
+            job.worker = ready.job.worker
+        self._publish(job, self._accepted(job, 0))
+        shown, rest = ready.answer()
+        for message in shown:
+            self._hear(job, message, now)
+        self._answers.extend((job, message) for message in rest)
+
+    def _hear_answers(self, now: float) -> None:
+        while self._answers:
+            job, message = self._answers.popleft()
+            if not job.over:
+                self._hear(job, message, now)
+
+    def _accepted(self, job: Played, place: int) -> Message:
+        return job.accepted(place, self.dispatch.median_s("total") * (place // self.queue.capacity + 1))
+
+    # What a worker says
+
+    def _hear(self, job: Job, message: Message, now: float) -> None:
+        try:
+            self._process(job, message, now)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with one job ends that job alone
+            text = f"what the worker said of job {job.id} could not be handled"
+            self._effects.append(Logged(logging.ERROR, text, error))
+            if not job.over:
+                self._stop(job, fault())
+
+    def _process(self, job: Job, message: Message, now: float) -> None:
+        match read_said(job, message):
+            case JobFailed(code=code, text=text, do=do):
+                self._work_ended(job, now)
+                error = ProtocolError(text, code=code, do=do)
+                if code != "cancelled":
+                    self._effects.append(Logged(logging.ERROR, f"the worker failed a job: {code}: {text}"))
+                self._fail(job, error if code != "cancelled" else job.stop_error or stopped(job, "cancelled"))
+                self._dispatch(now)
+            case TurnFinished() | ExportFinished() | GameStarted() as finished:
+                self._work_ended(job, now)
+                self._finish(job, finished, now)
+                self._dispatch(now)
+            case TurnResult() as result:
+                if isinstance(job, Turn):
+                    self._store(job, result)
+            case PredictedShots(shots=shots) if isinstance(job, Played):
+                job.predicts_again = False
+                self._storage.add_shots(job.session, shots)
+            case Message(type="progress") if isinstance(job, Export):
+                self._notify(job, replace(message, seq=None))
+            case Message(type="understood") if isinstance(job, Played) and job.last_seq == 0:
+                self._publish(job, replace(message, id=None))  # it has no `seq`, and comes before the first
+            case Message(seq=int(seq)) if isinstance(job, Played) and seq > job.last_seq:
+                self._pass_on(job, message, seq, now)
+
+    def _pass_on(self, job: Played, message: Message, seq: int, now: float) -> None:
+        job.last_seq = seq
+        if message.type == "state":
+            job.predicts_again = False
+        if message.type in PICTURES and not job.has_picture:
+            job.has_picture = True
+            self._effects.append(Counted("first_picture", max(0.0, now - job.accepted_at)))
+        self._publish(job, replace(message, session=job.session, turn=job.turn, id=None))
+
+    def _store(self, job: Turn, result: TurnResult) -> None:
+        try:
+            self._storage.store_turn(job, result)
+            job.stored = True
+        except StoreError as error:
+            self._stop(job, error)
+
+    def _work_ended(self, job: Job, now: float) -> None:
+        if job.worker is not None:  # one that was ready is at none
+            self._job_ended(job.worker, job)
+            if self._plays_ahead:
+                self._ahead.postpone(now)
+
+    def _job_ended(self, worker: int, ended: Job) -> None:
+        has_next = any(job.worker == worker and job is not ended for job in self.queue.jobs)
+        self._effects.append(Ended(worker, has_next))
+
+    # The end of a job
+
+    def _finish(self, job: Job, finished: TurnFinished | ExportFinished | GameStarted, now: float) -> None:
+        """The worker has sent everything of the job: send its last message."""
+        if isinstance(job, Turn) and not job.stored:
+            assert job.stop_error is not None, "a turn that could not be stored is being stopped"
+            self._fail(job, job.stop_error)
+            return
+        try:
+            match job, finished:
+                case Start(), GameStarted():
+                    if job.owner is not GONE:  # else nobody has its token
+                        self._effects.append(Started(job, finished))
+                case Export(), ExportFinished(files=files):
+                    turns, folder = self._storage.finished_turns(job.session), self._storage.complete_export(job)
+                    fields = {"folder": str(folder), "turns": turns, "files": list(files)[:MAX_FILES]}
+                    self._notify(job, Message("exported", fields))
+                case Played(), TurnFinished(seconds=spent):
+                    if isinstance(job, Turn):
+                        self._storage.confirm_turn(job)
+                    turns = job.turn if isinstance(job, Turn) else self._storage.finished_turns(job.session)
+                    self._send_done(job, spent, turns)
+        except StoreError as error:
+            self._fail(job, error)
+            return
+        self.queue.remove(job)
+        job.end()
+        if isinstance(job, Turn) and self._plays_ahead:
+            self._ahead.turn_done(job.session)
+        if isinstance(job, Played) and job.late_subscriber is not None:
+            self._admit(job.replay_for(job.late_subscriber, now), now)
+
+    def _send_done(self, job: Played, spent: Mapping[str, float], turns: int) -> None:
+        seconds = {**{stage: spent[stage] for stage in STAGES if stage in spent}, "queue": job.queued_s}
+        self.dispatch.times.add(seconds)
+        done = {"seconds": seconds, "turns": turns}
+        self._publish(job, Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
+        self._effects.append(Done(job.NOUN, job.session, job.turn, seconds, job.worker))
+
+    def _stop(self, job: Job, error: AnimeGamerError) -> None:
+        self._cancel(job)
+        if job.worker is not None and job in self.queue.running:
+            job.stop_error = job.stop_error or error  # sent once the worker has stopped
+        else:
+            self._fail(job, error)
+
+    def _fail(self, job: Job, error: AnimeGamerError) -> None:
+        self.queue.remove(job)
+        self._remove_stored(job)
+        if isinstance(job, Export):
+            self._storage.drop_export(job)
+        listener, (session, turn) = job.listener, job.about
+        self._effects.append(Lost(job.NOUN, error.code, job.session, turn))
+        self._effects.append(SendError(listener.client, error, listener.parent, session, turn))
+        job.end()
+
+    def _remove_stored(self, job: Job) -> None:
+        """Remove a stored turn whose frames will not come (from this worker)."""
+        if isinstance(job, Turn) and job.stored:
+            job.stored = False
+            self._storage.remove_turn(job.session)
+
+    def _stop_overdue(self, now: float) -> None:
+        if self._checked_at is not None:
+            self.queue.postpone_deadlines(self._checked_at, now)
+        self._checked_at = now
+        for job in self.queue.overdue(now):
+            self._stop(job, stopped(job, "deadline"))
+
+    # Events to a job's client
+
+    def _publish(self, job: Played, message: Message) -> None:
+        """Send an event of the turn, and hold it for a client that comes back before the turn's end."""
+        job.hold(message)
+        self._deliver(job, message)
+
+    def _deliver(self, job: Played, message: Message) -> None:
+        if job.wants(message):
+            to = job.subscriber
+            self._effects.append(Send(to.client, replace(message, parent=to.parent), to.delivery))
+
+    def _notify(self, job: Job, message: Message) -> None:
+        """Send a message about the job that is not one of its numbered events."""
+        to, (session, turn) = job.listener, job.about
+        self._effects.append(Send(to.client, replace(message, parent=to.parent, session=session, turn=turn)))
+
+    # Who gets which job
+
+    def _dispatch(self, now: float) -> None:
+        """See that each worker has the job that it runs and the one after it."""
+        self.queue.capacity = max(1, len(self.dispatch.fleet.serving))
+        if self.queue.idle:
+            self._play_ahead(now)
+            return
+        if self._plays_ahead:
+            self._ahead.postpone(now)
+            self._stop_ahead()
+        while (move := self.dispatch.next_move(self.queue, now)) is not None:
+            match move:
+                case Begun(job):
+                    self.queue.start(job, now)
+                case TakeBack(job):
+                    self._take_back(job)
+                case HandOver(job, worker, runs):
+                    if runs and job not in self.queue.running:
+                        self.queue.start(job, now)
+                    self._give(job, worker, now)
+
+    def _take_back(self, job: Job) -> None:
+        if job.worker is not None:
+            self._cancel(job)
+            job.take_back()
+
+    def _cancel(self, job: Job) -> None:
+        if job.worker is not None:
+            self._effects.append(Cancel(job.worker, job.id))
+
+    def _give(self, job: Job, worker: int, now: float) -> None:
+        """Give a job to a worker; if that fails the job is over."""
+        try:
+            self._hand_over(job, worker, now)
+        except AnimeGamerError as error:
+            self._fail(job, error)
+        except Exception as error:  # noqa: BLE001  whatever is wrong with one job ends that job alone
+            self._effects.append(Logged(logging.ERROR, f"job {job.id} could not be given to a worker", error))
+            self._fail(job, fault())
+
+    def _hand_over(self, job: Job, worker: int, now: float) -> Message:
+        message, shots = self._storage.job_message(job)
+        if shots and isinstance(job, Played):
+            job.extend_deadline(shots * max(PREDICT_AGAIN_S, 2 * self.dispatch.median_s("predictor")))
+            job.predicts_again = True
+        self._effects.append(Give(worker, encode(message)))
+        self.dispatch.given(worker, job.session, now)
+        job.worker = worker
+        return message
+
+    def _play_ahead(self, now: float) -> None:
+        if not self._plays_ahead or not self.dispatch.fleet.serving:
+            return
+        try:
+            engines = self.dispatch.fleet.engines
+            job = self._ahead.next_job(self.queue.connected_sessions(), engines, now)
+            if job is not None:
+                message = self._hand_over(job, self.dispatch.best(self.dispatch.fleet.serving, job.session), now)
+                self._ahead.begun(job, message, engines, now)
+        except AnimeGamerError:  # nobody waits for it; a real turn that cannot be played is answered with the error
+            return
+        except Exception as error:  # noqa: BLE001  a session that cannot be read ends nobody's game
+            self._effects.append(Logged(logging.ERROR, "a turn could not be played ahead", error))
+            self._ahead.pause()
+
+    def _stop_ahead(self) -> None:
+        """Tell the worker that plays a turn ahead, if one does, to stop it."""
+        running = self._ahead.running
+        if running is not None and not running.stopped:
+            running.stopped = True
+            self._cancel(running.job)

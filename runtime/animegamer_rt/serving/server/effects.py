@@ -1,0 +1,110 @@
+"""What the core and the requests want done: messages to clients and workers, figures and lines of the log.
+
+Plain records. The server carries them out, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire.worker_messages import GameStarted
+
+from .clients import Client
+from .jobs import Start
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message for a client. delivery: the turn whose frames are dropped together if the client does not read."""
+
+    client: Client
+    message: Message
+    delivery: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendError:
+    """An error for a client; parent: the id of its request."""
+
+    client: Client
+    error: AnimeGamerError
+    parent: str | None = None
+    session: str | None = None
+    turn: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """A job, encoded, for a worker, which runs it after the one that it has."""
+
+    worker: int
+    frames: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """A worker is to stop the job of this id."""
+
+    worker: int
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A worker has said the last of a job. has_next: it has another one."""
+
+    worker: int
+    has_next: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A worker has made turn 0 from a picture: its session can be opened."""
+
+    job: Start
+    start: GameStarted
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A turn or a replay is done. seconds: by stage. worker: the one that played it; None if it was ready."""
+
+    noun: str
+    session: str
+    turn: int
+    seconds: dict[str, float]
+    worker: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A job ended with an error of this code."""
+
+    noun: str
+    code: str
+    session: str
+    turn: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A figure for the metrics."""
+
+    what: Literal["first_picture", "ahead_offered", "ahead_used", "ahead_wasted"]
+    amount: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A line for the log; error: a fault, whose traceback is logged, too."""
+
+    level: int
+    text: str
+    error: Exception | None = None
+
+
+Effect = Send | SendError | Give | Cancel | Ended | Started | Done | Lost | Counted | Logged

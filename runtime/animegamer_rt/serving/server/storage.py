@@ -1,0 +1,235 @@
+"""The jobs' end of the store: what a worker needs for a job, and what becomes of a turn on the disk.
+
+Knows the store and the folders of exports. A turn is stored while its frames are decoded, and confirmed after them. One
+that will not be confirmed is removed, at once or as soon as the disk can be written again; until then it is hidden, as
+its player was told that it does not count.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from animegamer_rt.errors import ProtocolError, StoreError
+from animegamer_rt.serving.store import (
+    FinishedTurn,
+    Quota,
+    Store,
+    StoredSession,
+    StoredTurn,
+    SweepResult,
+    read_keep_shots,
+)
+from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, TurnJob, TurnResult
+from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.turn_record import TurnRecord
+
+from .jobs import Export, Job, Played, Start, Turn
+from .options import ServeOptions
+
+EXPORTS, PARTIAL = "exports", ".partial"
+"""Exported games are `exports/SESSION-N` in the state folder, N counted up from 1. One that is being written has a
+hidden name."""
+EXPORTS_KEPT = 3
+"""Exported games of a session that stay. When one more is complete the oldest goes: nobody can fill the disk."""
+
+log = logging.getLogger(__name__)
+
+
+class Storage:
+    """The sessions and the exported games in a state folder."""
+
+    def __init__(self, store: Store, state_dir: Path) -> None:
+        self.store = store
+        self._exports = state_dir.resolve() / EXPORTS
+        self._done_turns: dict[str, int] = {}
+        """Of each session whose last stored turn is not done: its turns without that one."""
+        self._to_remove: set[str] = set()
+        """Sessions whose last stored turn will never be done."""
+        for folder in self._exports.glob(f".*{PARTIAL}"):  # of a server that was killed
+            _delete(folder)
+
+    def as_done(self, session: StoredSession) -> StoredSession:
+        """The session without a turn that is stored but not done. Raises StoreError."""
+        turns = self._done_turns.get(session.id)
+        if turns is None:
+            return session
+        last = self.store.turns(session.id, turns, turns)
+        return replace(session, turns=turns, character=last[0].character if last else CharacterState())
+
+    def game(self, session: str, last: int) -> tuple[StoredSession, list[StoredTurn]]:
+        """A session and its last turns, oldest first. Raises StoreError."""
+        stored = self.store.get(session)
+        return stored, self.store.turns(session, stored.turns - last + 1, stored.turns)
+
+    def job_message(self, job: Job) -> tuple[Message, int]:
+        """A job as a worker needs it, and how many shots it has to predict again before it begins.
+
+        Raises StoreError, or ProtocolError when the session went on without it.
+        """
+        if isinstance(job, Start):
+            return Message(JOB, job.work.to_fields(), id=job.id, session=job.session, buffers=(job.picture,)), 0
+        self.remove_now(job.session)
+        if isinstance(job, Export):
+            job.folder = job.folder or self._new_folder(job.session)
+            return self._export_message(job, job.folder), 0
+        assert isinstance(job, Played)
+        return self._turn_message(job)
+
+    def store_turn(self, job: Turn, result: TurnResult) -> None:
+        """Store a turn whose frames are still to come. Raises StoreError."""
+        turn = FinishedTurn(job.turn, job.turn_id, job.instruction, result.game_state, result.character, result.scene)
+        try:
+            self.store.finish_turn(job.session, turn, result.shots, result.engines, done=False)
+        except StoreError as error:
+            log.error("a turn could not be stored: %s", error)
+            raise
+        self._done_turns[job.session] = job.turn - 1
+
+    def add_shots(self, session: str, shots: Mapping[int, bytes]) -> None:
+        """Store shots that were predicted again at once: even if the turn fails, nobody waits for them twice."""
+        try:
+            self.store.add_shots(session, shots)
+        except StoreError as error:
+            log.error("shots could not be stored: %s", error)
+
+    def confirm_turn(self, job: Turn) -> None:
+        """All frames of a stored turn were sent: it is done. Raises StoreError."""
+        self.store.confirm_turn(job.session, job.turn)
+        del self._done_turns[job.session]
+
+    def remove_turn(self, session: str) -> None:
+        """Remove the session's last turn, which was stored and will not be done, now or later."""
+        self._to_remove.add(session)
+        try:
+            self.remove_now(session)
+        except StoreError as error:
+            log.error("a turn that was not done could not be removed yet: %s", error)
+
+    def remove_now(self, session: str) -> None:
+        """Remove the session's turn if one is still to be removed. Raises StoreError if that is not possible yet."""
+        if session in self._to_remove:
+            self.store.rewind(session, self._done_turns[session])
+            self._forget_removal(session)
+
+    def remove_all(self) -> None:
+        """Remove every turn that is still to be removed, as far as that is possible now."""
+        for session in list(self._to_remove):
+            try:
+                self.remove_now(session)
+            except StoreError as error:
+                if error.code != StoreError.code:  # the session is gone or closed
+                    self._forget_removal(session)
+
+    def finished_turns(self, session: str) -> int:
+        """How many turns of a session are done. Raises StoreError."""
+        return self.as_done(self.store.get(session)).turns
+
+    def complete_export(self, job: Export) -> Path:
+        """Give the folder of a complete export its name, which is returned; the oldest go. Raises StoreError."""
+        assert job.folder is not None
+        named = job.folder.with_name(job.folder.name.removeprefix(".").removesuffix(PARTIAL))
+        try:
+            job.folder = job.folder.rename(named)
+        except OSError as error:
+            raise _not_written(named, error) from error
+        for folder in self._exports_of(job.session)[:-EXPORTS_KEPT]:
+            _delete(folder)
+        return job.folder
+
+    def drop_export(self, job: Export) -> None:
+        """Delete what a failed export has written: half a game is of no use."""
+        if job.folder is not None:
+            _delete(job.folder)
+
+    def sweep(self, in_use: Collection[str]) -> SweepResult:
+        """Remove turns that are still to be removed, and sessions over the quota with their exports. Raises StoreError.
+
+        in_use: sessions that stay as they are.
+        """
+        self.remove_all()
+        swept = self.store.sweep(time.time(), in_use)
+        for session in swept.removed:
+            for folder in self._exports.glob(f"{session}-*"):
+                _delete(folder)
+        return swept
+
+    def _forget_removal(self, session: str) -> None:
+        self._to_remove.discard(session)
+        self._done_turns.pop(session, None)
+
+    def _export_message(self, job: Export, folder: Path) -> Message:
+        session = self.store.get(job.session)
+        turns = self.store.turns(job.session, 1, session.turns)
+        history = tuple(TurnRecord(turn.instruction, turn.game_state) for turn in turns)
+        seeds = tuple(turn.seed for turn in turns)
+        export = ExportJob(str(folder), session.seed, session.history_turns, history, seeds)
+        start = self.store.start_of(job.session)
+        if start is not None:
+            export = replace(export, start_text=start.text, start_scene=start.scene)
+        shots = () if start is None else (start.shot,)
+        return Message(JOB, export.to_fields(), id=job.id, session=job.session, buffers=shots)
+
+    def _turn_message(self, job: Played) -> tuple[Message, int]:
+        session = self.store.get(job.session)
+        if isinstance(job, Turn) and job.turn != session.turns + 1:
+            raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
+        context = self.store.turn_context(job.session, job.turn)
+        shot_turns = tuple(sorted(context.shots))
+        missing = len(context.log) if session.history_turns and len(shot_turns) < len(context.log) else 0
+        buffers, start = tuple(context.shots[number] for number in shot_turns), context.start
+        if start is not None:
+            shot_turns, buffers = (0, *shot_turns), (start.shot, *buffers)
+        turn = TurnJob(
+            job.instruction,
+            job.seed,
+            session.history_turns,
+            context.character,
+            omitted_turns=context.first,
+            history=context.log,
+            shot_turns=shot_turns,
+            frames=job.frame_options,
+            scene=context.scene,
+            start_text=None if start is None else start.text,
+        )
+        message = Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
+        return message, missing
+
+    def _new_folder(self, session: str) -> Path:
+        earlier = self._exports_of(session)
+        try:
+            self._exports.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _not_written(self._exports, error) from error
+        return self._exports / f".{session}-{_number(earlier[-1]) + 1 if earlier else 1}{PARTIAL}"
+
+    def _exports_of(self, session: str) -> list[Path]:
+        """The oldest first."""
+        return sorted((folder for folder in self._exports.glob(f"{session}-*") if _number(folder)), key=_number)
+
+
+def open_store(options: ServeOptions) -> Store:
+    """The store that the options name. Raises ConfigError, StoreError."""
+    max_age_s = None if options.keep_days is None else options.keep_days * 86_400
+    quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
+    return Store(options.state_dir, keep_shots=read_keep_shots(options.keep_shots), quota=quota)
+
+
+def _delete(folder: Path) -> None:
+    """Delete one exported game; what cannot be deleted stays."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _not_written(path: Path, error: OSError) -> StoreError:
+    found, do = error.strerror or str(error), "make room there, or make it writable"
+    return StoreError("the export cannot be written", where=path, found=found, do=do)
+
+
+def _number(folder: Path) -> int:
+    number = folder.name.rpartition("-")[2]
+    return int(number) if number.isdecimal() else 0

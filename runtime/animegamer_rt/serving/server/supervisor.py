@@ -1,0 +1,100 @@
+"""Who started the server: systemd (`Type=notify`, `WatchdogSec=`), and the process of `serve --parent`.
+
+Knows systemd's datagram socket (sd_notify(3)) and one process id; nothing of turns.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import sys
+from collections.abc import Mapping
+
+from animegamer_rt.errors import ConfigError
+
+if sys.platform == "win32":
+    import ctypes
+
+    _SYNCHRONIZE, _ENDED = 0x0010_0000, 0
+
+log = logging.getLogger(__name__)
+
+
+class ServiceManager:
+    """The service manager that started this process, if one did. A message that it does not take is logged, no more."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        path = environment.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + path[1:] if path.startswith("@") else path
+        microseconds = environment.get("WATCHDOG_USEC", "")
+        mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self.watchdog_s = int(microseconds) / 2e6 if microseconds.isdigit() and mine else None
+        """How often to call `alive`: half the limit, as sd_watchdog_enabled(3) advises; None: not at all."""
+        self._alive_at = 0.0
+
+    def ready(self) -> None:
+        """Turns are played from now on."""
+        self._send("READY=1")
+
+    def stopping(self) -> None:
+        """No new turns are taken."""
+        self._send("STOPPING=1")
+
+    def alive(self, now: float) -> bool:
+        """Say that the server works, when it is time to. Returns whether it was; now: seconds, monotonic."""
+        if self.watchdog_s is None or now < self._alive_at:
+            return False
+        self._alive_at = now + self.watchdog_s
+        self._send("WATCHDOG=1")
+        return True
+
+    def _send(self, state: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+                channel.setblocking(False)  # the server's loop waits for nobody
+                channel.sendto(state.encode(), self._address)
+        except (OSError, AttributeError) as error:  # no AF_UNIX: Windows
+            log.warning("the service manager did not take %s: %s", state, error)
+
+
+class ParentProcess:
+    """One process. Raises ConfigError if there is no such process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._descriptor, self._handle = pid, -1, 0
+        try:
+            if sys.platform == "win32":
+                self._handle = ctypes.windll.kernel32.OpenProcess(_SYNCHRONIZE, False, pid)
+                if not self._handle:
+                    raise ProcessLookupError(0, "no such process")
+            elif hasattr(os, "pidfd_open"):
+                self._descriptor = os.pidfd_open(pid)
+            else:
+                os.kill(pid, 0)
+        except PermissionError:  # another user's, which is there
+            pass
+        except (OSError, OverflowError) as error:
+            found = getattr(error, "strerror", None) or str(error)
+            do = "give the id of the process that starts the server"
+            raise ConfigError("no process to belong to", where=f"--parent {pid}", found=found, do=do) from error
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        if sys.platform == "win32":
+            return bool(ctypes.windll.kernel32.WaitForSingleObject(self._handle, 0) == _ENDED)
+        if self._descriptor >= 0:  # readable once it has ended, also before anybody has asked for its exit code
+            poller = select.poll()
+            poller.register(self._descriptor, select.POLLIN)
+            return bool(poller.poll(0))
+        try:
+            os.kill(self._pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False

@@ -1,0 +1,319 @@
+"""Who plays next, and at which worker: nobody waits for more than one turn of each other connection."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from simulated_server import Game, Listener, SimulatedServer, SimulatedWorker
+
+from animegamer_rt.serving.server.queue import SESSION_IN_USE_S
+from animegamer_rt.serving.store import Store
+from animegamer_rt.serving.wire import Message
+
+LONGEST_S = 3.0
+"""A slow player's turn; everybody else's takes a second."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "state") as opened:
+        yield opened
+
+
+@pytest.fixture
+def server(store: Store, tmp_path: Path) -> SimulatedServer:
+    return SimulatedServer(store, tmp_path)
+
+
+@pytest.fixture
+def two(store: Store, tmp_path: Path) -> SimulatedServer:
+    return SimulatedServer(store, tmp_path, workers=2)
+
+
+@dataclass(eq=False)
+class Player:
+    """One connection with its games, which it replays: nothing is written while the simulation runs.
+
+    think_s: its longest pause after a turn; vanishes: once it has sent.
+    """
+
+    games: list[Game]
+    turn_s: float = 1.0
+    think_s: float = 0.0
+    vanishes: bool = False
+    client: Listener = field(default_factory=Listener)
+    sends_at: float = 0.0
+
+
+class Crowd:
+    """Players before a server, whose clock jumps from one event to the next."""
+
+    def __init__(self, server: SimulatedServer, players: list[Player], seed: int) -> None:
+        self.server, self.players, self.random = server, players, random.Random(seed)
+        self.sent: dict[str, tuple[float, Player]] = {}
+        """Session -> when its turn was sent, and by whom."""
+        self.waits: list[tuple[Player, float]] = []
+
+    def play(self, turns: int) -> None:
+        ends_at: dict[SimulatedWorker, float] = {}
+        server = self.server
+        while turns > 0:
+            for player in self.random.sample(self.players, len(self.players)):
+                if server.now >= player.sends_at:
+                    self.send(player)
+            for worker in server.workers:
+                if worker.given and worker not in ends_at:
+                    sent_at, player = self.sent[str(worker.job.session)]
+                    self.waits.append((player, server.now - sent_at))
+                    ends_at[worker] = server.now + player.turn_s
+            assert len(ends_at) == len(server.workers) or not server.core.queue.waiting, "a worker is idle"
+            sends_at = (player.sends_at for player in self.players if player.sends_at > server.now)
+            server.now = min([*ends_at.values(), *sends_at])
+            for worker in [worker for worker, at in ends_at.items() if at <= server.now]:
+                del ends_at[worker]
+                _, player = self.sent.pop(str(worker.job.session))
+                server.says("finished", worker, seconds={"total": player.turn_s})
+                player.sends_at = server.now + player.think_s * self.random.random()
+                turns -= 1
+
+    def send(self, player: Player) -> None:
+        """A turn for each game that has none."""
+        player.sends_at = float("inf")
+        for game in player.games:
+            game.client = player.client
+            if self.server.job(game) is not None:
+                continue
+            refused = player.client.kinds(game.ask("replay", of_turn=1)) == ["busy"]
+            assert not refused or player.think_s == 0, "a player with nothing waiting always has a place"
+            if refused:
+                return
+            self.sent[game.session] = self.server.now, player
+        if player.vanishes:
+            self.server.vanishes(player.client)
+            player.client, player.sends_at = Listener(), self.server.now + 0.1 + self.random.random()
+            self.sent = {session: sent for session, sent in self.sent.items() if self._has_job(session)}
+
+    def _has_job(self, session: str) -> bool:
+        return self.server.core.queue.of_session(session) is not None
+
+
+@pytest.mark.parametrize(("workers", "seed"), [(1, 0), (1, 1), (2, 2), (2, 3), (3, 4)])
+def test_a_polite_player_waits_at_most_for_one_turn_of_each_other_connection(
+    store: Store, tmp_path: Path, workers: int, seed: int
+) -> None:
+    server = SimulatedServer(
+        store, tmp_path, queue=32, sessions=0, workers=workers, turn_deadline_s=1e5, turns_per_minute=0
+    )
+
+    def games(count: int) -> list[Game]:
+        return [server.played() for _ in range(count)]
+
+    polite = [Player(games(1), think_s=5.0) for _ in range(3)]
+    greedy = [Player(games(9)), Player(games(17))]
+    others = [Player(games(1), turn_s=LONGEST_S, think_s=2.0), Player(games(6), vanishes=True)]
+    crowd = Crowd(server, [*polite, *greedy, *others], seed)
+    crowd.play(400)
+    longest = {player: max(wait for who, wait in crowd.waits if who is player) for player in polite}
+    assert all(wait <= (len(crowd.players) - 1) * LONGEST_S / workers for wait in longest.values()), longest
+    turns = [sum(who is player for who, _ in crowd.waits) for player in polite]
+    assert min(turns) >= 20, f"and each has its turns, of 400: {turns}"
+
+
+def test_a_second_game_on_a_connection_does_not_wait_for_the_first_to_go_on(server: SimulatedServer) -> None:
+    client = Listener()
+    one, second, third = (server.played(client=client) for _ in range(3))
+    one.turn("one")
+    second.turn("two")
+    server.finish()
+    one.turn("again")
+    third.turn("three")
+    assert client.heard[-1].fields["place"] == 1, "a first turn goes before a second one"
+    server.finish()
+    assert server.worker.instructions == ["three", "again"]
+
+
+def test_the_place_in_accepted_counts_the_turns_that_go_before(server: SimulatedServer) -> None:
+    client, polite = Listener(), server.played()
+    greedy = [server.played(client=client) for _ in range(5)]
+    places = [client.heard[-1].fields["place"] for game in greedy if game.turn("greedy")]
+    assert places == [0, 1, 2, 3, 4]
+    polite.turn("polite")
+    assert polite.client.heard[-1].fields["place"] == 1, "only what runs now"
+    assert server.worker.instructions == ["greedy", "polite"], "and not what the worker was given before"
+
+
+def test_a_connection_has_half_the_queue_and_always_a_place(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, queue=4)
+    client = Listener()
+    for _ in range(4):
+        server.played(client=client).turn()
+    assert client.kinds()[-1] == "busy", "one runs, two wait"
+    other = server.played()
+    other.turn()
+    assert other.client.kinds()[-1] == "accepted"
+
+
+def test_time_that_an_export_takes_is_not_charged_to_those_who_wait(server: SimulatedServer) -> None:
+    owner, patient, hasty = server.played(500), server.played(), server.played()
+    owner.ask("export")
+    Path(server.worker.job.fields["folder"]).mkdir()
+    patient.ask("replay", of_turn=1)
+    hasty.turn(deadline_s=100.0)
+    for _ in range(1000):
+        server.tick(1.0)
+    assert patient.client.kinds()[-1] == "accepted", "the server's own limit stands still"
+    assert hasty.client.kinds()[-1] == "deadline", "a client's own does not"
+    late = server.played()
+    server.tick(0.5)
+    late.turn()
+    server.says("finished", files=[])
+    for _ in range(119):
+        server.tick(1.0)
+    assert patient.client.kinds()[-1] == "accepted"
+    server.tick(1.1)
+    server.stopped()
+    assert patient.client.kinds()[-1] == "deadline"
+    assert late.client.kinds()[-1] == "deadline", "only what it waited beside the export was not charged"
+
+
+def test_time_in_which_a_resumed_game_is_predicted_again_is_not_charged_to_those_who_wait(
+    server: SimulatedServer,
+) -> None:
+    owner, patient = server.played(10), server.played()
+    server.store.rewind(owner.session, 7)
+    owner.turn()
+    patient.ask("replay", of_turn=1)
+    for _ in range(120):
+        server.says("heartbeat")
+        server.tick(1.0)
+    server.says("state", seq=1)
+    for _ in range(119):
+        server.tick(1.0)
+    assert patient.client.kinds()[-1] == "accepted"
+    server.tick(2.0)
+    assert patient.client.kinds()[-1] == "deadline", "a turn that only runs does count"
+
+
+def test_the_sessions_of_an_hour_are_bounded(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, sessions=2, turns_per_minute=1)
+    early, late, client = server.open(), server.open(), Listener()
+
+    def refused() -> bool:
+        server.ask(client, Message("open", {"seed": 1}, "open"))
+        return client.kinds()[-1] == "too_many_sessions"
+
+    assert refused()
+    early.turn()
+    assert early.answer("turn", instruction="a", turn_id="b").fields["code"] == "turn_running"
+    server.finish()
+    server.now = 59.7
+    again = early.answer("turn", instruction="a", turn_id="b").fields
+    assert again["code"] == "rate_limited" and again["do"] == "wait 1 s"
+    server.now = 60.7
+    assert early.answer("turn", instruction="a", turn_id="b").type == "accepted", "who waits as long as told is let in"
+    server.finish()
+    server.now = SESSION_IN_USE_S + 30.0
+    assert not refused(), "the late one was not used for an hour"
+    server.vanishes(early.client)
+    assert not refused(), "who is gone makes room"
+    assert late.turns == 0
+
+
+# Several workers
+
+
+def given(server: SimulatedServer) -> list[list[str]]:
+    return [worker.instructions for worker in server.workers]
+
+
+def play(server: SimulatedServer, *texts: str) -> list[Game]:
+    """A new game for each turn."""
+    games = [server.played() for _ in texts]
+    for game, text in zip(games, texts, strict=True):
+        game.turn(text)
+    return games
+
+
+def test_turns_are_spread_and_a_game_goes_on_where_it_is_warm(two: SimulatedServer) -> None:
+    one, other = play(two, "one", "two")
+    assert given(two) == [["one"], ["two"]]
+    for worker in two.workers:
+        two.finish(worker)
+    other.turn("two again")
+    one.turn("one again")
+    assert given(two) == [["one again"], ["two again"]]
+
+
+def test_places_and_estimates_count_all_workers(two: SimulatedServer) -> None:
+    play(two, "first")
+    two.finish()
+    told = [game.client.heard[-1].fields for game in play(two, *"abcde")]
+    assert [fields["place"] for fields in told] == [0, 0, 2, 3, 4]
+    assert [fields["estimate_s"] for fields in told] == [1.0, 1.0, 2.0, 2.0, 3.0]
+    two.dies(two.workers[0], back=False)
+    (last,) = play(two, "last")
+    assert last.client.heard[-1].fields["estimate_s"] == 6.0, "all six, one after the other"
+
+
+def test_the_turn_of_a_worker_that_dies_goes_to_the_next_that_is_free_before_those_that_wait(
+    two: SimulatedServer,
+) -> None:
+    lost, _, third = play(two, "one", "two", "three")
+    two.says("state", seq=1)
+    two.dies(two.workers[0], back=False)
+    assert given(two) == [[], ["two"]], "what was next there is taken back"
+    two.finish(two.workers[1])
+    assert given(two) == [[], ["one", "three"]]
+    two.says("state", two.workers[1], seq=1)
+    two.finish(two.workers[1])
+    assert lost.client.kinds()[1:] == ["accepted", "state", "restarting", "done"], "nothing twice"
+    assert lost.client.heard[3].fields == {"attempt": 1, "retry_in_s": 0.0}, "it waits for no start"
+    two.finish(two.workers[1])
+    assert third.client.kinds()[-1] == "done"
+
+
+def test_no_turn_waits_behind_an_export_while_another_worker_plays(two: SimulatedServer) -> None:
+    exported = two.played()
+    exported.ask("export")
+    _, waits = play(two, "runs", "waits")
+    assert [len(worker.given) for worker in two.workers] == [1, 2]
+    two.tick(119.0)
+    assert waits.client.kinds()[-1] == "accepted"
+    two.tick(1.1)
+    assert waits.client.kinds()[-1] == "deadline", "its time runs: the queue moves on"
+
+
+def test_a_turn_that_takes_far_too_long_holds_up_nobody(two: SimulatedServer) -> None:
+    play(two, "first")
+    two.finish()
+    play(two, "stuck")
+    two.now = 0.5
+    play(two, "runs", "waits", "last")
+    stuck, other = sorted(two.workers, key=lambda worker: worker.instructions[0] != "stuck")
+    assert (stuck.instructions, other.instructions) == (["stuck", "waits"], ["runs", "last"])
+    two.tick(1.7)
+    assert (stuck.instructions, other.instructions) == (["stuck"], ["runs", "waits"])
+    two.finish(other)
+    assert (stuck.instructions, other.instructions) == (["stuck"], ["waits", "last"])
+
+
+def test_a_worker_that_leaves_ends_its_turn_and_its_next_one_goes_elsewhere(two: SimulatedServer) -> None:
+    play(two, "one", "two", "three")
+    leaving, other = two.workers
+    assert given(two) == [["one", "three"], ["two"]]
+    leaving.serving = False
+    two.tick()
+    assert given(two) == [["one"], ["two", "three"]]
+    other.serving = False
+    two.tick()
+    assert given(two) == [["one"], ["two"]], "also where no worker is left"
+    two.finish(leaving)
+    two.finish(other)
+    assert given(two) == [[], []]
+    leaving.serving = True
+    two.tick()
+    assert given(two) == [["three"], []]
