@@ -17,19 +17,16 @@ import pytest
 import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.suite import Process
-from client.tools import can_build
 from live_server import LiveServer
 from PIL import Image
 
 import fakes
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.serving.server import curve_keys
+from client.with_keys import WITH_KEYS, check_conformance
 
 BUILDS = os.environ.get("ANIMEGAMER_CLIENT_BUILDS")
 NATIVE = Path(__file__).parents[2] / "client" / "native"
-WITH_KEYS = can_build("Keys for C, C++ and Unreal")
-"""Whether the library that keys need is here; `make clients` names it, and .ci/run fails without it."""
-
 SERVE = f"{shlex.quote(sys.executable)} -m animegamer_rt serve"
 """Starts a server, as a line for the shell."""
 
@@ -72,10 +69,7 @@ def test_sanitizers_report_nothing(sanitizers: str) -> None:
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
-    lacks = {} if WITH_KEYS else {"curve": "built without libsodium"}
-    played = conformance.play("native", [str(build / "tests" / "driver")], lacks=lacks)
-    expected = conformance.recorded()["native"]
-    assert {name: "yes" if "built without" in outcome else outcome for name, outcome in played.items()} == expected
+    check_conformance("native", [str(build / "tests" / "driver")])
 
 
 def test_example_plays_a_turn_and_writes_its_frames(build: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -22,7 +23,6 @@ import golden_messages as golden
 import pytest
 import zmq
 import zmq.auth
-from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
 from client.conformance.ports import ReservedPorts
@@ -34,6 +34,7 @@ import fakes
 from animegamer_client.codec import Message, decode, encode
 from animegamer_rt.serving.server import curve_keys
 from client.mono_build import DRIVER, PACKAGE, MonoBuild
+from client.with_keys import check_conformance, needs_keys
 
 
 def load_make_metas() -> ModuleType:
@@ -161,11 +162,23 @@ def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild
         context.destroy(linger=0)
 
 
-def test_the_mathematics_of_keys_gives_the_published_values_and_refuses_a_wrong_bit(build: MonoBuild) -> None:
-    said = build.run("cryptography")
-    assert said == ["X25519", "Poly1305", "boxes", "a connection", "keys", "no allocations"]
+@needs_keys
+def test_what_is_no_key_is_refused_and_not_repeated(build: MonoBuild) -> None:
+    said = build.run("bad-keys")
+    assert len(said) == 7
+    assert all(line.startswith("bad_argument: ") for line in said), said
 
 
+def test_without_libsodium_keys_are_refused_in_words(build: MonoBuild, tmp_path: Path) -> None:
+    shutil.copytree(build.folder, tmp_path / "build")
+    (tmp_path / "build" / "AnimeGamer.Core.dll.config").write_text(
+        '<configuration><dllmap dll="libsodium" target="not-installed"/></configuration>', encoding="utf-8"
+    )
+    done = subprocess.run(["mono", DRIVER, "bad-keys"], cwd=tmp_path / "build", stdout=subprocess.PIPE, text=True)
+    assert "no_keys: keys need libsodium" in done.stdout and "NuGet package libsodium" in done.stdout
+
+
+@needs_keys
 def test_keys_let_in_those_on_the_list_only_and_each_refusal_says_what_to_do(
     build: MonoBuild, bundle: Path, tmp_path: Path
 ) -> None:
@@ -188,6 +201,7 @@ def test_keys_let_in_those_on_the_list_only_and_each_refusal_says_what_to_do(
     assert logged == pasted.replace("bad_argument", "warning: AnimeGamer"), "it does not log the key"
 
 
+@needs_keys
 def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(build: MonoBuild, tmp_path: Path) -> None:
     picture, (public, secret) = tmp_path / "start.png", zmq.curve_keypair()
     picture.write_bytes(PNG + os.urandom(3 * 2**20))
@@ -208,7 +222,7 @@ def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(build: MonoB
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:
-    assert conformance.play("unity", ["mono", DRIVER, "conform"], build.folder) == conformance.recorded()["unity"]
+    check_conformance("unity", ["mono", DRIVER, "conform"], build.folder)
 
 
 def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:

@@ -10,18 +10,15 @@ from pathlib import Path
 import pytest
 import zmq
 import zmq.auth
-from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
-from client.tools import can_build
 from live_server import LiveServer
 
 import animegamer_rt
 import fakes
+from client.with_keys import WITH_KEYS, check_conformance
 
 PLUGIN = Path(__file__).parents[2] / "client" / "unreal"
-WITH_KEYS = can_build("Keys for C, C++ and Unreal")
-"""Whether the library that keys need is here; .ci/run fails without it."""
 
 
 def run(*command: object) -> str:
@@ -61,10 +58,7 @@ def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_p
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
-    lacks = {} if WITH_KEYS else {"curve": "built without libsodium"}
-    played = conformance.play("unreal", [str(build / "conform")], lacks=lacks)
-    expected = conformance.recorded()["unreal"]
-    assert {name: "yes" if "built without" in outcome else outcome for name, outcome in played.items()} == expected
+    check_conformance("unreal", [str(build / "conform")])
 
 
 def test_settings_with_keys_play_or_say_what_is_missing(build: Path, tmp_path: Path) -> None:

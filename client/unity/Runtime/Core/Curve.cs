@@ -1,11 +1,10 @@
 using System;
-using System.Security.Cryptography;
 
 namespace AnimeGamer
 {
     /// <summary>
     /// CurveZMQ (RFC 26), the client's side of one connection: commands of the handshake, and messages sealed and opened.
-    /// Knows no frames and no sockets. One thread may seal while another one opens.
+    /// The cryptography is libsodium's. Knows no frames and no sockets. One thread may seal while another one opens.
     /// Throws `not_allowed` in the handshake, and `protocol` after it, for what is not from the server of the keys.
     /// </summary>
     sealed class Curve : IDisposable
@@ -16,20 +15,19 @@ namespace AnimeGamer
         /// <summary>Flags of a message: another frame follows; it is a command.</summary>
         public const int More = 1, Command = 2;
 
-        const int ShortNonceBytes = 8, LongNonceBytes = 16, CookieBytes = 96, Key = SecretBox.KeyBytes, Tag = SecretBox.TagBytes;
+        const int ShortNonceBytes = 8, LongNonceBytes = 16, CookieBytes = 96, Key = Sodium.KeyBytes, Tag = Sodium.TagBytes;
 
         readonly CurveKeys _keys;
-        readonly byte[] _public, _secret = Random(Key);  // of this connection alone
+        readonly byte[] _public, _secret = new byte[Key];  // of this connection alone
         readonly byte[] _sealNonce = Nonce("CurveZMQMESSAGEC"), _openNonce = Nonce("CurveZMQMESSAGES");
-        readonly SecretBox _toServer;
-        SecretBox _sealer, _opener;
+        readonly byte[] _shared = new byte[Key];  // with the server's long-term key, after WELCOME with its key of this connection
         ulong _sent, _received;
 
         public Curve(CurveKeys keys)
         {
             _keys = keys;
-            _public = X25519.PublicKey(_secret);
-            _toServer = Box(_secret, keys.Server);
+            _public = Sodium.NewPair(_secret);
+            if (!Sodium.Share(_secret, keys.Server, _shared)) throw NotTheServer();
         }
 
         /// <summary>The first command, of 200 bytes.</summary>
@@ -40,7 +38,7 @@ namespace AnimeGamer
             Copy(_public, hello, 80);
             byte[] nonce = Nonce("CurveZMQHELLO---");
             NextNonce(hello, 112, nonce);
-            _toServer.Seal(nonce, hello, 120 + Tag, 64);
+            Sodium.Seal(_shared, nonce, hello, 120 + Tag, 64);
             return hello;
         }
 
@@ -51,29 +49,28 @@ namespace AnimeGamer
             if (length != boxAt + Key + CookieBytes || !Begins(welcome, "\x07WELCOME")) throw NotTheServer();
             byte[] nonce = Nonce("WELCOME-");
             Buffer.BlockCopy(welcome, 8, nonce, 8, LongNonceBytes);
-            if (!_toServer.Open(nonce, welcome, boxAt, Key + CookieBytes)) throw NotTheServer();
+            if (!Sodium.Open(_shared, nonce, welcome, boxAt, Key + CookieBytes)) throw NotTheServer();
             var server = new byte[Key];
             Buffer.BlockCopy(welcome, boxAt, server, 0, Key);
-            byte[] shared = SecretBox.SharedKey(_secret, server);
-            _sealer = new SecretBox(shared);
-            _opener = new SecretBox(shared);
-            Array.Clear(shared, 0, Key);
+            byte[] vouchKey = new byte[Key];
+            if (!Sodium.Share(_secret, server, _shared) || !Sodium.Share(_keys.Secret, server, vouchKey)) throw NotTheServer();
 
             const int innerAt = 9 + CookieBytes + ShortNonceBytes + Tag, vouchAt = innerAt + Key + LongNonceBytes + Tag;
             var initiate = new byte[vouchAt + 2 * Key + metadata.Length];
             Write(initiate, 0, "\x08INITIATE");
             Buffer.BlockCopy(welcome, boxAt + Key, initiate, 9, CookieBytes);
             Copy(_keys.Public, initiate, innerAt);
-            byte[] vouchNonce = Nonce("VOUCH---"), random = Random(LongNonceBytes);
+            byte[] vouchNonce = Nonce("VOUCH---"), random = Sodium.Random(LongNonceBytes);
             Copy(random, vouchNonce, 8);
             Copy(random, initiate, innerAt + Key);
             Copy(_public, initiate, vouchAt);
             Copy(_keys.Server, initiate, vouchAt + Key);
-            using (SecretBox vouch = Box(_keys.Secret, server)) vouch.Seal(vouchNonce, initiate, vouchAt, 2 * Key);
+            Sodium.Seal(vouchKey, vouchNonce, initiate, vouchAt, 2 * Key);
+            Array.Clear(vouchKey, 0, Key);
             Copy(metadata, initiate, vouchAt + 2 * Key);
             nonce = Nonce("CurveZMQINITIATE");
             NextNonce(initiate, 9 + CookieBytes, nonce);
-            _sealer.Seal(nonce, initiate, innerAt, initiate.Length - innerAt);
+            Sodium.Seal(_shared, nonce, initiate, innerAt, initiate.Length - innerAt);
             return initiate;
         }
 
@@ -82,8 +79,8 @@ namespace AnimeGamer
         {
             const int boxAt = 6 + ShortNonceBytes + Tag;
             byte[] nonce = Nonce("CurveZMQREADY---");
-            if (_opener == null || length < boxAt || !Begins(ready, "\x05READY") || !TakeNonce(ready, 6, nonce)
-                || !_opener.Open(nonce, ready, boxAt, length - boxAt)) throw NotTheServer();
+            if (length < boxAt || !Begins(ready, "\x05READY") || !TakeNonce(ready, 6, nonce)
+                || !Sodium.Open(_shared, nonce, ready, boxAt, length - boxAt)) throw NotTheServer();
         }
 
         /// <summary>A sealed message: Overhead bytes, and as many as the data has.</summary>
@@ -94,16 +91,16 @@ namespace AnimeGamer
             NextNonce(message, 8, _sealNonce);
             message[32] = (byte)flags;
             Copy(data, message, Overhead);
-            _sealer.Seal(_sealNonce, message, 32, 1 + data.Length);
+            Sodium.Seal(_shared, _sealNonce, message, 32, 1 + data.Length);
             return message;
         }
 
-        /// <summary>Open a message in place: its first Overhead bytes, and its data. Returns its flags.</summary>
-        public int Open(byte[] start, byte[] data, int count)
+        /// <summary>Open a message of at least Overhead bytes in place: its data follow them. Returns its flags.</summary>
+        public int Open(byte[] message, int length)
         {
-            if (!Begins(start, "\x07MESSAGE") || !TakeNonce(start, 8, _openNonce)
-                || !_opener.Open(_openNonce, start, 32, 1, data, count)) throw NotSealed();
-            return start[32];
+            if (!Begins(message, "\x07MESSAGE") || !TakeNonce(message, 8, _openNonce)
+                || !Sodium.Open(_shared, _openNonce, message, 32, length - 32)) throw NotSealed();
+            return message[32];
         }
 
         public static AnimeGamerException NotSealed()
@@ -116,9 +113,7 @@ namespace AnimeGamer
         public void Dispose()
         {
             Array.Clear(_secret, 0, Key);
-            _toServer.Dispose();
-            _sealer?.Dispose();
-            _opener?.Dispose();
+            Array.Clear(_shared, 0, Key);
         }
 
         static AnimeGamerException NotTheServer()
@@ -127,24 +122,9 @@ namespace AnimeGamer
                 "give the public key of this server, from its owner (server.key)");
         }
 
-        static SecretBox Box(byte[] secret, byte[] other)
-        {
-            byte[] key = SecretBox.SharedKey(secret, other);
-            var box = new SecretBox(key);
-            Array.Clear(key, 0, key.Length);
-            return box;
-        }
-
-        static byte[] Random(int count)
-        {
-            var bytes = new byte[count];
-            using (var source = RandomNumberGenerator.Create()) source.GetBytes(bytes);
-            return bytes;
-        }
-
         static byte[] Nonce(string prefix)
         {
-            var nonce = new byte[SecretBox.NonceBytes];
+            var nonce = new byte[Sodium.NonceBytes];
             Write(nonce, 0, prefix);
             return nonce;
         }

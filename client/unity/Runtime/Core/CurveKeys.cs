@@ -16,15 +16,16 @@ namespace AnimeGamer
         {
             Server = server;
             Secret = secret;
-            Public = X25519.PublicKey(secret);
+            Public = Sodium.PublicKey(secret);
         }
 
         /// <summary>Null if both are empty. Each: 40 characters of Z85, or the path of a file of `animegamer-rt keys new`.
-        /// Throws `bad_argument`; its text does not repeat what was given.</summary>
+        /// Throws `bad_argument`, whose text does not repeat what was given, or `no_keys` without libsodium.</summary>
         public static CurveKeys Read(string serverKey, string secretKey)
         {
             bool hasServer = !string.IsNullOrEmpty(serverKey), hasSecret = !string.IsNullOrEmpty(secretKey);
             if (!hasServer && !hasSecret) return null;
+            Sodium.Load();
             if (!hasServer || !hasSecret)
                 throw new AnimeGamerException("bad_argument",
                     (hasServer ? "ServerKey is given, SecretKey is not" : "SecretKey is given, ServerKey is not"),
@@ -77,27 +78,20 @@ namespace AnimeGamer
         static byte[] Decode(string text)
         {
             if (text.Length != KeyCharacters) return null;
-            var key = new byte[SecretBox.KeyBytes];
-            int unknown = 0;
+            var key = new byte[Sodium.KeyBytes];
             for (int group = 0; group < 8; group++)
             {
                 ulong value = 0;
                 for (int i = 0; i < 5; i++)
                 {
-                    int digit = 0, found = 0;
-                    for (int n = 0; n < Z85.Length; n++)  // all of them, as which one it is may be secret
-                    {
-                        int same = (text[5 * group + i] ^ Z85[n]) - 1 >> 31;
-                        digit |= n & same;
-                        found |= same;
-                    }
-                    unknown |= ~found;
+                    int digit = Z85.IndexOf(text[5 * group + i]);
+                    if (digit < 0) return null;
                     value = 85 * value + (ulong)digit;
                 }
-                unknown |= (int)(value >> 32);
+                if (value > uint.MaxValue) return null;
                 for (int n = 0; n < 4; n++) key[4 * group + n] = (byte)(value >> 24 - 8 * n);
             }
-            return unknown == 0 ? key : null;
+            return key;
         }
     }
 }

@@ -25,8 +25,8 @@ namespace AnimeGamer
         readonly byte[] _inbox = new byte[InboxBytes];
         int _inboxStart, _inboxEnd;
         byte[] _headerBytes = new byte[1024];
-        readonly byte[] _small = new byte[256], _sealStart = new byte[Curve.Overhead];
-        byte[] _body;
+        readonly byte[] _small = new byte[256];
+        byte[] _body, _sealedBytes = new byte[1024];
         int _bodyAt, _bodyLength, _index;
         bool _inBody, _sealed, _command, _more, _greeted;
         int _headerLength;
@@ -270,59 +270,67 @@ namespace AnimeGamer
             int start = isLong ? 9 : 2;
             if (there < start) return false;
             ulong length = isLong ? MsgView.BigEndian(_inbox, _inboxStart + 1, 8) : _inbox[_inboxStart + 1];
-            _sealed = _curve != null && Open;
-            if (_sealed)
-            {
-                if (length < Curve.Overhead) throw Curve.NotSealed();
-                if (there < start + Curve.Overhead) return false;
-                System.Buffer.BlockCopy(_inbox, _inboxStart + start, _sealStart, 0, Curve.Overhead);
-                start += Curve.Overhead;
-                length -= Curve.Overhead;
-            }
             _inboxStart += start;
+            _sealed = _curve != null && Open;
             _command = (flags & Zmtp.Command) != 0;
             _more = (flags & Zmtp.More) != 0;
             if (!Open && !_command) throw Zmtp.NotZmtp("a message came before READY");
-            // What is sealed may be a command if it is small enough for one.
-            if (_sealed ? length > (ulong)_small.Length : !_command) ChooseBody(length);
-            else if (length > (ulong)_small.Length) throw Zmtp.NotZmtp("a command has " + length + " bytes");
-            else _body = _small;
+            if (_sealed) ChooseSealedBody(length);
+            else if (_command) ChooseCommandBody(length);
+            else ChooseBody(length);
             _bodyLength = (int)length;
             _bodyAt = 0;
             _inBody = true;
             return true;
         }
 
+        // Where a sealed frame goes: only when it is open is it known whether it is a small command.
+        void ChooseSealedBody(ulong length)
+        {
+            if (length < Curve.Overhead) throw Curve.NotSealed();
+            if (length > (ulong)(Curve.Overhead + _small.Length)) CheckFrameLength(length - Curve.Overhead);
+            if (length > (ulong)_sealedBytes.Length) _sealedBytes = new byte[(int)length];
+            _body = _sealedBytes;
+        }
+
+        void ChooseCommandBody(ulong length)
+        {
+            if (length > (ulong)_small.Length) throw Zmtp.NotZmtp("a command has " + length + " bytes");
+            _body = _small;
+        }
+
         // Where a message's frame goes.
         void ChooseBody(ulong length)
         {
-            if (_index == 0)
-            {
-                if (length > (ulong)_small.Length) Codec.CheckMagic(_small, 0);
-                _body = _small;
-                return;
-            }
-            Codec.CheckSize(_index, length, Limits.FromServer);
-            if (_index == 1)
+            CheckFrameLength(length);
+            if (_index == 0) _body = _small;
+            else if (_index == 1)
             {
                 if (length > (ulong)_headerBytes.Length) _headerBytes = new byte[(int)length];
                 _body = _headerBytes;
-                return;
             }
-            Buffer = _pool.Take((int)length);
-            _body = Buffer.Data;
+            else
+            {
+                Buffer = _pool.Take((int)length);
+                _body = Buffer.Data;
+            }
+        }
+
+        void CheckFrameLength(ulong length)
+        {
+            if (_index > 0) Codec.CheckSize(_index, length, Limits.FromServer);
+            else if (length > (ulong)_small.Length) Codec.CheckMagic(_small, 0);
         }
 
         void OpenSealed()
         {
-            int flags = _curve.Open(_sealStart, _body, _bodyLength);
+            int flags = _curve.Open(_sealedBytes, _bodyLength);
             _more = (flags & Curve.More) != 0;
             _command = (flags & Curve.Command) != 0;
-            bool isSmall = _bodyLength <= _small.Length;
-            if (_command && !isSmall) throw Zmtp.NotZmtp("a command has " + _bodyLength + " bytes");
-            if (_command || !isSmall) return;
-            ChooseBody((ulong)_bodyLength);
-            if (_body != _small) System.Buffer.BlockCopy(_small, 0, _body, 0, _bodyLength);
+            _bodyLength -= Curve.Overhead;
+            if (_command) ChooseCommandBody((ulong)_bodyLength);
+            else ChooseBody((ulong)_bodyLength);
+            System.Buffer.BlockCopy(_sealedBytes, Curve.Overhead, _body, 0, _bodyLength);
         }
 
         // Whether the message is whole.

@@ -17,8 +17,7 @@ namespace AnimeGamer.Driver
                 {
                     case "vectors": return Vectors.Run();
                     case "conform": new Conformance().Run(); break;
-                    case "cryptography": Cryptography.Run(); break;
-                    case "measure-cryptography": Cryptography.Measure(); break;
+                    case "bad-keys": Scenarios.BadKeys(); break;
                     case "play": Scenarios.Play(arguments[1]); break;
                     case "restart": Scenarios.Restart(arguments[1]); break;
                     case "reach": Scenarios.Reach(arguments[1], int.Parse(arguments[2])); break;

@@ -134,25 +134,40 @@ namespace AnimeGamer.Driver
             }
             Say("a game with keys");
             options.SecretKey = stranger;
-            Refused(options);
+            Say(Refused(options));
             options.TimeoutSeconds = 3;
             options.SecretKey = mine;
             options.ServerKey = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID";
-            Refused(options);
+            Say(Refused(options));
             options.SecretKey = options.ServerKey = "";
-            Refused(options);
+            Say(Refused(options));
         }
 
-        static void Refused(ClientOptions options)
+        /// <summary>What is no key, or only one of two, is refused before anything is sent; its text repeats no secret.</summary>
+        public static void BadKeys()
+        {
+            // The pair of ZeroMQ's manual (zmq_curve).
+            const string server = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", secret = "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs";
+            foreach (string[] bad in new[] { new[] { server, "" }, new[] { "", secret }, new[] { server, "no key" },
+                new[] { "#" + server, secret }, new[] { server.Substring(1), secret }, new[] { new string('#', 40), secret },
+                new[] { server, secret.Substring(1) + "~" } })
+            {
+                string said = Refused(new ClientOptions { ServerKey = bad[0], SecretKey = bad[1] });
+                Help.Check(bad[1] == "" || !said.Contains(bad[1]), "no secret is in it");
+                Say(said);
+            }
+        }
+
+        static string Refused(ClientOptions options)
         {
             try
             {
                 using (var client = new AnimeGamerClient(options)) client.ConnectAsync().Get();
-                Say("not refused");
+                return "not refused";
             }
             catch (AnimeGamerException error)
             {
-                Say(error.Code + ": " + error.Text + "; " + error.Do);
+                return error.Code + ": " + error.Text + "; " + error.Do;
             }
         }
 
