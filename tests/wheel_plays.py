@@ -97,7 +97,7 @@ def engines_of(clean: CleanEnvironment, requirement: str) -> set[str]:
 
 def ask_a_server(clean: CleanEnvironment) -> None:
     """The client's own program finds the server ready."""
-    command = [str(clean.programs / "animegamer-rt"), "serve", "--port", "0", "--metrics-port", "0"]
+    command = [str(clean.programs / "animegamer-rt"), "serve", "--port", "0"]
     with subprocess.Popen(command, cwd=clean.folder, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -153,7 +153,9 @@ def main() -> int:
     results: dict[str, Any] = {name: {} for name in drivers}
     with tempfile.TemporaryDirectory() as state:
         serve = [sys.executable, "-m", "animegamer_rt", "serve", "--device", "simulated:0.5", "--port", "0"]
-        options = ["--turns-per-minute", "0", "--state-dir", state]
+        settings = Path(state) / "serve.toml"
+        settings.write_text("turns_per_minute = 0\n", encoding="utf-8")
+        options = ["--config", str(settings), "--state-dir", state]
         server = None if chosen.frames else Process([*serve, *options], stderr=subprocess.DEVNULL)
         line = ""
         while server and not line.startswith("ready "):

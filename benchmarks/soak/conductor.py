@@ -30,7 +30,7 @@ DISK_MESSAGES = {
 STATEMENTS = ("", "BEGIN IMMEDIATE", "INSERT", "COMMIT")
 """Which writes fail while a disk fails; "": all."""
 WORKER_TIMEOUT_S = 2.5
-"""--worker-timeout-s of the server: a worker that is stopped for longer is replaced."""
+"""worker_timeout_s of the server: a worker that is stopped for longer is replaced."""
 GARBAGE_BYTES = 4096
 
 

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,12 @@ sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__)
 
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import Bundle, open_bundle  # noqa: E402
+from animegamer_rt.engine_config import EngineConfig  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
 from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
+from animegamer_rt.serving.server.config_file import print_config  # noqa: E402
+from animegamer_rt.serving.server.options import ServeOptions  # noqa: E402
 from animegamer_rt.serving.store import Store  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
 from benchmarks.soak.player import Player  # noqa: E402
@@ -70,10 +74,12 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
     schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, kinds)
     copy = Path(shutil.copytree(bundle.folder, folder / "bundle"))
     plan = options.plan or bundle.default_plan
-    serve = ["--device", options.device, "--plan", plan, "--quota-gib", str(options.quota_mib / 1024)]
-    serve += ["--turns-per-minute", "0", "--sessions", "0", "--queue", "1000", "--backoff-s", "0.1"]
-    serve += ["--worker-timeout-s", str(WORKER_TIMEOUT_S), "--workers", str(options.workers)]
-    with Served(copy, folder, serve) as served:
+    engines = EngineConfig(options.device)
+    limits = ServeOptions(plan=plan, engines=engines, workers=options.workers, quota_gib=options.quota_mib / 1024)
+    limits = replace(limits, turns_per_minute=0, sessions=0, queue=1000, backoff_s=0.1)
+    settings = folder / "serve.toml"
+    settings.write_text(print_config(replace(limits, worker_timeout_s=WORKER_TIMEOUT_S)), encoding="utf-8")
+    with Served(copy, folder, ["--config", str(settings)]) as served:
         done, lock = Counter[str](), threading.Lock()
 
         def count() -> None:

@@ -133,8 +133,10 @@ def main() -> int:
     shutil.copytree(CLIENT / "web", arguments.out, ignore=shutil.ignore_patterns("login.html"))
     shutil.copy(CLIENT / "demo" / "connection.js", arguments.out)
     with tempfile.TemporaryDirectory() as state:
-        command = [sys.executable, "-m", "animegamer_rt", "serve", "--port", "0", "--web", "0", "--metrics-port", "0"]
-        command += ["--state-dir", state, "--sessions", "0", "--turns-per-minute", "0", *options]
+        command = [sys.executable, "-m", "animegamer_rt", "serve", "--port", "0", "--web", "0"]
+        settings = Path(state) / "serve.toml"
+        settings.write_text("sessions = 0\nturns_per_minute = 0\n", encoding="utf-8")
+        command += ["--state-dir", state, "--config", str(settings), *options]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
             assert server.stdout is not None

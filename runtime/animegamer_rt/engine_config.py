@@ -112,6 +112,11 @@ class EngineConfig:
                 expected=", ".join((*DEVICES, SIMULATED)),
                 do=suggest_only(self.device, DEVICES),
             )
+        for name, known in (("precision", (*PRECISIONS, "fp32")), ("attention", tuple(ATTENTIONS))):
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                expected, do = ", ".join(known), suggest_only(value, known)
+                raise ConfigError(f"unknown {name}", found=repr(value), expected=expected, do=do)
         asked = _arguments({"--precision": self.precision, "--attention": self.attention})
         if asked and self.device not in TORCH_DEVICES:
             raise ConfigError(
@@ -183,7 +188,8 @@ class EngineConfig:
 DEFAULT_CONFIG = EngineConfig()
 
 
-BUNDLE_HELP = "name, folder, or hf:owner/name@revision (default: pocket)"
+BUNDLE = "name, folder, or hf:owner/name@revision"
+BUNDLE_HELP = f"{BUNDLE} (default: pocket)"
 
 
 def add_bundle_options(command: argparse.ArgumentParser, *, plan: bool = True) -> None:
@@ -207,7 +213,7 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
         type=parse_device if simulated else _parse_computing_device,
         default=DEFAULT_CONFIG.device,
         metavar="DEVICE",
-        help=_choices(known) + " (default: %(default)s)",
+        help=f"{_choices(known)} (default: {DEFAULT_CONFIG.device})",
     )
     add(
         "--precision",

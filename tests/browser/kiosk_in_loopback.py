@@ -93,6 +93,9 @@ class Kit:
         settings.parent.mkdir(parents=True)
         settings.write_text(f"idle_seconds = {IDLE_S}\nfrozen_seconds = 20\n")
         assert animegamer_rt(["kiosk", "install", "--yes", "--root", str(self.root)]) == 0
+        server = settings.with_name("serve.toml")
+        text = server.read_text().replace("/var/lib/animegamer", str(self.folder / "state"))
+        server.write_text(text.replace("/etc/animegamer", str(settings.parent)))
         # The policy is in force in this namespace only.
         subprocess.run(["mount", "--bind", self.root / "etc/chromium", "/etc/chromium"], check=True)
         programs = folder / "bin"
@@ -130,7 +133,6 @@ class Kit:
             words[1:1] = [f"--user-data-dir={self.folder}/profile", f"--log-net-log={self.net_logs[-1]}"]
         else:
             words[:1] = [sys.executable, "-m", "animegamer_rt"]
-            words = [word.replace("/var/lib/animegamer", str(self.folder / "state")) for word in words]
             words = [word.replace("/etc/animegamer", str(self.settings.parent)) for word in words]
         log = open(self.folder / f"{unit}.log", "ab")
         self.running[unit] = subprocess.Popen(

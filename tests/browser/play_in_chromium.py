@@ -41,7 +41,9 @@ class Serve:
         web = self._ports.port + 2
         self.url = f"http://127.0.0.1:{web}/"
         self._command = [sys.executable, "-m", "animegamer_rt", "serve", *self._ports.option, "--web", str(web)]
-        self._command += ["--metrics-port", "0", "--state-dir", state, *options]
+        settings = Path(state) / "serve.toml"
+        settings.write_text("metrics_port = 0\n", encoding="utf-8")
+        self._command += ["--config", str(settings), "--state-dir", state, *options]
 
     def start(self) -> None:
         """Start it."""

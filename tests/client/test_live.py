@@ -33,7 +33,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shared_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(bundle, tmp_path_factory.mktemp("state"), "--turns-per-minute", "0") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("state"), turns_per_minute=0) as server:
         yield server.ready()
 
 

@@ -59,8 +59,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    options = ("--turns-per-minute", "0")
-    with LiveServer(bundle, tmp_path_factory.mktemp("state"), *options, device="simulated:0.2") as running:
+    with LiveServer(bundle, tmp_path_factory.mktemp("state"), device="simulated:0.2", turns_per_minute=0) as running:
         yield running.ready()
 
 

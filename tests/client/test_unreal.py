@@ -40,7 +40,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_games_are_played_and_no_shown_texture_is_written(build: Path, tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny").folder
-    with LiveServer(bundle, tmp_path / "state", "--turns-per-minute", "0", device="simulated:0.2") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.2", turns_per_minute=0) as server:
         said = run(build / "driver", f"tcp://127.0.0.1:{server.ready().port}")
     parts = ["two turns", "say instead", "list, branch, export, replay, rewind", "next level", "second play"]
     assert said.splitlines() == parts

@@ -121,8 +121,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as folder:
         bundle = fakes.write_bundle(Path(folder) / "bundle").folder
-        options = ("--web", "0", "--sessions", "20", "--turns-per-minute", "0")
-        with LiveServer(bundle, Path(folder) / "state", *options) as server:
+        with LiveServer(bundle, Path(folder) / "state", "--web", "0", sessions=20, turns_per_minute=0) as server:
             outcome = fuzz(server.ready(), messages)
             wrong = [line for line in server.said if "ERROR" in line or "Traceback" in line]
     print(outcome, wrong[:5])

@@ -5,6 +5,7 @@ Every message that comes back is decoded with the protocol's own checks: each te
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import signal
@@ -30,16 +31,25 @@ TIMEOUT_S = 60.0
 
 
 class LiveServer:
-    """Started on a free pair of ports; `with` ends it. `code` runs before it in its process (limits, rights)."""
+    """Started on a free pair of ports; `with` ends it. `code` runs before it in its process (limits, rights).
+
+    settings: of its `--config` file.
+    """
 
     def __init__(
-        self, bundle: Path, state: Path, *options: str, device: str = "simulated:0.05", code: str = ""
+        self,
+        bundle: Path,
+        state: Path,
+        *options: str,
+        device: str = "simulated:0.05",
+        code: str = "",
+        **settings: object,
     ) -> None:
         arguments = ["serve", "--bundle", str(bundle), "--state-dir", str(state), "--device", device, "--port", "0"]
         program = f"import sys\n{code}\nfrom animegamer_rt.cli import main\nsys.exit(main(sys.argv[1:]))"
         self.state = state
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, *arguments, *options],
+            [sys.executable, "-c", program, *arguments, *options, *config_file(Path(f"{state}.toml"), **settings)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -136,9 +146,17 @@ def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
     return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
 
 
-def refusal(bundle: Path, state: Path, *options: str, code: str = "") -> tuple[int, str]:
+def config_file(path: Path, **settings: object) -> list[str]:
+    """Write settings of `serve`, if there are any; returns the options that name the file."""
+    if not settings:
+        return []
+    path.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()), encoding="utf-8")
+    return ["--config", str(path)]
+
+
+def refusal(bundle: Path, state: Path, *options: str, code: str = "", **settings: object) -> tuple[int, str]:
     """Exit code and last words of a server that cannot start."""
-    with LiveServer(bundle, state, *options, code=code) as server:
+    with LiveServer(bundle, state, *options, code=code, **settings) as server:
         result = server.process.wait(TIMEOUT_S)
         for _ in until_timeout():
             if any(line.startswith("error:") for line in server.said):

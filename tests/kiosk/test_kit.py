@@ -14,6 +14,7 @@ from animegamer_kiosk.needs import check_fonts, check_session
 from animegamer_rt import __version__
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.serving.server.config_file import read_config as read_serve_config
 
 
 def _files(root: Path) -> set[str]:
@@ -82,8 +83,8 @@ def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) ->
     settings = tmp_path / "etc/animegamer/kiosk.conf"
     settings.write_text("page_port = 9000\nkeep_days = 0.5\nblock_list =\n")
     assert main(["kiosk", "install", *root]) == 0
-    unit = (tmp_path / "etc/systemd/system/animegamer-server.service").read_text()
-    assert "--web 127.0.0.1:9000 --keep-days 0.5 --ahead 3\n" in unit
+    server = read_serve_config(tmp_path / "etc/animegamer/serve.toml")
+    assert (server.web, server.keep_days, server.ahead, server.block_list) == ("127.0.0.1:9000", 0.5, 3, None)
     policy = json.loads((tmp_path / "etc/chromium/policies/managed/animegamer-kiosk.json").read_text())
     assert policy["URLAllowlist"] == ["127.0.0.1:9000", "127.0.0.1:8090/waiting"]
     assert "DeveloperToolsAvailability" not in policy  # it would shut out the watch: HTTP 403 on the DevTools port

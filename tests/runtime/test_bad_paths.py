@@ -82,7 +82,7 @@ NUMBERS = ["²", "٣", "１", "1_0", " 1", "+1", "--3", "1e2", "0x1", "", "9" * 
         ("play", "--seed"),
         ("bench", "run", "--turns"),
         ("play", "--threads"),
-        ("serve", "--queue"),
+        ("serve", "--workers"),
         ("quantize", "pocket", "--precision", "predictor=nf4", "--out", "x", "--calibration-turns"),
         ("verify", "pocket", "--turns"),
         ("search-plans", "--turns"),

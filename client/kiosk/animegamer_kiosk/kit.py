@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ConfigError, OutputError
+from animegamer_rt.serving.server.config_file import print_config
+from animegamer_rt.serving.server.options import ServeOptions
 
 from .config import CONFIG_FILE, KioskConfig
 from .versions import CURRENT, VERSIONS, own_environment
 
 USER = "animegamer"
 UNITS = ("animegamer-server.service", "animegamer-watch.service", "animegamer-browser.service")
+SERVER_CONFIG = CONFIG_FILE.with_name("serve.toml")
 SETTINGS = (CONFIG_FILE, CONFIG_FILE.with_name("block-list.txt"))
 """Files that staff edit: written once, never replaced."""
 RECEIPT = Path("/var/lib/animegamer-kiosk/installed.json")
@@ -59,10 +63,15 @@ def missing_settings(root: Path) -> list[KitFile]:
 
 def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
     """Units and rules for these settings. config_path: where the settings will lie."""
-    lists = "".join(
-        f" {option} {path}"
-        for option, path in (("--block-list", config.block_list), ("--allow-list", config.allow_list))
-        if path is not None
+    server = ServeOptions(
+        bundle=config.bundle,
+        engines=EngineConfig(config.device),
+        state_dir=Path("/var/lib/animegamer/server"),
+        web=f"127.0.0.1:{config.page_port}",
+        ahead=3,
+        keep_days=config.keep_days,
+        block_list=config.block_list,
+        allow_list=config.allow_list,
     )
     values = {
         "user": USER,
@@ -70,14 +79,11 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
         "config": str(config_path),
         "cage": _program("cage"),
         "chromium": _program("chromium", "chromium-browser", "google-chrome"),
-        "bundle": config.bundle,
-        "device": config.device,
+        "server_config": str(SERVER_CONFIG),
         "page_port": str(config.page_port),
         "operator_port": str(config.operator_port),
         "devtools_port": str(config.devtools_port),
         "waiting_url": config.waiting_url,
-        "keep_days": f"{config.keep_days:g}",
-        "lists": lists,
     }
     places = {
         "sysusers.conf": "/etc/sysusers.d/animegamer-kiosk.conf",
@@ -86,7 +92,8 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
         "journald.conf": "/etc/systemd/journald.conf.d/animegamer-kiosk.conf",
         "chromium-policy.json": "/etc/chromium/policies/managed/animegamer-kiosk.json",
     }
-    return [KitFile(Path(place), _filled(FILES / name, values)) for name, place in places.items()]
+    filled = [KitFile(Path(place), _filled(FILES / name, values)) for name, place in places.items()]
+    return [KitFile(SERVER_CONFIG, print_config(server)), *filled]
 
 
 INSTALL_COMMANDS: Sequence[Sequence[str]] = (

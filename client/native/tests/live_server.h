@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -37,7 +38,8 @@ public:
             throw std::runtime_error("set ANIMEGAMER_SERVE to the command that starts a server: \"animegamer-rt serve\"");
         }
         const std::string line = std::string("exec ") + command + " --device " + device_ + " --port " + std::to_string(port) +
-                                 " --turns-per-minute 0 --state-dir " + state_ + " 2>>" + state_ + "/test.log";
+                                 " --config " + state_ + "/serve.toml --state-dir " + state_ + " 2>>" + state_ + "/test.log";
+        std::ofstream(state_ + "/serve.toml") << "turns_per_minute = 0\n";
         int ends[2];
         if (pipe(ends) != 0) {
             throw std::runtime_error("no pipe");

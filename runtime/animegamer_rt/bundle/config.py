@@ -11,8 +11,10 @@ import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
+from animegamer_rt import untrusted
 from animegamer_rt.errors import ConfigError
 
 T = TypeVar("T")
@@ -33,7 +35,12 @@ def read_record(kind: type[T], data: object, where: str) -> T:
     for name in required:
         if name not in values:
             raise ConfigError(f"the key {name!r} is missing", where=where)
-    return kind(**values)
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        if error.where is not None:
+            raise
+        raise ConfigError(error.what, where=where, found=error.found, expected=error.expected, do=error.do) from error
 
 
 @functools.cache
@@ -103,6 +110,11 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise _mismatch(value, "a JSON object", where)
         return {str(key): _read_value(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
+    if hint is Path and isinstance(value, str):
+        try:
+            return untrusted.path(value)
+        except ValueError as error:
+            raise ConfigError("not a path", where=where, found=str(error)) from error
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             return float(value)

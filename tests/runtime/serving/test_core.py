@@ -337,20 +337,6 @@ def test_a_speculative_turn_stops_as_soon_as_a_real_one_comes(store: Store, tmp_
     assert any(isinstance(note, Counted) and note.what == "ahead_wasted" for note in server.noted)
 
 
-def test_a_worker_rests_between_speculative_turns_for_the_share_asked_for(store: Store, tmp_path: Path) -> None:
-    server = SimulatedServer(store, tmp_path, ahead=1, ahead_share=0.25)
-    for _ in range(2):
-        server.open().turn()
-        server.finish()
-    server.tick(0.5)
-    server.now += 1.0
-    play_ahead(server)
-    server.tick(2.9)
-    assert not server.worker.given
-    server.tick(0.2)
-    assert server.worker.given, "played for 1 s, rested for 3 s"
-
-
 def test_a_rewound_game_has_no_ready_turn(store: Store, tmp_path: Path) -> None:
     server, game = ahead(store, tmp_path)
     play_ahead(server)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from animegamer_rt.arguments import Parser
 from animegamer_rt.cli import main
-from animegamer_rt.engine_config import EngineConfig, add_engine_options
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.serving.server.options import ServeOptions, add_options, check, from_arguments
+from animegamer_rt.serving.server.command import COMMAND_LINE, add_serve, serve_options
+from animegamer_rt.serving.server.config_file import ENGINES, print_config
+from animegamer_rt.serving.server.options import FIELDS, ServeOptions, check
 
 SERVER_PAGE = (Path(__file__).parents[3] / "docs" / "SERVER.md").read_text(encoding="utf-8")
 
 
-def parsed(*arguments: str) -> ServeOptions:
-    parser = argparse.ArgumentParser()
-    parser.set_defaults(bundle="pocket", plan=None)
-    add_engine_options(parser, simulated=True)
-    add_options(parser)
-    return from_arguments(parser.parse_args(arguments))
+def parsed(*words: str) -> ServeOptions:
+    parser = Parser()
+    add_serve(parser)
+    return serve_options(parser.parse_args(words))
+
+
+EVERYTHING = ServeOptions(
+    "tiny", "fast", "0.0.0.0", 7000, Path("s\u00e9"), Path("k"), Path("a"), 2, "head:6379", "0.0.0.0:8080", Path("p"),
+    ("https://example.org",), True, 4, 9.25, 4711, 2, 3, 4, 5, 6.5, 7.5, 9.5, 1.5, Path('b"'), Path("c"), "all", 2.5,
+    3.5, 9000, "json", None, EngineConfig("torch", "fp8", "flash"),
+)  # fmt: skip
+"""A value for each setting but `trace`, which does not go with `ray`; none is the default."""
 
 
 def test_a_bare_command_serves_with_the_defaults() -> None:
@@ -32,37 +40,76 @@ def test_a_bare_command_serves_with_the_defaults() -> None:
     check(ServeOptions())
 
 
-def test_every_option_reaches_the_server() -> None:
-    asked = {
-        "port": 7000, "state_dir": Path("s"), "host": "0.0.0.0",
-        "keys": Path("k"), "authorized_keys": Path("a"), "block_list": Path("b"), "allow_list": Path("c"),
-        "workers": 2, "ray": "head:6379", "queue": 2, "sessions": 3, "connections": 4, "turns_per_minute": 5,
-        "turn_deadline_s": 6.5, "send_queue_mib": 7.5, "drain_s": 8.5, "worker_timeout_s": 9.5, "backoff_s": 1.5,
-        "keep_shots": "all", "quota_gib": 2.5, "keep_days": 3.5, "metrics_port": 9000,
-        "log_format": "json", "parent": 4711, "trace": Path("t.json"), "web": "0.0.0.0:8080", "web_password": Path("p"),
-        "origin": ("https://example.org",), "ahead": 4, "ahead_mib": 9.25, "ahead_share": 0.25,
-    }  # fmt: skip
-    assert asked.keys() | {"bundle", "plan", "engines", "continue_on_other_engines"} == asdict(ServeOptions()).keys()
-    options = {"--" + name.replace("_", "-"): str(value) for name, value in asked.items()} | {
-        "--origin": "https://example.org"
-    }
-    options["--turn-deadline"] = options.pop("--turn-deadline-s")
-    engines = ["--device", "torch", "--precision", "fp8", "--attention", "flash"]
-    found = parsed(*engines, "--continue-on-other-engines", *(word for pair in options.items() for word in pair))
-    config = EngineConfig("torch", "fp8", "flash")
-    assert found == replace(ServeOptions(), engines=config, continue_on_other_engines=True, **asked)
-    check(replace(found, trace=None))
-    with pytest.raises(ConfigError, match="--trace is for workers on this machine, not for --ray"):
-        check(found)
-    assert set(re.findall(r"`(--[a-z-]+)`", SERVER_PAGE)) >= options.keys(), "an option that the page does not tell of"
+def test_every_setting_reaches_the_server_through_the_file_that_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same = [name for name in FIELDS if getattr(EVERYTHING, name) == getattr(ServeOptions(), name)]
+    assert same == ["trace"]
+    written, printed = tmp_path / "serve.toml", tmp_path / "printed.toml"
+    for options in (EVERYTHING, ServeOptions(), ServeOptions(trace=Path("t.json"))):
+        written.write_text(print_config(options), encoding="utf-8")
+        assert parsed("--config", str(written)) == options
+        assert main(["serve", "--config", str(written), "--print-config"]) == 0
+        printed.write_text(capsys.readouterr().out, encoding="utf-8")
+        assert printed.read_text() == written.read_text()
 
 
-def test_what_makes_no_sense_is_refused_by_its_option() -> None:
-    wrong = {"queue": 0, "turn_deadline_s": 0.0, "keep_days": -1.0, "quota_gib": float("nan"), "port": 65534}
-    for name, value in wrong.items():
-        option = "--" + name.removesuffix("_s").replace("_", "-")
-        with pytest.raises(ConfigError, match=f"{option}: out of range; found {value}; expected"):
-            check(replace(ServeOptions(), **{name: value}))
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "serve.toml"
+    path.write_text(print_config(EVERYTHING), encoding="utf-8")
+    found = parsed("--port", "0", "--ahead", "0", "--device", "torch-cpu", "--config", str(path), "--web", "8080")
+    engines = replace(EVERYTHING.engines, device="torch-cpu")
+    assert found == replace(EVERYTHING, port=0, ahead=0, engines=engines, web="8080")
+
+
+def test_the_command_line_has_at_most_twenty_options_and_the_page_explains_every_setting() -> None:
+    assert len(COMMAND_LINE) + len(ENGINES) + len(("--config", "--print-config")) <= 20
+    _, _, page = SERVER_PAGE.partition("\n| Setting | Default | |\n")
+    table, _, _ = page.partition("\n\n")
+    told = [name for row in table.splitlines() for name in re.findall(r"`([a-z_-]+)`", row.split("|")[1])]
+    engines = dict.fromkeys(ENGINES)
+    options = {"--" + name.replace("_", "-") for name in (*COMMAND_LINE, *engines)}
+    assert set(told) == options | FIELDS.keys() - {*COMMAND_LINE, "engines"} and len(told) == len(set(told))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("quque = 3", "unknown key 'quque'; did you mean 'queue'?"),
+        ("turn_deadline = 3", "unknown key 'turn_deadline'; did you mean 'turn_deadline_s'?"),
+        ("queue = 0", "queue: out of range; found 0; expected 1 to 10000"),
+        ("queue = '3'", "queue: wrong type of value; found '3'; expected int"),
+        ("queue = true", "queue: wrong type of value; found True; expected int"),
+        ("queue = 2.5", "queue: wrong type of value; found 2.5; expected int"),
+        ("quota_gib = nan", "quota_gib: out of range; found nan; expected 0.001 to 1e+06"),
+        ("keep_days = -1", "keep_days: out of range; found -1.0"),
+        ("port = 1979-05-27", "port: wrong type of value; found datetime.date(1979, 5, 27); expected int"),
+        ("web = 8080", "web: wrong type of value; found 8080; expected str"),
+        ("keys = ''", "keys: not a path; found an empty path"),
+        ("log_format = 'xml'", "log_format: not a known value; found 'xml'; known: json, text"),
+        ("origins = 'https://x.org'", "origins: wrong type of value; found 'https://x.org'; expected a list"),
+        ("engines = 'cpu'", "engines: not a table of settings; found str"),
+        ("[engines]\ndevice = 'cupu'", "engines: unknown device; found 'cupu'; expected cpu,"),
+        ("[engines]\nthread = 2", "engines: unknown key 'thread'; did you mean 'threads'?"),
+        ("[engines]\ndevice = 'torch'\nprecision = 'fp9'", "engines: unknown precision; found 'fp9'; expected bf16,"),
+        ("queue =", "not a readable TOML file; found invalid value (at end of document)"),
+        ("queue = 1\nqueue = 2", "not a readable TOML file; found cannot overwrite a value"),
+        ("a = " + 5000 * "[", "not a readable TOML file; found "),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = tmp_path / "serve.toml"
+    path.write_text(text, encoding="utf-8")
+    assert main(["serve", "--config", str(path), "--state-dir", str(tmp_path / "state")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {path}: {said}")
+    assert not (tmp_path / "state").exists(), "refused before anything is opened"
+
+
+def test_a_trace_is_not_for_workers_on_other_machines() -> None:
+    with pytest.raises(ConfigError, match="trace is for workers on this machine, not for ray"):
+        check(ServeOptions(ray="head:6379", trace=Path("t.json")))
 
 
 @pytest.mark.parametrize(
@@ -77,22 +124,16 @@ def test_what_makes_no_sense_is_refused_by_its_option() -> None:
     ],
 )
 def test_an_origin_that_no_browser_sends_is_refused(origin: str, do: str) -> None:
-    with pytest.raises(ConfigError, match="--origin: not the origin of a web page") as refused:
-        check(replace(ServeOptions(), web="8080", origin=(origin,)))
+    with pytest.raises(ConfigError, match="origins: not the origin of a web page") as refused:
+        check(replace(ServeOptions(), web="8080", origins=(origin,)))
     assert do in str(refused.value)
 
 
 def test_origins_are_taken_where_there_is_a_page() -> None:
     origins = ("https://x.org", "http://x_1:8080", "http://[::1]:81")
-    check(replace(ServeOptions(), web="8080", origin=origins))
-    with pytest.raises(ConfigError, match="--origin: there is no page to connect to; add --web"):
-        check(replace(ServeOptions(), origin=origins))
-
-
-def test_the_command_refuses_before_it_opens_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--state-dir", str(tmp_path / "state"), "--send-queue-mib", "0"]) == 2
-    assert capsys.readouterr().err.startswith("error: --send-queue-mib: out of range; found 0")
-    assert not (tmp_path / "state").exists()
+    check(replace(ServeOptions(), web="8080", origins=origins))
+    with pytest.raises(ConfigError, match="origins: there is no page to connect to; add web"):
+        check(replace(ServeOptions(), origins=origins))
 
 
 @pytest.mark.parametrize(
@@ -119,7 +160,7 @@ def test_ports_that_do_not_meet_are_taken() -> None:
 
 @pytest.mark.parametrize("web", ["::1", "[::1]", "x:80", "http://127.0.0.1:80", "99999", "-1", "127.0.0.1", "²"])
 def test_what_is_no_address_for_the_page_is_said(web: str) -> None:
-    with pytest.raises(ConfigError, match=r"--web: not an address.*8080, 0\.0\.0\.0:8080 or \[::1\]:8080"):
+    with pytest.raises(ConfigError, match=r"web: not an address.*8080, 0\.0\.0\.0:8080 or \[::1\]:8080"):
         check(replace(ServeOptions(), web=web))
 
 

@@ -10,19 +10,23 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import psutil
 
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ServerError
 from animegamer_rt.profiling.child_process import child_command, describe_failure
+from animegamer_rt.serving.server.config_file import print_config
+from animegamer_rt.serving.server.options import ServeOptions
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
-LIMITS = {"--turns-per-minute": "0", "--sessions": "100000", "--connections": "1000", "--queue": "1000"}
-"""Options with which no turn is refused."""
+LIMITS = ServeOptions(turns_per_minute=0, sessions=100_000, connections=1000, queue=1000)
+"""Settings with which no turn is refused."""
 
 
 class ServerProcess:
@@ -34,9 +38,10 @@ class ServerProcess:
         state.mkdir(parents=True)
         self.device, self._start_s = device, start_s
         self._outputs = state / "stdout.txt", state / "stderr.txt"
-        options = {"--bundle": str(bundle), "--state-dir": str(state), "--device": device, "--port": "0", **LIMITS}
-        options |= {"--plan": plan} if plan else {}
-        command = child_command("animegamer_rt", "serve", *(word for pair in options.items() for word in pair))
+        options = replace(LIMITS, bundle=str(bundle), plan=plan, engines=EngineConfig(device), port=0, state_dir=state)
+        settings = state / "serve.toml"
+        settings.write_text(print_config(options), encoding="utf-8")
+        command = child_command("animegamer_rt", "serve", "--config", str(settings))
         with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, **_own_group()

@@ -52,7 +52,7 @@ def make_app(settings: GatewaySettings) -> Starlette:
 
     async def page(request: Request) -> Response:
         if not access.host_allowed(request):
-            return PlainTextResponse("This address is not the gateway's; start it with --origin.\n", 421)
+            return PlainTextResponse("This address is not the gateway's; add it to `origins` of serve --config.\n", 421)
         if access.guesses(request):
             return await refuse()
         return FileResponse(files["index.html" if access.knows_password(request) else "login.html"], headers=HEADERS)

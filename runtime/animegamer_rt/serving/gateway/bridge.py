@@ -1,7 +1,7 @@
 """One WebSocket and its two ZeroMQ sockets: each message goes across as it came, in the other form.
 
 Nothing is kept here. A browser that does not read stops the reading from the server, whose queue for this client is
-bounded and drops the frames of a turn together (`--send-queue-mib`); the gap in `seq` tells the page to replay.
+bounded and drops the frames of a turn together (`send_queue_mib`); the gap in `seq` tells the page to replay.
 """
 
 from __future__ import annotations

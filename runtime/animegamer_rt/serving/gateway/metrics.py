@@ -1,4 +1,4 @@
-"""The gateway's own metrics: WebSockets, messages and bytes. Turns and errors are the server's (`--metrics-port`)."""
+"""The gateway's own metrics: WebSockets, messages and bytes. Turns and errors are the server's (`metrics_port`)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class _Waiting:
 
 
 class AheadTurns:
-    """At most `--ahead` turns for each session, and `--ahead-mib` in all. Times are of the monotonic clock.
+    """At most `ahead` turns for each session, and `ahead_mib` in all. Times are of the monotonic clock.
 
     running: the turn that a worker plays ahead. effects: where offers and figures go.
     """
@@ -134,13 +134,13 @@ class AheadTurns:
             running.size_bytes += size_of(message)
         if running.size_bytes > self._max_bytes:
             if not self._too_large:
-                text = "a turn takes more than --ahead-mib holds: no turn is played ahead any more"
+                text = "a turn takes more than ahead_mib holds: no turn is played ahead any more"
                 self._effects.append(Logged(logging.WARNING, text))
             self._too_large, running.messages = True, []
         if message.type not in (TurnFinished.TYPE, JobFailed.TYPE):
             return False
         self.running, running.seconds = None, now - running.started_at
-        self._not_before = now + running.seconds * (1 / self._options.ahead_share - 1)
+        self._not_before = now
         waiting = self._sessions.get(running.job.session)
         kept = running.complete and not running.stopped and not self._too_large
         if not kept or waiting is None or waiting.turn != running.job.turn:

@@ -6,19 +6,58 @@ What a command needs is imported when it runs.
 from __future__ import annotations
 
 import argparse
+import textwrap
+import typing
+from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 
-from animegamer_rt.engine_config import add_bundle_options, add_engine_options
+from animegamer_rt.engine_config import add_engine_options
 
-from .options import ServeOptions, add_options, from_arguments
+from .config_file import ENGINES, print_config, read_config
+from .options import FIELDS, ServeOptions, check, check_values
+
+COMMAND_LINE = (
+    *("bundle", "plan", "host", "port", "state_dir", "keys", "authorized_keys", "workers", "ray"),
+    *("web", "web_password", "ahead", "continue_on_other_engines", "parent"),
+)
+"""Settings that are options of the command line too. The others are in a file alone."""
 
 
 def add_serve(serve: argparse.ArgumentParser) -> None:
     """`animegamer-rt serve`."""
     serve.set_defaults(run=_serve)
-    add_bundle_options(serve)
+    hints = typing.get_type_hints(ServeOptions)
+    for name in COMMAND_LINE:
+        field, option = FIELDS[name], _option(name)
+        kind = next(one for one in (*typing.get_args(hints[name]), hints[name]) if one is not NoneType)
+        meaning = field.metadata["meaning"]
+        if kind is bool:
+            serve.add_argument(option, action="store_true", default=None, help=meaning)
+            continue
+        default = f" (default: {field.default})" if field.default else ""
+        metavar = field.metadata.get("metavar")
+        serve.add_argument(option, type=None if kind is str else kind, metavar=metavar, help=meaning + default)
     add_engine_options(serve, simulated=True)
-    add_options(serve)
+    serve.set_defaults(device=None)
+    serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; the options here win over it")
+    what = "print all settings as such a file, and end"
+    serve.add_argument("--print-config", action="store_true", help=what)
+    others = ", ".join(name for name in FIELDS if name not in (*COMMAND_LINE, "engines"))
+    serve.epilog = textwrap.fill(f"The file alone holds: {others}. docs/SERVER.md explains them.", 78)
+
+
+def serve_options(arguments: argparse.Namespace) -> ServeOptions:
+    """The settings of a command line and of its file. Raises ConfigError."""
+    options = ServeOptions() if arguments.config is None else read_config(arguments.config)
+    given, engines = (
+        {name: value for name in names if (value := getattr(arguments, name)) is not None}
+        for names in (COMMAND_LINE, ENGINES)
+    )
+    options = replace(options, engines=replace(options.engines, **engines), **given)
+    check_values(options, given, _option)
+    check(options)
+    return options
 
 
 def add_keys(keys: argparse.ArgumentParser) -> None:
@@ -41,10 +80,18 @@ def add_sessions(sessions: argparse.ArgumentParser) -> None:
     )
 
 
-def _serve(options: argparse.Namespace) -> int:
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    options = serve_options(arguments)
+    if arguments.print_config:
+        print(print_config(options), end="")
+        return 0
     from .server import serve
 
-    return serve(from_arguments(options))
+    return serve(options)
 
 
 def _new_keys(options: argparse.Namespace) -> int:

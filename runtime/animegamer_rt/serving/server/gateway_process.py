@@ -61,7 +61,7 @@ class GatewayProcess:
             control=sockets.local_address(1),
             keys=_new_keys(sockets),
             password=password,
-            origins=options.origin,
+            origins=options.origins,
             connections=options.connections,
         )
         self._process: subprocess.Popen[bytes] | None = None

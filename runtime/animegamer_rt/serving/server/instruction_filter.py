@@ -48,9 +48,9 @@ class InstructionFilter:
     """
 
     def __init__(self, block_list: Path | None = None, allow_list: Path | None = None) -> None:
-        phrases = [] if block_list is None else _read(block_list, "--block-list")
+        phrases = [] if block_list is None else _read(block_list, "block_list")
         self._blocked = _pattern(phrases) if phrases else None
-        allowed = None if allow_list is None else _read(allow_list, "--allow-list")
+        allowed = None if allow_list is None else _read(allow_list, "allow_list")
         self._allowed = None if allowed is None else frozenset(_WORD.findall(_plain(" ".join(allowed))))
 
     def read(self, raw: str) -> Instruction:
@@ -72,13 +72,13 @@ def _readings(plain: str) -> list[str]:
     return texts + [_SET_APART.sub(lambda found: _BETWEEN.sub("", found[0]), text) for text in texts]
 
 
-def _read(path: Path, option: str) -> list[str]:
+def _read(path: Path, setting: str) -> list[str]:
     try:
         lines = read_bounded(path, MAX_LIST_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
-        do = f"give {option} a file of UTF-8 text, a word or phrase a line"
-        raise ConfigError(f"the {option[2:]} cannot be read", where=path, found=found, do=do) from error
+        do = f"give {setting} a file of UTF-8 text, a word or phrase a line"
+        raise ConfigError(f"the {setting.replace('_', '-')} cannot be read", where=path, found=found, do=do) from error
     return [line.strip() for line in lines if _plain(line).strip() and not line.lstrip().startswith("#")]
 
 

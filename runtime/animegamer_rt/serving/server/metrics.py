@@ -163,7 +163,7 @@ def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
             "the metrics' port cannot be bound",
             where=f"port {port}",
             found=error.strerror or str(error),
-            do="choose another with --metrics-port, or 0 for none",
+            do="choose another metrics_port in serve --config, or 0 for none",
         ) from error
     try:
         yield f"http://{HOST}:{server.server_port}/metrics"

@@ -1,17 +1,20 @@
-"""The options of `animegamer-rt serve`: every limit and every time, with its unit in the name.
+"""The settings of `animegamer-rt serve`: every limit and every time, with its unit in the name.
 
-Knows defaults and the command line; nothing of sockets or turns.
+Knows defaults, meanings and ranges; nothing of sockets or turns. `config_file` reads and prints them, `command` has the
+options of the command line.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from animegamer_rt import untrusted
-from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
+from animegamer_rt.bundle.config import check_choice
+from animegamer_rt.engine_config import BUNDLE, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.wire import MAX_OFFERED
 
@@ -23,221 +26,107 @@ PORT = 5570
 MAX_WORKERS = 64
 
 
+def _setting(default: Any, meaning: str, low: float | None = None, high: float | None = None, **more: Any) -> Any:
+    """A field with what it means. low, high: the range of a number. more: choices of a text, metavar of an option."""
+    limits = None if low is None or high is None else (low, high)
+    return dataclasses.field(default=default, metadata={"meaning": meaning, "range": limits, **more})
+
+
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
     """None: the bundle's or the program's own choice."""
 
-    bundle: str = "pocket"
-    plan: str | None = None
-    engines: EngineConfig = DEFAULT_CONFIG
-    state_dir: Path = Path("server-state")
-    host: str = "127.0.0.1"
-    port: int = PORT
-    keys: Path | None = None
-    authorized_keys: Path | None = None
-    block_list: Path | None = None
-    allow_list: Path | None = None
-    workers: int = 1
-    """Worker processes, each with its share of the cores or its own GPU."""
-    ray: str | None = None
-    """`HOST:PORT` of a Ray cluster on whose nodes the workers run; None: on this machine."""
-    queue: int = 16
-    """Turns that may wait, of all sessions together."""
-    sessions: int = 64
-    """Sessions that may be used within an hour; 0: no limit."""
-    connections: int = 128
-    turns_per_minute: int = 120
-    """Turns that one session may have in a minute; 0: no limit."""
-    turn_deadline_s: float = 120.0
-    """Longest that a turn waits and runs, unless its client asks for less."""
-    send_queue_mib: float = 48.0
-    """Most that is held for a client that does not read: two full-size clips."""
-    drain_s: float = 60.0
-    worker_timeout_s: float = 60.0
-    """A busy worker that sends nothing for this long is replaced."""
-    backoff_s: float = 0.5
-    """Wait before a worker that died is started again; doubled with each death in a row."""
-    continue_on_other_engines: bool = False
-    """Play sessions on that another kind of engines began, or another device or precision."""
-    keep_shots: str = "window"
-    """Shots stored of old turns: `window`, a number of turns, or `all`."""
-    quota_gib: float = 8.0
-    """Most that all sessions take on disk. Shots of idle sessions are deleted first: they can be predicted again."""
-    keep_days: float | None = None
-    """Sessions unused for longer are deleted; None: never."""
-    metrics_port: int | None = None
-    """None: the port after control's. 0: no metrics."""
-    log_format: str = "text"
-    """How the log is written to stderr: `text`, or `json` with one object a line."""
-    parent: int | None = None
-    """Id of the process that the server belongs to: it drains and ends when that process has ended."""
-    web: str | None = None
-    """`[ADDRESS:]PORT` of the page and its WebSocket; None: no gateway. Port 0: any free one."""
-    web_password: Path | None = None
-    """File whose first line everyone who opens the page is asked for."""
-    origin: tuple[str, ...] = ()
-    """Origins of other pages that may connect to the gateway."""
-    ahead: int = 0
-    """Turns of each waiting session that are played before they are asked for; 0: none."""
-    ahead_mib: float = 128.0
-    """Most that is held of such turns."""
-    ahead_share: float = 1.0
-    """Share of the idle time that may be spent on them."""
-    trace: Path | None = None
-    """A trace of the engines is written there whenever no turn waits."""
+    bundle: str = _setting("pocket", BUNDLE)
+    plan: str | None = _setting(None, "exact, balanced or fast; without it: the bundle's default")
+    host: str = _setting("127.0.0.1", "address to listen on; any but loopback needs keys and authorized_keys")
+    port: int = _setting(PORT, "port for turns; control is the next one; 0: any free pair", 0, 65533)
+    state_dir: Path = _setting(Path("server-state"), "folder of sessions and exports", metavar="DIR")
+    keys: Path | None = _setting(None, "folder with server.key_secret; encrypts (see: keys new)", metavar="DIR")
+    authorized_keys: Path | None = _setting(None, "folder with the players' public keys (*.key)", metavar="DIR")
+    workers: int = _setting(1, "engine processes that share out cores or GPUs", 1, MAX_WORKERS, metavar="N")
+    ray: str | None = _setting(None, "run the workers on the nodes of this Ray cluster", metavar="HOST:PORT")
+    web: str | None = _setting(
+        None, "also serve a page for browsers here (docs/WEB.md); port 0: any free one", metavar="[ADDRESS:]PORT"
+    )
+    web_password: Path | None = _setting(
+        None, "file whose first line is the page's password; needed beyond loopback", metavar="FILE"
+    )
+    origins: tuple[str, ...] = _setting((), "https://HOST[:PORT] of other sites whose pages may connect")
+    continue_on_other_engines: bool = _setting(
+        False,
+        "allow sessions that were started with another device, library or precision; their earlier turns will look "
+        "different",
+    )
+    ahead: int = _setting(
+        0, "speculative turns of each waiting session, played in idle time; 0: none", 0, MAX_OFFERED, metavar="N"
+    )
+    ahead_mib: float = _setting(128.0, "memory for speculative turns", 0.01, 65_536)
+    parent: int | None = _setting(
+        None, "drain and end when the process with this id has ended", 1, 2**31 - 1, metavar="PID"
+    )
+    queue: int = _setting(16, "turns that may wait, of all sessions together", 1, 10_000)
+    sessions: int = _setting(64, "sessions that may be used within an hour; 0: no limit", 0, 100_000)
+    connections: int = _setting(128, "clients that may be connected", 1, 10_000)
+    turns_per_minute: int = _setting(120, "turns of one session in a minute; 0: no limit", 0, 100_000)
+    turn_deadline_s: float = _setting(
+        120.0, "longest that a turn waits and runs, unless its client asks for less", 0.01, 86_400
+    )
+    send_queue_mib: float = _setting(48.0, "memory for a client that does not read: two full-size clips", 0.01, 65_536)
+    worker_timeout_s: float = _setting(60.0, "a busy worker that sends nothing for this long is replaced", 0.1, 86_400)
+    backoff_s: float = _setting(
+        0.5, "wait before a worker that died is started again; doubles with each death in a row", 0, 30
+    )
+    block_list: Path | None = _setting(None, "file of words and phrases that are refused, one on each line")
+    allow_list: Path | None = _setting(None, "file of words, one on each line; instructions with others are refused")
+    keep_shots: str = _setting(
+        "window", "shots stored of old turns: window, a number of turns, or all; others are predicted again"
+    )
+    quota_gib: float = _setting(8.0, "disk space for all sessions", 0.001, 1e6)
+    keep_days: float | None = _setting(
+        None, "delete sessions that were unused for longer; without it: never", 0, 36_500
+    )
+    metrics_port: int | None = _setting(
+        None, "Prometheus text on http://127.0.0.1:PORT/metrics; 0: none; without it: port + 2", 0, 65535
+    )
+    log_format: str = _setting("text", "of the log on stderr: text, or json with one object a line", choices=FORMATS)
+    trace: Path | None = _setting(None, "write a trace of the engines to this file, for ui.perfetto.dev")
+    engines: EngineConfig = _setting(DEFAULT_CONFIG, "where and how the bundle's parts run")
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
-    """Add serve's own options to its parser; those of bundle and engines are added by the caller."""
-    command.set_defaults(**{field.name: field.default for field in _own_fields()} | {"origin": None})
-    add = command.add_argument
-    add("--port", type=int, help="port for turns; control is the next one (default: %(default)s)")
-    add("--state-dir", type=Path, metavar="DIR", help="folder of sessions and exports (default: %(default)s)")
-    add(
-        "--host",
-        help="address to listen on; any but loopback needs --keys and --authorized-keys (default: %(default)s)",
-    )
-    add("--keys", type=Path, metavar="DIR", help="folder with server.key_secret; encrypts (see: keys new)")
-    add("--authorized-keys", type=Path, metavar="DIR", help="folder with the public keys (*.key) of the players")
-    add("--block-list", type=Path, metavar="FILE", help="words and phrases that are refused, one on each line")
-    add("--allow-list", type=Path, metavar="FILE", help="words, one on each line; instructions with others are refused")
-    add("--workers", type=int, metavar="N", help="engine processes that share out cores or GPUs (default: %(default)s)")
-    add("--ray", metavar="HOST:PORT", help="run the workers on the nodes of this Ray cluster (docs/SERVER.md)")
-    add("--queue", type=int, metavar="N", help="turns that may wait (default: %(default)s)")
-    add("--sessions", type=int, metavar="N", help="sessions in use within an hour; 0: no limit (default: %(default)s)")
-    add("--connections", type=int, metavar="N", help="clients that may be connected (default: %(default)s)")
-    add(
-        "--turns-per-minute",
-        type=int,
-        metavar="N",
-        help="turns of one session in a minute; 0: no limit (default: %(default)s)",
-    )
-    add(
-        "--turn-deadline",
-        dest="turn_deadline_s",
-        type=float,
-        metavar="S",
-        help="longest that a turn waits and runs, in seconds (default: %(default)g)",
-    )
-    add(
-        "--send-queue-mib",
-        type=float,
-        metavar="MIB",
-        help="memory for a client that does not read (default: %(default)g)",
-    )
-    add(
-        "--drain-s",
-        type=float,
-        metavar="S",
-        help="how long turns may go on after the server is asked to stop (default: %(default)g)",
-    )
-    add(
-        "--worker-timeout-s",
-        type=float,
-        metavar="S",
-        help="a busy worker that sends nothing for so long is replaced (default: %(default)g)",
-    )
-    add(
-        "--backoff-s",
-        type=float,
-        metavar="S",
-        help="wait before a worker that died is started again (default: %(default)g)",
-    )
-    add(
-        "--continue-on-other-engines",
-        action="store_true",
-        help="play sessions on that another library, device or precision began: earlier turns will look different",
-    )
-    add("--keep-shots", help="shots stored of old turns: window, a number, or all (default: %(default)s)")
-    add("--quota-gib", type=float, metavar="GIB", help="disk space for all sessions (default: %(default)g)")
-    add("--keep-days", type=float, metavar="DAYS", help="delete sessions unused for longer (default: never)")
-    add("--log-format", choices=FORMATS, help="of the log on stderr; json: an object a line (default: %(default)s)")
-    add("--parent", type=int, metavar="PID", help="end, after the running turns, when this process has ended")
-    add(
-        "--web",
-        metavar="[ADDRESS:]PORT",
-        help="also serve a page for browsers there (docs/WEB.md)",
-    )
-    add("--web-password", type=Path, metavar="FILE", help="file with the password of the page; needed beyond loopback")
-    add(
-        "--origin",
-        action="append",
-        metavar="URL",
-        help="https://HOST[:PORT] whose pages may connect; may be repeated",
-    )
-    add(
-        "--ahead",
-        type=int,
-        metavar="N",
-        help="play the N likeliest next turns of waiting sessions in idle time (docs/SERVER.md)",
-    )
-    add("--ahead-mib", type=float, metavar="MIB", help="memory for such turns (default: %(default)g)")
-    add("--ahead-share", type=float, metavar="SHARE", help="of idle time spent on them, up to 1 (default: %(default)g)")
-    add("--trace", type=Path, metavar="FILE", help="write a trace of the engines, for ui.perfetto.dev")
-    add(
-        "--metrics-port",
-        type=int,
-        metavar="PORT",
-        help="Prometheus text on http://127.0.0.1:PORT/metrics; 0: none (default: --port + 2)",
-    )
+FIELDS: Mapping[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(ServeOptions)}
 
 
-def from_arguments(arguments: argparse.Namespace) -> ServeOptions:
-    """The options of a command line; `check` finds those out of range."""
-    own = {field.name: getattr(arguments, field.name) for field in _own_fields()}
-    own["origin"] = tuple(own["origin"] or ())
-    return ServeOptions(engines=EngineConfig.from_arguments(arguments), **own)
-
-
-def _own_fields() -> list[dataclasses.Field[object]]:
-    return [field for field in dataclasses.fields(ServeOptions) if field.name != "engines"]
+def check_values(options: ServeOptions, names: Iterable[str], where: Callable[[str], str]) -> None:
+    """Raises ConfigError for the first of these settings that is out of range; where: what names it for the user."""
+    for name in names:
+        value, about = getattr(options, name), FIELDS[name].metadata
+        if value is not None and about.get("range") is not None:
+            low, high = about["range"]
+            if not low <= value <= high:
+                raise ConfigError("out of range", where=where(name), found=value, expected=f"{low:g} to {high:g}")
+        if "choices" in about:
+            check_choice(value, about["choices"], where(name))
 
 
 def check(options: ServeOptions) -> None:
-    """Raises ConfigError naming the first option that is out of range, or that takes the port of another."""
-    ranges: dict[str, tuple[float, float]] = {
-        "port": (0, 65533),
-        "metrics_port": (0, 65535),
-        "workers": (1, MAX_WORKERS),
-        "queue": (1, 10_000),
-        "sessions": (0, 100_000),
-        "connections": (1, 10_000),
-        "turns_per_minute": (0, 100_000),
-        "turn_deadline_s": (0.01, 86_400),
-        "send_queue_mib": (0.01, 65_536),
-        "drain_s": (0, 86_400),
-        "quota_gib": (0.001, 1e6),
-        "keep_days": (0, 36_500),
-        "worker_timeout_s": (0.1, 86_400),
-        "backoff_s": (0, 30),
-        "ahead": (0, MAX_OFFERED),
-        "ahead_mib": (0.01, 65_536),
-        "ahead_share": (0.01, 1),
-        "parent": (1, 2**31 - 1),
-    }
+    """Raises ConfigError naming the first setting that is out of range, or that does not go with another."""
+    check_values(options, FIELDS, str)
     if options.ray is not None and options.trace is not None:
         do = "leave one of them out; a trace is written where a worker runs"
-        raise ConfigError("--trace is for workers on this machine, not for --ray", do=do)
+        raise ConfigError("trace is for workers on this machine, not for ray", do=do)
     try:
         str(options.state_dir.resolve()).encode()
     except (OSError, UnicodeEncodeError) as error:  # clients are told of exported folders, in UTF-8
         what, do = "the path is not UTF-8 text", "give a folder of another name, or set LC_ALL=C.UTF-8"
-        raise ConfigError(what, where="--state-dir", found=ascii(str(options.state_dir)), do=do) from error
-    for origin in options.origin:
+        raise ConfigError(what, where="state_dir", found=ascii(str(options.state_dir)), do=do) from error
+    for origin in options.origins:
         meant = untrusted.web_origin(origin)
         if not meant or origin != meant:
             do = f"give {meant or 'https://HOST or https://HOST:PORT'}, as browsers send it: without a path"
-            raise ConfigError("not the origin of a web page", where="--origin", found=origin, do=do)
-    if options.web is None and (options.origin or options.web_password):
-        option = "--origin" if options.origin else "--web-password"
-        raise ConfigError(
-            "there is no page to connect to", where=option, do="add --web [ADDRESS:]PORT, or leave it out"
-        )
-    for name, (low, high) in ranges.items():
-        value = getattr(options, name)
-        if value is not None and not low <= value <= high:
-            option = "--turn-deadline" if name == "turn_deadline_s" else "--" + name.replace("_", "-")
-            raise ConfigError("out of range", where=option, found=value, expected=f"{low:g} to {high:g}")
+            raise ConfigError("not the origin of a web page", where="origins", found=origin, do=do)
+    if options.web is None and (options.origins or options.web_password):
+        name = "origins" if options.origins else "web_password"
+        raise ConfigError("there is no page to connect to", where=name, do="add web, or leave it out")
     _check_ports(options)
 
 
@@ -245,16 +134,16 @@ def _check_ports(options: ServeOptions) -> None:
     """Two of the server's own sockets on one port would never be free: that is no other program's."""
     host = untrusted.bare_host(options.host)
     metrics_port = (options.port and options.port + 2) if options.metrics_port is None else options.metrics_port
-    asked = [("--port", host, options.port), ("--port", host, options.port and options.port + 1)]
-    asked.append(("--metrics-port", "127.0.0.1", metrics_port))
+    asked = [("port", host, options.port), ("port", host, options.port and options.port + 1)]
+    asked.append(("metrics_port", "127.0.0.1", metrics_port))
     if options.web is not None:
         try:
-            asked.append(("--web", *untrusted.listening_address(options.web)))
+            asked.append(("web", *untrusted.listening_address(options.web)))
         except ValueError as error:
             expected = "[ADDRESS:]PORT, for example 8080, 0.0.0.0:8080 or [::1]:8080"
             what = "not an address to serve a page on"
-            raise ConfigError(what, where="--web", found=options.web, expected=expected) from error
-    for number, (option, address, port) in enumerate(asked):
+            raise ConfigError(what, where="web", found=options.web, expected=expected) from error
+    for number, (name, address, port) in enumerate(asked):
         if any(port and port == other[2] and untrusted.same_host(address, other[1]) for other in asked[:number]):
-            do = "choose another; --port takes two, and metrics the one after them unless --metrics-port is given"
-            raise ConfigError("another socket of this server has the port", where=option, found=port, do=do)
+            do = "choose another; port takes two, and metrics the one after them unless metrics_port is set"
+            raise ConfigError("another socket of this server has the port", where=name, found=port, do=do)

@@ -47,6 +47,8 @@ IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
 up to the first while nothing happens: a client that has stopped reading keeps no processor busy."""
 TICK_S = 0.02
 """How often workers and deadlines are looked at while workers send a turn's messages."""
+DRAIN_S = 60.0
+"""How long turns may finish after the server was asked to stop."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
 METRICS_S = 1.0
 FLUSH_S = 2.0
@@ -103,7 +105,7 @@ class Server:
         gateway: GatewayProcess | None,
     ) -> None:
         instruction_filter = InstructionFilter(options.block_list, options.allow_list)
-        self._drain_s, self._sockets, self._workers = options.drain_s, sockets, workers
+        self._sockets, self._workers = sockets, workers
         self._parent = None if options.parent is None else ParentProcess(options.parent)
         self._core = ServerCore(options, storage, Guesser(bundle.manifest.reader, instruction_filter))
         status = ServerStatus(options, bundle, sockets, storage.store, workers, self._core)
@@ -139,7 +141,7 @@ class Server:
                 self._signals = 1
             if self._signals and not self._draining:
                 self._draining = True
-                drain_until = time.monotonic() + self._drain_s
+                drain_until = time.monotonic() + DRAIN_S
                 self._tick(time.monotonic())
                 self.upkeep.service.stopping()
                 log.info("draining: running turns finish, new ones are refused")

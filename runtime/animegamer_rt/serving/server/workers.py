@@ -125,7 +125,7 @@ class WorkerProcess:
             return self._clean_up(now, f"{self._name} {end}")
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
-            longer = ", if a step takes longer here: --worker-timeout-s" if self.state == "busy" else ""
+            longer = ", if a step takes longer here: worker_timeout_s in serve --config" if self.state == "busy" else ""
             return self._clean_up(now, f"{self._name} sent nothing for {limit:g} s and was ended{longer}")
         return None
 

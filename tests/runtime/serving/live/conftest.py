@@ -21,7 +21,7 @@ def shared_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     words = tmp_path_factory.mktemp("words") / "blocked.txt"
     words.write_text("# not in this house\nnaked\nchop off\n", encoding="utf-8")
     state = tmp_path_factory.mktemp("state")
-    with LiveServer(bundle, state, "--block-list", str(words), "--sessions", "0") as server:
+    with LiveServer(bundle, state, block_list=str(words), sessions=0) as server:
         yield server.ready()
 
 

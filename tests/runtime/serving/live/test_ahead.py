@@ -28,8 +28,7 @@ def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def eager(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """Plays two turns ahead of each session, and holds three in all: a tiny one takes 36 KiB."""
-    options = ("--ahead", "2", "--ahead-mib", "0.125")
-    with LiveServer(reading, tmp_path_factory.mktemp("eager"), *options, device="cpu") as server:
+    with LiveServer(reading, tmp_path_factory.mktemp("eager"), device="cpu", ahead=2, ahead_mib=0.125) as server:
         yield server.ready()
 
 
@@ -41,8 +40,7 @@ def plain(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 @pytest.fixture(scope="module")
 def slow(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    options = ("--ahead", "1", "--backoff-s", "0.05")
-    with LiveServer(reading, tmp_path_factory.mktemp("slow"), *options, device="simulated:1") as server:
+    with LiveServer(reading, tmp_path_factory.mktemp("slow"), device="simulated:1", ahead=1, backoff_s=0.05) as server:
         yield server.ready()
 
 

@@ -68,7 +68,7 @@ def test_the_watchdog_is_not_fed_while_a_turn_stands_still(
 
 
 def test_json_lines_tell_what_became_of_each_turn(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--log-format", "json", device="simulated:0.5") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", log_format="json") as server:
         with server.ready().client() as player:
             game = player.open()
             seconds = player.play(game)[-1].fields["seconds"]["total"]

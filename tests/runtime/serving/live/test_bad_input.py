@@ -112,8 +112,8 @@ def test_a_second_turn_while_one_runs_is_refused(player: RawClient) -> None:
 
 
 def test_the_queue_the_rate_and_the_sessions_are_bounded(bundle: Path, tmp_path: Path) -> None:
-    limits = ("--queue", "1", "--turns-per-minute", "2", "--sessions", "4", "--connections", "2")
-    with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.5") as server:
+    limits = {"queue": 1, "turns_per_minute": 2, "sessions": 4, "connections": 2}
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", **limits) as server:
         with server.ready().client() as player:
             games = [player.open() for _ in range(4)]
             assert error_code(player.ask("open")) == "too_many_sessions"

@@ -57,8 +57,8 @@ def _proxy(folder: Path, gateway: str, port: int) -> Iterator[ssl.SSLContext]:
 
 def test_the_page_and_its_turns_come_through_a_tls_proxy_at_a_sub_path(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("cel and peg\n")
-    options = ("--web", "0", "--web-password", str(tmp_path / "password"), "--origin", f"https://{SITE}")
-    with LiveServer(bundle, tmp_path / "state", *options) as server, ReservedPorts() as ports:
+    settings = {"web": "0", "web_password": str(tmp_path / "password"), "origins": [f"https://{SITE}"]}
+    with LiveServer(bundle, tmp_path / "state", **settings) as server, ReservedPorts() as ports:
         gateway, port = web(server.ready()).split("/")[2], ports.port
         with _proxy(tmp_path, gateway, port) as tls:
 

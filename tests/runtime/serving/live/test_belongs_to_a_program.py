@@ -70,7 +70,7 @@ def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp
     reading, writing = os.pipe()
     os.close(reading)
     ports = ReservedPorts()
-    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, *ports.option, "--metrics-port", "0"]
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, *ports.option]
     server = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     os.close(writing)
     try:
@@ -90,7 +90,7 @@ def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp
 
 
 def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--backoff-s", "0.05", device="simulated:0", code=LOW_LIMIT) as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=LOW_LIMIT, backoff_s=0.05) as server:
         with server.ready().client() as early:
             game = early.open()
             limits = Path(f"/proc/{server.process.pid}/limits").read_text()
@@ -122,7 +122,7 @@ def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: P
 def test_a_log_that_nobody_reads_holds_up_no_turn_and_no_end(bundle: Path, tmp_path: Path) -> None:
     """As a game may start the server: with a pipe for stderr that it never looks at."""
     arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
-    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", "0", "--metrics-port", "0"]
+    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, "--port", "0"]
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     with contextlib.suppress(BlockingIOError):

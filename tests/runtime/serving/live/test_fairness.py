@@ -8,8 +8,8 @@ from live_server import Game, LiveServer, RawClient, error_code, frames
 
 
 def test_a_polite_player_plays_beside_one_that_sends_seventeen_turns_at_once(bundle: Path, tmp_path: Path) -> None:
-    limits = ("--turns-per-minute", "0", "--queue", "8")
-    with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.1") as server:
+    limits = {"turns_per_minute": 0, "queue": 8}
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.1", **limits) as server:
         with server.ready().client() as greedy, server.client() as polite:
             games: dict[str, Game] = {}
             refused = []
@@ -43,7 +43,7 @@ def test_a_polite_player_plays_beside_one_that_sends_seventeen_turns_at_once(bun
 
 
 def test_a_newcomer_has_a_place_in_a_full_queue(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--queue", "2", device="simulated:0.5") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", queue=2) as server:
         with server.ready().client() as one, server.client() as two, server.client() as three:
             for client in (one, two):
                 for _ in range(3):
@@ -52,7 +52,7 @@ def test_a_newcomer_has_a_place_in_a_full_queue(bundle: Path, tmp_path: Path) ->
 
 
 def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--sessions", "3", device="simulated:0") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", sessions=3) as server:
         server.ready()
         tokens = []
         for played in range(6):
@@ -70,7 +70,7 @@ def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_pat
 
 
 def test_status_calls_from_many_peers_do_not_make_an_idle_player_say_hello_again(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--connections", "2", device="simulated:0") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", connections=2) as server:
         with server.ready().client() as player:
             game = player.open()
             for _ in range(12):
@@ -82,7 +82,7 @@ def test_status_calls_from_many_peers_do_not_make_an_idle_player_say_hello_again
 
 
 def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--turns-per-minute", "3", device="simulated:0") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", turns_per_minute=3) as server:
         with server.ready().client() as hasty, server.client() as other:
             games = [hasty.open() for _ in range(30)]
             refused = hasty.ask("open")

@@ -21,7 +21,7 @@ from animegamer_rt.serving.wire import Message
 @pytest.fixture(scope="module")
 def page(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
     """A server with a gateway, and its address."""
-    with LiveServer(bundle, tmp_path_factory.mktemp("web"), "--web", "0", "--sessions", "0") as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("web"), "--web", "0", sessions=0) as server:
         yield server, web(server.ready())
 
 
@@ -125,8 +125,8 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
     code, text = refusal(bundle, tmp_path / "state", "--web", "0", "--web-password", str(secret))
     assert code == 2 and "too short; found 7 characters; expected 8 or more" in text
     secret.write_text("cel \u00fcnd peg\n", encoding="utf-8-sig")  # as an editor of Windows may write it
-    options = ("--web", "0.0.0.0:0", "--web-password", str(secret), "--origin", "https://play.example.org")
-    with LiveServer(bundle, tmp_path / "state", *options) as server:
+    settings = {"web": "0.0.0.0:0", "web_password": str(secret), "origins": ["https://play.example.org"]}
+    with LiveServer(bundle, tmp_path / "state", **settings) as server:
         url = web(server.listening())
         with urllib.request.urlopen(url) as answer:
             assert b'type="password"' in answer.read()
@@ -147,8 +147,8 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
 
 
 def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay(tmp_path: Path) -> None:
-    limits = ("--send-queue-mib", "8", "--queue", "32", "--turns-per-minute", "0", "--web", "0")
-    with LiveServer(full_size(tmp_path / "full"), tmp_path / "state", *limits, device="simulated:0.02") as server:
+    limits = {"send_queue_mib": 8, "queue": 32, "turns_per_minute": 0, "web": "0"}
+    with LiveServer(full_size(tmp_path / "full"), tmp_path / "state", device="simulated:0.02", **limits) as server:
         url = web(server.ready())
         with Browser(url, max_queue=1) as sleeper, Browser(url) as reader:
             sleeper.hello(codec="raw")

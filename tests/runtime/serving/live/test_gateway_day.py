@@ -14,8 +14,8 @@ MOST_MIB = 1.5
 
 
 def test_a_days_pings_and_visitors_leave_gateway_and_server_as_they_were(bundle: Path, tmp_path: Path) -> None:
-    options = ("--web", "0", "--sessions", "0", "--turns-per-minute", "0", "--ahead", "1")
-    with LiveServer(bundle, tmp_path / "state", *options, device="simulated:0.001") as server:
+    settings = {"web": "0", "sessions": 0, "turns_per_minute": 0, "ahead": 1}
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.001", **settings) as server:
         url = web(server.ready())
         processes = (gateway_pid(server), server.process.pid)
         with Browser(url) as page:

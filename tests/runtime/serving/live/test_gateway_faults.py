@@ -21,8 +21,8 @@ CLIENT_FAULTS = {"protocol", "unknown_type", "missing_field", "bad_field", "hell
 
 
 def test_a_player_plays_on_among_500_half_open_sockets_and_2000_hostile_messages(bundle: Path, tmp_path: Path) -> None:
-    options = ("--web", "0", "--sessions", "20", "--turns-per-minute", "0")
-    with contextlib.ExitStack() as sockets, LiveServer(bundle, tmp_path / "state", *options) as server:
+    settings = {"web": "0", "sessions": 20, "turns_per_minute": 0}
+    with contextlib.ExitStack() as sockets, LiveServer(bundle, tmp_path / "state", **settings) as server:
         url = web(server.ready())
         address = urlsplit(url)
         half_open = []

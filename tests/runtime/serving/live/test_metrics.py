@@ -83,11 +83,11 @@ def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path,
     with ReservedPorts() as ports, socket.create_server(("127.0.0.1", ports.port + 2)):
         code, said = refusal(bundle, tmp_path, *ports.option)
     assert code == TRY_AGAIN
-    assert f"error: port {ports.port + 2}: the metrics' port cannot be bound" in said and "--metrics-port" in said
+    assert f"error: port {ports.port + 2}: the metrics' port cannot be bound" in said and "metrics_port" in said
 
 
 def test_no_page_is_served_when_none_is_wanted(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path, "--metrics-port", "0") as server:
+    with LiveServer(bundle, tmp_path, metrics_port=0) as server:
         server.listening()
         assert not [line for line in server.said if "http:" in line]
 

@@ -19,7 +19,7 @@ from animegamer_rt.serving.server.ray_host import RayCluster
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the cluster in the place of Ray forks")
 KINDS = (FakeCluster, pytest.param(RealCluster, marks=pytest.mark.skipif(not HAS_RAY, reason=WITHOUT)))
 Cluster = FakeCluster | RealCluster
-SOON = ("--backoff-s", "0.05")
+SOON = {"backoff_s": 0.05}
 
 
 @pytest.fixture(params=KINDS)
@@ -42,7 +42,7 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
     bundle: Path, cluster: Cluster, tmp_path: Path
 ) -> None:
     nodes = [cluster.add_node()]
-    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, *SOON, device="simulated:0.4") as server:
+    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, device="simulated:0.4", **SOON) as server:
         with server.ready().client() as player:
             game = player.open(seed=21)
             expected = [frames(player.play(game, text)) for text in ("Mia waves.", "Tobo runs.")]
@@ -79,7 +79,7 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed_and_one_that_lea
 
 def test_a_server_outlives_its_connection_to_ray(bundle: Path, fake: FakeCluster, tmp_path: Path) -> None:
     fake.add_node()
-    with LiveServer(bundle, tmp_path / "state", "--ray", fake.address, *SOON) as server:
+    with LiveServer(bundle, tmp_path / "state", "--ray", fake.address, **SOON) as server:
         with server.ready().client() as player:
             game = player.open(seed=21)
             player.play(game, "Mia waves.")

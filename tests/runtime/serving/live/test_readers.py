@@ -30,8 +30,8 @@ def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Pa
 
 def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "full")
-    limits = ("--send-queue-mib", "8", "--queue", "32", "--turns-per-minute", "0")
-    with LiveServer(bundle, tmp_path / "state", *limits, device="simulated:0.02") as server:
+    limits = {"send_queue_mib": 8, "queue": 32, "turns_per_minute": 0}
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.02", **limits) as server:
         with server.ready().client(configure=stalled) as sleeper, server.client() as reader:
             other = reader.open(seed=1)
             plain = reader.play(other)

@@ -16,8 +16,7 @@ def worker_processes(server: LiveServer) -> list[psutil.Process]:
 
 
 def test_games_play_beside_each_other_and_outlive_a_worker_that_is_killed(bundle: Path, tmp_path: Path) -> None:
-    options = ("--workers", "3", "--backoff-s", "0.05")
-    with LiveServer(bundle, tmp_path / "state", *options, device="simulated:0.5") as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", workers=3, backoff_s=0.05) as server:
         server.ready()
         with server.client() as one, server.client() as two:
             games = one.open(seed=21), two.open(seed=21)

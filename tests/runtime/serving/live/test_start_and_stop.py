@@ -149,7 +149,7 @@ def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: 
 def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for trace in (tmp_path, tmp_path / "file" / "trace.json", tmp_path / "trace.svg"):
-        code, said = refusal(bundle, tmp_path / "state", "--trace", str(trace))
+        code, said = refusal(bundle, tmp_path / "state", trace=str(trace))
         assert code == 2 and str(tmp_path) in said and "Traceback" not in said
 
 
@@ -160,9 +160,7 @@ def test_two_servers_do_not_share_a_state_folder(bundle: Path, server: LiveServe
 
 def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_path: Path) -> None:
     played: list[list[bytes]] = []
-    with LiveServer(
-        bundle, tmp_path / "state", "--turns-per-minute", "0", device="simulated:0", code=SMALL_DISK
-    ) as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=SMALL_DISK, turns_per_minute=0) as server:
         with server.ready().client() as player:
             game = player.open()
             while (events := player.play(game, f"Mia waves {len(played)}."))[-1].type == "done":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from live_server import LiveServer, error_code, frames
 
-SOON = ("--backoff-s", "0.05")
+SOON = {"backoff_s": 0.05}
 TRIES = 8
 """A turn may be over before the kill comes, on a busy machine; another one is tried then."""
 
@@ -18,7 +18,7 @@ TRIES = 8
 @pytest.fixture(scope="module")
 def mortal(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(
-        bundle, tmp_path_factory.mktemp("mortal"), "--worker-timeout-s", "4", *SOON, device="simulated:0.5"
+        bundle, tmp_path_factory.mktemp("mortal"), device="simulated:0.5", worker_timeout_s=4, **SOON
     ) as server:
         yield server.ready()
 
@@ -98,7 +98,7 @@ def test_a_cancelled_turn_whose_worker_dies_is_not_begun_again(mortal: LiveServe
 
 def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
     with (
-        LiveServer(bundle, tmp_path / "state", *SOON, device="simulated:0.8") as server,
+        LiveServer(bundle, tmp_path / "state", device="simulated:0.8", **SOON) as server,
         server.ready().client() as player,
     ):
         game = player.open()
