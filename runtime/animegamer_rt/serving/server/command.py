@@ -11,6 +11,7 @@ import typing
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
+from typing import Any
 
 from animegamer_rt.engine_config import add_engine_options
 
@@ -30,14 +31,16 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
     hints = typing.get_type_hints(ServeOptions)
     for name in COMMAND_LINE:
         field, option = FIELDS[name], _option(name)
-        kind = next(one for one in (*typing.get_args(hints[name]), hints[name]) if one is not NoneType)
+        kind: Any = next(one for one in (*typing.get_args(hints[name]), hints[name]) if one is not NoneType)
         meaning = field.metadata["meaning"]
+        if kind is str:
+            kind = None  # a text that is not empty
         if kind is bool:
             serve.add_argument(option, action="store_true", default=None, help=meaning)
             continue
         default = f" (default: {field.default})" if field.default else ""
         metavar = field.metadata.get("metavar")
-        serve.add_argument(option, type=None if kind is str else kind, metavar=metavar, help=meaning + default)
+        serve.add_argument(option, type=kind, metavar=metavar, help=meaning + default)
     add_engine_options(serve, simulated=True)
     serve.set_defaults(device=None)
     serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; the options here win over it")
