@@ -103,9 +103,8 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     graphs: Any = variant.graphs
     rowwise = backend.ROWWISE.get(variant.precision)
     steps, which = list(plans.values()), variant.attention
-    engines = backend.build_engines(
-        torch_device, networks, geometry, steps, graphs, variant.compiled, rowwise, kernels, which
-    )
+    setup = backend.EngineSetup(torch_device, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
+    engines = backend.build_engines(setup, networks)
     around = SHORT[torch_device.dtype]
     return Parts(
         bundle.manifest.name if size is None else job_args["size"],

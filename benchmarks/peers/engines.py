@@ -28,6 +28,7 @@ from animegamer_rt.backends.torch.networks import load_models
 from animegamer_rt.backends.torch.vae import to_uint8
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import PLAY_ROLES
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import advance
 from animegamer_rt.models.predictor import Predictor
@@ -53,7 +54,7 @@ def open_library_engines(bundle: Bundle, compiled: bool = False) -> Engines:
         LibraryVae(models.decoder),
         device="transformers and diffusers, in float32 on the CPU",
         kind="transformers and diffusers on the CPU",
-        precision=dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), "fp32"),
+        precision=dict.fromkeys(PLAY_ROLES, "fp32"),
     )
     if compiled:
         engines.denoiser.network.compile()  # type: ignore[attr-defined]

@@ -335,4 +335,4 @@ def open(
     config = EngineConfig(device, precision, attention, threads)
     bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
     bundle.plan(plan)  # an unknown plan is refused before the engines are loaded
-    return Player(bundle, open_engines(bundle, config), plan=plan, config=config)
+    return Player(bundle, open_engines(bundle, config, plan=plan), plan=plan, config=config)

@@ -6,7 +6,7 @@ Knows the stages of a turn and their order; nothing of the libraries that run th
 >>> from animegamer_rt.backends.registry import open_engines
 >>> from animegamer_rt.bundle.loader import open_bundle
 >>> bundle = open_bundle("pocket")
->>> pipeline = Pipeline.open(bundle, open_engines(bundle), plan="fast")
+>>> pipeline = Pipeline.open(bundle, open_engines(bundle, plan="fast"), plan="fast")
 >>> session = Session.start(bundle, seed=7)
 >>> events = list(pipeline.run_turn(session, Instruction.parse("Tofi waves gently in the meadow.")))
 >>> [type(event).__name__ for event in events[:2]], len(events), session.turns
@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from .backends.interface import Engines
 from .bundle.denoise_plan import DenoisePlan
 from .bundle.loader import Bundle
+from .bundle.roles import DENOISER, PREDICTOR, VAE
+from .errors import PlanError
 from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
 from .session import Session
 from .stages.denoiser import Denoiser
@@ -54,13 +56,24 @@ class Pipeline:
     engines: str
 
     @classmethod
-    def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None) -> Pipeline:
-        """The stages of a bundle with one of its plans (None: its default). Raises PlanError for an unknown plan."""
+    def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None, *, unmeasured: bool = False) -> Pipeline:
+        """The stages of a bundle with one of its plans (None: its default); `unmeasured`: to measure it.
+
+        Raises PlanError for an unknown plan, and where the engines hold other parts than those that play it.
+        """
         plan_name = bundle.default_plan if plan is None else plan
-        denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name))
+        denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name, unmeasured=unmeasured))
+        parts = bundle.parts_of(plan_name)
+        if engines.parts != parts:
+            raise PlanError(
+                f"the engines hold other parts than the plan {plan_name!r} needs",
+                found=engines.parts,
+                expected=parts,
+                do="open the engines for this plan",
+            )
         words, reader = bundle.manifest.reader, engines.reader
         assert (words is None) == (reader is None), "open_engines loads the reader of a bundle that has one"
-        geometry, precision = bundle.manifest.geometry, engines.part_precision
+        geometry, precision = bundle.manifest.geometry, engines.precision_of
         return cls(
             bundle=bundle,
             plan_name=plan_name,
@@ -68,9 +81,9 @@ class Pipeline:
             reader=InstructionReader(reader, engines.picture_reader, words, bundle.manifest.name)
             if words and reader
             else None,
-            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle), precision(bundle, "predictor")),
-            denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, "denoiser")),
-            vae=Vae(engines.vae, precision(bundle, "vae_first")),
+            predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle), precision(bundle, PREDICTOR)),
+            denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, DENOISER)),
+            vae=Vae(engines.vae, precision(bundle, VAE)),
             concurrent_prediction=engines.concurrent_prediction,
             engines=engines.identity(bundle),
         )

@@ -8,16 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import own_parts
 import pytest
 
 import fakes
-from animegamer_export import cli
+from animegamer_export.evaluate import command as evaluate
+from animegamer_export.evaluate import turns as sample_turns
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import Clip, relative_error
 from animegamer_export.plan_search import command, measure, results, search
 from animegamer_export.plan_search.block_skips import block_skip_variants
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_export.plan_search.results import PlanResult
+from animegamer_rt import cli
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan, exact_plan
@@ -25,6 +28,7 @@ from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import OutputError, PlanError
 from animegamer_rt.pipeline import Pipeline
 
@@ -102,7 +106,7 @@ def test_a_judge_scores_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bun
 def test_a_number_of_turns_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     for turns in ("0", "1.5"):
         with pytest.raises(SystemExit, match="2"):
-            cli.search_plans(["pocket", "--turns", turns])
+            cli.main(["search-plans", "pocket", "--turns", turns])
         assert f"'{turns}' is not a whole number" in capsys.readouterr().err
 
 
@@ -158,10 +162,10 @@ def test_the_command_writes_plans_figures_record_and_picture(
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path / "results")]
     mine = PlanEntry(exact_plan(3).to_dict())
     write_manifest(bundle.folder, replace(bundle.manifest, plans={**bundle.manifest.plans, "mine": mine}))
-    assert cli.search_plans([*arguments, "--dry-run"]) == 0
+    assert cli.main(["search-plans", *arguments, "--dry-run"]) == 0
     assert set(load(bundle.folder).manifest.plans) == {"exact", "mine"}
     assert str(bundle.folder) not in capsys.readouterr().out
-    assert cli.search_plans(arguments) == 0
+    assert cli.main(["search-plans", *arguments]) == 0
     after = load(bundle.folder).manifest
     assert set(after.plans) == {"exact", "balanced", "fast", "mine"}
     assert after.plans["mine"] == mine
@@ -181,16 +185,16 @@ def test_the_command_writes_plans_figures_record_and_picture(
 
 
 def test_a_bundle_that_cannot_be_written_is_said_before_the_work(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(folder: Path) -> None:
         if folder == bundle.folder:
             raise OutputError("cannot be written", where=folder)
 
     monkeypatch.setattr(command, "make_folder", refuse)
-    monkeypatch.setattr(command, "open_engines", pytest.fail)
-    with pytest.raises(OutputError, match="cannot be written"):
-        cli.search_plans([str(bundle.folder), "--results", str(tmp_path)])
+    monkeypatch.setattr(sample_turns, "open_engines", pytest.fail)
+    assert cli.main(["search-plans", str(bundle.folder), "--results", str(tmp_path)]) == 2
+    assert "cannot be written" in capsys.readouterr().err
 
 
 @dataclass
@@ -274,8 +278,8 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
 ) -> None:
     monkeypatch.setattr(command, "SearchBudget", lambda turns=1: BUDGET)
     arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path)]
-    monkeypatch.setattr(command, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
-    assert cli.search_plans(arguments) == 0
+    monkeypatch.setattr(sample_turns, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
+    assert cli.main(["search-plans", *arguments]) == 0
     said, written = capsys.readouterr().out, load(bundle.folder)
     assert "balanced-skipping skips blocks, which only PyTorch can: play --plan balanced-skipping" in said
     assert written.default_plan == "balanced"
@@ -285,6 +289,22 @@ def test_calibration_leaves_a_default_that_every_engine_plays(
     (record,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.json"))
     (point,) = (one for one in record["points"] if one["cost"] == record["chosen"]["balanced-skipping"])
     assert point["rows"] > point["cost"] and "blocks" in point["skipped"]
-    monkeypatch.setattr(command, "open_engines", lambda *_, **__: open_engines(bundle))
-    assert cli.search_plans(arguments) == 0
+    monkeypatch.setattr(sample_turns, "open_engines", lambda *_, **__: open_engines(bundle))
+    assert cli.main(["search-plans", *arguments]) == 0
     assert list(load(bundle.folder).manifest.plans) == ["exact", "balanced", "fast"]
+
+
+def test_a_plan_with_parts_of_its_own_is_measured_with_them(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = own_parts.add_plan(bundle, "exact", changed=True).manifest
+    trained = write_manifest(bundle.folder, replace(manifest, origin="trained"))
+    with pytest.raises(PlanError, match="never measured"):
+        trained.plan("x")
+    monkeypatch.setattr(command, "SearchBudget", lambda turns=1: BUDGET)
+    assert cli.main(["search-plans", str(bundle.folder), "--turns", "1", "--results", str(tmp_path)]) == 0
+    written = load(bundle.folder)
+    assert written.manifest.plans["x"].parts == own_parts.OWN
+    assert written.manifest.plans["x"].fidelity["against"] == "exact" and written.plan("x")
+    plans = evaluate.measure(written, ["exact", "x"], 1, EngineConfig(), None, lambda line: None)["plans"]
+    assert plans["exact"]["ssim"] == 1 != plans["x"]["ssim"], "the same steps, by other parts"

@@ -208,7 +208,7 @@ class FakeEngine:
         return int(np.prod(shape)) * self.tensors[name].item_bytes
 
     def scratch_bytes(self) -> int:
-        whole = SCRATCH_BYTES[self.part]
+        whole = SCRATCH_BYTES.get(self.part, 1024)
         return whole
 
     def context(

@@ -26,6 +26,7 @@ from torch_tape import TapeDevice
 from animegamer_kernels import Library
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.torch import kernels as backend_kernels
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.kernels import PLAIN, Kernels, RowNorm, open_kernels
 from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
@@ -185,10 +186,14 @@ def test_kernels_are_for_gpus_and_can_be_switched_off(library: Library, monkeypa
     assert open_kernels(None, cuda) == (Kernels(str(library.path)), f"kernels of {FILE_NAME}")
     assert open_kernels(None, CPU)[0] is None and open_kernels(False, cuda)[0] is None
     monkeypatch.setattr(Library, "runs_here", False)
-    found, words = open_kernels(None, cuda)
-    assert found is None and words.startswith(f"plain operators, as {FILE_NAME} was built for other GPUs")
-    with pytest.raises(BackendError, match="do not run on this GPU: .*make kernels"):
-        open_kernels(library.path, cuda)
+    for asked_for in (library.path, None):  # by the caller, and by the variable
+        with pytest.raises(BackendError, match="do not run on this GPU: .*make kernels"):
+            open_kernels(asked_for, cuda)
+    with monkeypatch.context() as unset:
+        unset.delenv(PATH_VARIABLE)
+        unset.setattr(backend_kernels, "find_library", lambda: library.path)
+        found, words = open_kernels(None, cuda)
+        assert found is None and words.startswith(f"plain operators, as {FILE_NAME} was built for other GPUs")
     monkeypatch.setattr(Library, "has_cuda", False)
     with pytest.raises(BackendError, match=rf"built without CUDA; .*{PATH_VARIABLE}=off"):
         open_kernels(None, cuda)

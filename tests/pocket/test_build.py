@@ -96,7 +96,7 @@ def test_turns_with_history_are_played_in_8_bits_in_float32_and_by_pytorch(bundl
         threads = None if device == "torch-cpu" else 1
         engines = open_engines(bundle, EngineConfig(device, threads=threads), parts)
         assert ("denoiser in 8 bits" in engines.device) == (device == "cpu")
-        assert [engines.part_precision(bundle, part) for part in ("denoiser", "vae_next")] == precisions
+        assert [engines.precision_of(bundle, role) for role in ("denoiser", "vae")] == precisions
         clips[device] = played(bundle, engines)
     assert 0 < np.abs(clips["cpu"] - clips["cpu-fp32"]).mean() < 5
     assert np.abs(clips["torch-cpu"] - clips["cpu-fp32"]).max() <= 2

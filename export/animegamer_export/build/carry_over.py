@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt.bundle.config import read_record
-from animegamer_rt.bundle.loader import MANIFEST
-from animegamer_rt.bundle.manifest import FORMAT_VERSION, READER_FORMAT_VERSION, Manifest, clear_fidelity
+from animegamer_rt.bundle.loader import FORMAT_VERSIONS, MANIFEST
+from animegamer_rt.bundle.manifest import Manifest, clear_fidelity
+from animegamer_rt.bundle.roles import DENOISER, graph_names
 from animegamer_rt.errors import ConfigError
 
 
 def carry_over(fresh: Manifest, folder: Path) -> Manifest:
     """The fresh manifest with what the folder's earlier manifest adds.
 
-    Plans are kept while the denoiser is made of the same checkpoint; their figures and the bundle's quality while no
-    part changes; engines while their files exist (the runtime refuses engines built from other weights).
+    Plans, and the parts that only they use, are kept while the denoiser is made of the same checkpoint; their figures
+    and the bundle's quality while no part changes; engines while their files exist (the runtime refuses engines built
+    from other weights).
     """
     earlier = _read_earlier(folder / MANIFEST)
     if earlier is None:
@@ -27,6 +29,10 @@ def carry_over(fresh: Manifest, folder: Path) -> Manifest:
     fresh = replace(fresh, engines=engines, files={**built, **fresh.files})
     if _denoiser(fresh) != _denoiser(earlier):
         return fresh
+    own = {graph for entry in earlier.plans.values() for item in entry.parts.items() for graph in graph_names(*item)}
+    own_parts = {graph: earlier.parts[graph] for graph in own - fresh.parts.keys()}
+    kept = {file: earlier.files[file] for part in own_parts.values() for file in part.files}
+    fresh = replace(fresh, parts={**fresh.parts, **own_parts}, files={**kept, **fresh.files})
     parts_files = [name for part in earlier.parts.values() for name in part.files]
     if all(fresh.files.get(name) == earlier.files[name] for name in parts_files):
         return replace(fresh, plans=earlier.plans, quality=earlier.quality)
@@ -40,10 +46,10 @@ def _read_earlier(path: Path) -> Manifest | None:
         manifest = read_record(Manifest, data, str(path))
     except (OSError, ValueError, ConfigError):
         return None
-    return manifest if manifest.format_version in (FORMAT_VERSION, READER_FORMAT_VERSION) else None
+    return manifest if manifest.format_version in FORMAT_VERSIONS else None
 
 
 def _denoiser(manifest: Manifest) -> Any:
     """Key of the denoiser's checkpoint, regardless of precision."""
     steps = manifest.provenance.get("export", {}).get("steps", {})
-    return steps.get("denoiser", {}).get("made_of")
+    return steps.get(DENOISER, {}).get("made_of")

@@ -14,12 +14,13 @@ from animegamer_export.checkpoints.weight_map import wanted_shapes
 from animegamer_export.towers.image import VIT_B_16, ImageTowerSize
 from animegamer_export.towers.text import XXL, TextTowerSize
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.bundle.roles import DECODER, DENOISER, ENCODER, PREDICTOR, VAE
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
-PARTS = ("predictor", "denoiser", "vae", "encoder")
+PARTS = (PREDICTOR, DENOISER, VAE, ENCODER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,10 @@ class ModelSizes:
     def record(self) -> dict[str, Any]:
         """The sizes as stored in the manifest."""
         return {
-            "predictor": asdict(self.predictor),
-            "denoiser": asdict(self.denoiser),
-            "encoder": asdict(self.encoder),
-            "decoder": asdict(self.vae),
+            PREDICTOR: asdict(self.predictor),
+            DENOISER: asdict(self.denoiser),
+            ENCODER: asdict(self.encoder),
+            DECODER: asdict(self.vae),
         }
 
     def unlike_published(self) -> str:
@@ -65,12 +66,12 @@ class ModelSizes:
     def shapes(self, part: str) -> dict[str, Shape]:
         """Name and shape of every weight of a part."""
         makers: Mapping[str, Callable[[], torch.nn.Module]] = {
-            "predictor": lambda: Predictor(self.predictor),
-            "denoiser": lambda: Denoiser(self.denoiser),
-            "vae": lambda: VaeDecoder(self.vae),
-            "encoder": lambda: Encoder(self.encoder),
+            PREDICTOR: lambda: Predictor(self.predictor),
+            DENOISER: lambda: Denoiser(self.denoiser),
+            VAE: lambda: VaeDecoder(self.vae),
+            ENCODER: lambda: Encoder(self.encoder),
         }
-        prefix = f"{part}." if part in ("denoiser", "encoder") else ""
+        prefix = f"{part}." if part in (DENOISER, ENCODER) else ""
         with torch.device("meta"):
             return wanted_shapes({prefix: makers[part]()})
 

@@ -31,6 +31,7 @@ from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
 from animegamer_export.towers.image import NORMALISATION
 from animegamer_export.towers.parts import tower_shapes
 from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PLAY_ROLES, PREDICTOR, VAE
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
 
@@ -39,7 +40,7 @@ from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 
 TOWER_PARTS = (TEXT, IMAGE)
 """Exported with the encoder, where their checkpoints are."""
-PLAY_PARTS = ("predictor", "denoiser", "vae")
+PLAY_PARTS = PLAY_ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,11 @@ class ExportSource:
         if self.towers and name in TOWER_PARTS:
             return self.towers.part(name)
         sizes, weights = self.sizes, self.weights[name]
-        if name == "predictor":
+        if name == PREDICTOR:
             return predictor_part(sizes.predictor, weights)
-        if name == "denoiser":
+        if name == DENOISER:
             return denoiser_part(sizes.denoiser, sizes.encoder, weights)
-        if name == "vae":
+        if name == VAE:
             return vae_part(sizes.vae, weights, sizes.denoiser.latent_height, sizes.denoiser.latent_width)
         return encoder_part(sizes.encoder, weights)
 
@@ -113,14 +114,14 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
     towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
     stamps = {name: [_file_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
     # A picture's size is in the denoiser's table of positions and in the vae's graphs.
-    made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in ("denoiser", "vae")}}
+    made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in (DENOISER, VAE)}}
     if towers is not None:
         made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
     sizes = ModelSizes(predictor, denoiser, encoder, vae)
     unpublished = sizes.unlike_published()
     return ExportSource(
         sizes,
-        {"predictor": predictor_weights, "denoiser": both, "encoder": both, "vae": vae_weights},
+        {PREDICTOR: predictor_weights, DENOISER: both, ENCODER: both, VAE: vae_weights},
         model,
         tokens,
         "checkpoints",
@@ -145,7 +146,7 @@ def from_seed(seed: int, size: str) -> ExportSource:
         )
     weights: dict[str, Weights] = {name: RandomWeights(seed, name, sizes) for name in PARTS}
     # The denoiser's file holds the encoder too: its constant shot is made of it.
-    weights["denoiser"] = RandomWeights(seed, "denoiser", sizes, "encoder")
+    weights[DENOISER] = RandomWeights(seed, DENOISER, sizes, ENCODER)
     return ExportSource(
         sizes,
         weights,

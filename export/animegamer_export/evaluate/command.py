@@ -15,8 +15,6 @@ import numpy as np
 
 from animegamer_rt.api import Player
 from animegamer_rt.arguments import whole
-from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
@@ -25,7 +23,7 @@ from animegamer_rt.pipeline import Pipeline
 from .fidelity import PlanEvaluator
 from .judges import ClipJudge, judge_of
 from .metrics import Clip
-from .turns import sample_instructions
+from .turns import plan_engines, sample_instructions
 
 SECOND_CHUNK = 9
 """The first frame that the vae decodes in its second chunk."""
@@ -61,13 +59,13 @@ def measure(
     """
     for name in (EXACT, *plans):
         bundle.plan(name)  # an unknown plan is refused before the engines are loaded
-    engines, texts = open_engines(bundle, config), sample_instructions(bundle.manifest.world, turns, seed=21)
+    texts, engines_of = sample_instructions(bundle.manifest.world, turns, seed=21), plan_engines(bundle, config)
     found: dict[str, Any] = {"bundle": bundle.manifest.name, "fingerprint": bundle.fingerprint, "turns": turns}
     by_plan: dict[str, Any] = {}
     for name in plans:
         log(f"{name}: {turns} instructions, each twice")
         clips, same = [], []
-        with Player(bundle, engines, plan=name, config=config) as player:
+        with Player(bundle, engines_of(name), plan=name, config=config) as player:
             for text in texts:
                 game = player.start(seed=21)
                 first, second = game.turn(text), game.turn(text)
@@ -80,10 +78,9 @@ def measure(
             "one_of_each": None if right is None else round(sum(right) / len(right), 4),
         }
     log(f"{EXACT}: {turns} first turns, to compare with")
-    exact = Pipeline.open(bundle, engines, EXACT)
-    evaluator = PlanEvaluator.play(exact, texts, 21)
+    evaluator = PlanEvaluator.play(Pipeline.open(bundle, engines_of(EXACT), EXACT), texts, 21)
     for name in plans:
-        figures = evaluator.fidelity(exact.denoiser.with_plan(DenoisePlan.from_dict(bundle.plan(name))))
+        figures = evaluator.fidelity(Pipeline.open(bundle, engines_of(name), name))
         by_plan[name] |= {key: figures[key] for key in ("psnr_db", "ssim", "motion_ratio")}
     return {**found, "plans": by_plan}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ import numpy.typing as npt
 import onnxruntime
 
 from animegamer_export.onnx_io.sessions import Feeds, open_plain
-from animegamer_rt.backends.interface import FloatArray
+from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
+from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import World
+from animegamer_rt.bundle.roles import PlanParts
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.pipeline import Pipeline
+
+from .fidelity import with_plan
 
 RELEASE_WORLD = World(
     characters=("Qiqi", "Ponyo"),
@@ -98,7 +104,7 @@ class RecordingDenoiser:
             return latent
 
 
-def with_plan(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
+def with_plan_of(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
     """The pipeline with a plan of another bundle (None: its default), measured or not, so that both play one plan.
 
     Raises PlanError for an unknown one.
@@ -106,4 +112,18 @@ def with_plan(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
     name = name or of.default_plan
     entry = of.manifest.plans.get(name)
     plan = DenoisePlan.from_dict(of.plan(name) if entry is None else entry.plan)
-    return replace(pipeline, plan_name=name, plan=plan, denoiser=pipeline.denoiser.with_plan(plan))
+    return with_plan(pipeline, plan, name)
+
+
+def plan_engines(bundle: Bundle, config: EngineConfig) -> Callable[[str], Engines]:
+    """Plan -> its engines; plans with the same parts share them, and all that are asked for stay loaded."""
+    cache: PartCache = {}
+    opened: dict[PlanParts, Engines] = {}
+
+    def engines_of(plan: str) -> Engines:
+        parts = bundle.parts_of(plan)
+        if parts not in opened:
+            opened[parts] = open_engines(bundle, config, cache, plan)
+        return opened[parts]
+
+    return engines_of

@@ -16,6 +16,7 @@ import onnxruntime
 
 from animegamer_export.onnx_io.sessions import plain_options
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import VAE, default_part
 
 from .read import add_weight, open_graph
 
@@ -40,7 +41,7 @@ class PartSession:
         options.enable_cpu_mem_arena = False
         model = open_graph(path)
         use_flash_attention(model)
-        if part.startswith("vae_"):
+        if default_part(part) == VAE:
             shrink_picture(model.graph)
         self.session = onnxruntime.InferenceSession(
             ir.to_proto(model).SerializeToString(),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from animegamer_export.evaluate.judges import judge_of
-from animegamer_export.plan_search.measure import SearchBudget, measure_plans
+from animegamer_export.evaluate.turns import plan_engines
+from animegamer_export.plan_search.measure import SearchBudget, measure_own_plans, measure_plans
 from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
 from animegamer_rt.arguments import whole
-from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bench.run import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
@@ -73,12 +74,15 @@ def _run(options: argparse.Namespace) -> int:
             do="for the world of pocket, run in a checkout: pip install ./export; or leave --judge out",
         )
     config = EngineConfig.from_arguments(options)
-    engines = open_engines(bundle, config)
-    points = measure_plans(bundle, engines, texts, SearchBudget(turns=options.turns), _print_line, judge)
+    engines_of, budget = plan_engines(bundle, config), SearchBudget(turns=options.turns)
+    engines = engines_of(EXACT)
+    points = measure_plans(bundle, engines, texts, budget, _print_line, judge)
+    own = measure_own_plans(bundle, engines_of, texts, budget, _print_line, judge)
     chosen = choose_plans(points)
     record = {
         **machine.environment(LIBRARIES.get(config.device, "onnxruntime")),
         **describe(bundle, points, chosen),
+        **({"own": own} if own else {}),
         "runs_on": engines.device,
         "instructions": list(islice(cycle(texts), 2 * options.turns)),
     }
@@ -86,22 +90,27 @@ def _run(options: argparse.Namespace) -> int:
     for name, point in chosen.items():
         print(f"{name}: {point.summary}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:
-        write_plans(bundle, chosen)
+        write_plans(bundle, chosen, own)
         print(f"written into {bundle.folder / MANIFEST}, they replace the earlier ones")
         for name in (name for name, point in chosen.items() if point.skipped):
             print(f"{name} skips blocks, which only PyTorch can: play --plan {name} --device torch")
     return 0
 
 
-def write_plans(bundle: Bundle, chosen: dict[str, PlanResult]) -> Bundle:
+def write_plans(
+    bundle: Bundle, chosen: dict[str, PlanResult], own: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+) -> Bundle:
     """Writes these plans and their figures into the manifest, with `balanced` as the default plan.
 
+    own: figures to add to those of plans with parts of their own.
     Other plans stay, except those of an earlier search that skip blocks. The measured quality of a plan that changes is
     removed.
     """
     earlier = {name + SKIPPING_SUFFIX for name in chosen}
     plans = bundle.manifest.plans.items()
     entries = {name: replace(entry, default=False) for name, entry in plans if name not in earlier}
+    for name, figures in own.items():
+        entries[name] = replace(entries[name], fidelity={**entries[name].fidelity, **figures})
     for name, point in chosen.items():
         entries[name] = PlanEntry(point.plan.to_dict(), dict(point.fidelity), default=name == DEFAULT)
     before = bundle.manifest.plans

@@ -6,10 +6,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
+from typing import Any
 
 import numpy as np
 
-from animegamer_export.evaluate.fidelity import PlanEvaluator, TurnInput, denoise_turn, predict_first_turns
+from animegamer_export.evaluate.fidelity import (
+    PlanEvaluator,
+    TurnInput,
+    denoise_turn,
+    predict_first_turns,
+    with_plan,
+)
 from animegamer_export.evaluate.judges import ClipJudge
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_rt.backends.interface import Engines, FloatArray
@@ -68,7 +75,7 @@ def measure_plans(
     blocks = engines.denoiser.skippable_blocks
 
     def measured(one: _PlayedPlan) -> PlanResult:
-        fidelity = {**evaluator.fidelity(pipeline.denoiser.with_plan(one.plan)), "runs_on": engines.device}
+        fidelity = {**evaluator.fidelity(with_plan(pipeline, one.plan, "searched")), "runs_on": engines.device}
         point = PlanResult(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
         log(f"{point.summary}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
@@ -95,6 +102,32 @@ def measure_plans(
         played = [_play_plan(pipeline, plan, turns, true) for plan in cheaper]
         points += [measured(one) for one in _worth_measuring(played, [best[rows] for rows in sorted(best)], blocks)]
     return sorted(points, key=lambda point: point.cost)
+
+
+def measure_own_plans(
+    bundle: Bundle,
+    engines_of: Callable[[str], Engines],
+    instructions: Sequence[str],
+    budget: SearchBudget,
+    log: Callable[[str], object] = print,
+    judge: ClipJudge | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Fidelity of the plans that name parts of their own, measured with these; by plan.
+
+    engines_of: the engines of a plan. Their steps are as they were trained, so no other plan is searched for them.
+    """
+    names = [name for name, entry in bundle.manifest.plans.items() if entry.parts]
+    if not names:
+        return {}
+    log(f"playing {', '.join(names)} with their own parts")
+    texts = list(islice(cycle(instructions), 2 * budget.turns))[budget.turns :]
+    evaluator = PlanEvaluator.play(Pipeline.open(bundle, engines_of(EXACT), EXACT), texts, CHECK_SEED, judge)
+    found = {}
+    for name in names:
+        engines = engines_of(name)
+        figures = evaluator.fidelity(Pipeline.open(bundle, engines, name, unmeasured=True))
+        found[name] = {**figures, "runs_on": engines.device}
+    return found
 
 
 def _reuse_candidates(rows: int, best: Mapping[int, _PlayedPlan]) -> list[DenoisePlan]:

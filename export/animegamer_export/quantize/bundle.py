@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
-from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan
+from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan_of
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.nodes import Ranges
@@ -28,6 +28,7 @@ from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
 from animegamer_rt.bundle.manifest import clear_fidelity
+from animegamer_rt.bundle.roles import DENOISER, ROLES, default_part, graph_names
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError
@@ -56,12 +57,13 @@ def no_progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
 
 
 def part_names(bundle: Bundle, name: str) -> list[str]:
-    """The parts of a name: "vae" is vae_first and vae_next. Raises ConfigError if there are none."""
-    found = [part for part in bundle.manifest.parts if part == name or part.startswith(name + "_")]
-    if not found:
-        words = sorted({part.partition("_")[0] for part in bundle.manifest.parts})
-        raise ConfigError(f"the bundle has no part {name!r}", where=bundle.folder, do=suggest(name, words))
-    return found
+    """The graphs of a part. Raises ConfigError if the bundle does not have it."""
+    for role in ROLES:
+        graphs = graph_names(role, name)
+        if set(graphs) <= bundle.manifest.parts.keys():
+            return list(graphs)
+    words = sorted(set(map(default_part, bundle.manifest.parts)))
+    raise ConfigError(f"the bundle has no part {name!r}", where=bundle.folder, do=suggest(name, words))
 
 
 def quantize_bundle(
@@ -178,7 +180,7 @@ def calibrate_activations(
     bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int, device: str = "cpu"
 ) -> dict[str, Ranges]:
     """Ranges of the denoiser's activations in whole turns, by the plan `balanced` if there is one, as it is faster."""
-    if name != "denoiser":
+    if name != DENOISER:
         raise ConfigError(
             f"{scheme.name} rounds activations too, which only the denoiser may have",
             found=repr(name),
@@ -188,7 +190,7 @@ def calibrate_activations(
     recorded = RecordingDenoiser(source, device=device)
     config = EngineConfig("cpu-fp32" if device == "cpu" else device)
     pipeline = Pipeline.open(bundle, replace(open_engines(bundle, config), denoiser=recorded))
-    pipeline = with_plan(pipeline, bundle, CALIBRATION_PLAN if CALIBRATION_PLAN in bundle.manifest.plans else None)
+    pipeline = with_plan_of(pipeline, bundle, CALIBRATION_PLAN if CALIBRATION_PLAN in bundle.manifest.plans else None)
     texts = sample_instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
     for turn in predict_first_turns(pipeline, texts, CALIBRATION_SEED):
         denoise_turn(pipeline.denoiser, turn)

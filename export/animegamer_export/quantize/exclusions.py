@@ -9,18 +9,20 @@ import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE
+
 EVERYTHING = r"."
 EXCLUDED: Mapping[str, str] = MappingProxyType(
     {
         # Embeddings and the vocabulary's head are read a row at a time; the resamplers are the only way in and out of
         # the shot, and small.
-        "predictor": r"embedding|resampler|(^|\.)head\.",
+        PREDICTOR: r"embedding|resampler|(^|\.)head\.",
         # adaLN and the two scalar embeddings multiply every token of a block; patches and head touch the latent itself.
-        "denoiser": r"modulation|(^|\.)(time|motion|patches|head)\.|unconditional|positions",
+        DENOISER: r"modulation|(^|\.)(time|motion|patches|head)\.|unconditional|positions",
         # Convolutions only: 16-bit floats, no blocks.
-        "vae": EVERYTHING,
+        VAE: EVERYTHING,
         # Four small matrices, run when a game starts from a picture.
-        "encoder": EVERYTHING,
+        ENCODER: EVERYTHING,
         "text_tower": r"embedding|relative",
         "image_tower": EVERYTHING,
     }

@@ -12,7 +12,7 @@ import errno
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,13 @@ from typing import Any
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.arguments import whole
-from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, RTX_ARCHES, engine_name, library_for
+from animegamer_rt.backends.tensorrt.engine_id import ENGINE_ROLES, RTX_ARCHES, engine_graphs, engine_name, library_for
 from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.files import lock_folder, make_folder, require_space, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.roles import DENOISER, PREDICTOR, VAE
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.child_process import child_command
@@ -64,7 +65,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
     parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
-    parser.add_argument("--parts", metavar="LIST", help="of predictor, denoiser, vae, encoder (default: all)")
+    parser.add_argument("--parts", metavar="LIST", help=f"of {', '.join(ENGINE_ROLES)} (default: all)")
     parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
     parser.add_argument(
         "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
@@ -90,8 +91,8 @@ def run(options: Options) -> int:
     wanted = [
         _engine_request(bundle, part, gpu, options)
         for gpu in options.gpus
-        for part in options.parts
-        if _has(bundle, part)
+        for part in engine_graphs(bundle)
+        if bundle.graph_roles[part] in options.parts
     ]
     require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_SPACE_HINT)
     rows: list[dict[str, Any]] = []
@@ -109,7 +110,7 @@ def run(options: Options) -> int:
 
 
 def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tuple[Ranges, ...]:
-    """The optimisation profiles of a part.
+    """The optimisation profiles of a graph.
 
     The denoiser has one for each kind of step: 0 is the pair, 1 a single row. The predictor has one for prompts and the
     text after them together: with two, two thirds of its 4-bit weights were stored twice in the engine.
@@ -120,7 +121,8 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
     usual, shortest = min(longest, (turns + 1) * turn), geometry.shot_tokens
     if longest < turn:
         raise ConfigError("the longest prompt is too short", found=longest, expected=f"{turn} tokens or more")
-    if part == "predictor":
+    role = bundle.graph_roles[part]
+    if role == PREDICTOR:
         shots = max(1, longest // shortest)
         ranges: Ranges = {
             "rows": (1, 2, 2),
@@ -130,9 +132,9 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
             "cached_tokens": (0, max(0, usual - turn), longest + TOKENS_AFTER_PROMPT),
         }
         return (ranges,)
-    if part == "denoiser":
+    if role == DENOISER:
         return {"batch": (2, 2, 2)}, {"batch": (1, 1, 1)}
-    return ({"channels": CHANNELS},) if part.startswith("vae_") else ()
+    return ({"channels": CHANNELS},) if role == VAE else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +191,6 @@ def _build_or_keep(bundle: Bundle, wanted: _EngineRequest, options: Options) -> 
         engines = {**bundle.manifest.engines, wanted.name: engine}
         bundle = write_manifest(bundle.folder, replace(bundle.manifest, engines=engines), changed=(file,))
     return {**row, **asdict(built), "kept": False}, bundle
-
-
-def _has(bundle: Bundle, part: str) -> bool:
-    return part in bundle.manifest.parts
 
 
 def _part_bytes(bundle: Bundle, part: str) -> int:
@@ -264,7 +262,7 @@ def _options(given: argparse.Namespace) -> Options:
     return Options(
         given.bundle,
         tuple(_split_names(given.gpu, _arches(), "--gpu")),
-        tuple(_parts(given.parts)),
+        ENGINE_ROLES if given.parts is None else tuple(_split_names(given.parts, ENGINE_ROLES, "--parts")),
         given.precision,
         given.longest_prompt,
         not given.no_weight_streaming,
@@ -284,9 +282,3 @@ def _split_names(text: str, known: Sequence[str], option: str) -> list[str]:
     if not names:
         raise ConfigError("no names given", where=option, expected=f"of {', '.join(known)}")
     return list(dict.fromkeys(names))
-
-
-def _parts(text: str | None) -> Iterator[str]:
-    known = ("predictor", "denoiser", "vae", "encoder")
-    asked = known if text is None else tuple(_split_names(text, known, "--parts"))
-    yield from (part for part in ENGINE_PARTS if part.split("_")[0] in asked)

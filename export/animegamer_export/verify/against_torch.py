@@ -43,6 +43,7 @@ from animegamer_export.towers.text import TextTower
 from animegamer_export.verify.figures import ACTIVATION_TOLERANCES, PARTS, Figures, exceeds_tolerance
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE, graph_names
 from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep
@@ -127,7 +128,7 @@ def compare_with_torch(
     `peak_mib`: peak memory of the process so far, mapped files included. Raises ConfigError for a part that the bundle
     does not have.
     """
-    comparisons = {"predictor": _predictor, "denoiser": _denoiser, "vae": _vae, "encoder": _encoder}
+    comparisons = {PREDICTOR: _predictor, DENOISER: _denoiser, VAE: _vae, ENCODER: _encoder}
     comparisons |= {TEXT: _text_tower, IMAGE: _image_tower}
     figures = {}
     for part in parts or [name for name in comparisons if name in PARTS or name in bundle.manifest.parts]:
@@ -176,12 +177,12 @@ def _predictor(compared: _Comparison) -> Figures:
     texts = [np.array([random.choice(strengths), *fixed], np.int64) for fixed in prompt_builder.between_slots]
     runs = [*prompt.runs, *(TokenBatch.text(ids, size.shot_width) for ids in texts)]
     true = {}
-    for kind, weights in compared.weights("predictor", predictor_parameter).items():
+    for kind, weights in compared.weights(PREDICTOR, predictor_parameter).items():
         model = block_streaming(lambda: Predictor(source.sizes.predictor), weights, log=compared.log)
         true[kind] = read_in_one(model, runs, len(prompt.runs))
     past, answers = empty_cache(model), []
     del model
-    part = compared.open("predictor")
+    part = compared.open(PREDICTOR)
     for tokens in runs:
         given = {name: value.numpy() for name, value in feeds(tokens, past).items()}
         shot, logits, keys, values = part.run(PREDICTOR_OUTPUTS, given)
@@ -220,15 +221,15 @@ def read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> t
 def _denoiser(compared: _Comparison) -> Figures:
     """One pair step: both rows, guidance and solver."""
     sizes, true = compared.source.sizes, {}
-    unconditional = whole_encoder(sizes.encoder, compared.source.weights["denoiser"]).unconditional()
-    for kind, weights in compared.weights("denoiser", denoiser_parameter).items():
+    unconditional = whole_encoder(sizes.encoder, compared.source.weights[DENOISER]).unconditional()
+    for kind, weights in compared.weights(DENOISER, denoiser_parameter).items():
         denoiser = block_streaming(lambda: Denoiser(sizes.denoiser), weights, "denoiser.", compared.log)
         constant = weights.rounded(unconditional) if isinstance(weights, FakeQuantizedWeights) else unconditional
         step = example_step(denoiser, [0, 1], 0.0, SEED)
         true[kind] = [value.numpy() for value in DenoiserStep(denoiser, constant)(*step)]
     del denoiser
     feeds = {name: value.numpy() for name, value in zip(INPUTS, step, strict=True)}
-    tried = compared.open("denoiser").run(OUTPUTS, feeds)
+    tried = compared.open(DENOISER).run(OUTPUTS, feeds)
     figures: Figures = {}
     for kind, (latent, x0, *_) in true.items():
         figures |= _errors(f"{kind}x0", tried[1], x0) | _errors(f"{kind}latent", tried[0], latent)
@@ -242,7 +243,7 @@ def _vae(compared: _Comparison) -> Figures:
     shape = (1, size.latent_frames, size.latent_channels, *picture)
     latent = torch.randn(shape, generator=torch.Generator().manual_seed(SEED))
     order, flip, true = torch.arange(3), torch.tensor([False]), {}
-    for kind, weights in compared.weights("vae", as_named).items():
+    for kind, weights in compared.weights(VAE, as_named).items():
         with torch.device("meta"):
             decoder = VaeDecoder(source.sizes.vae)
         frames = (
@@ -251,10 +252,11 @@ def _vae(compared: _Comparison) -> Figures:
         true[kind] = pixels(frames, order, flip).numpy()
         del decoder
     shared = {"channel_order": order.numpy(), "flip": flip.numpy()}
-    first = compared.open("vae_first")
+    first_graph, next_graph = graph_names(VAE)
+    first = compared.open(first_graph)
     begun = dict(zip(first.outputs, first.run(first.outputs, {"latent": latent[:, :3].numpy(), **shared}), strict=True))
     frames_first = begun.pop("frames")
-    rest = compared.open("vae_next").run(("frames",), {"latent": latent[:, 3:].numpy(), **shared, **begun})
+    rest = compared.open(next_graph).run(("frames",), {"latent": latent[:, 3:].numpy(), **shared, **begun})
     tried = np.concatenate([frames_first, rest[0]])
     figures: Figures = {"picture": "x".join(str(length) for length in tried.shape[1:3])}
     for kind, expected in true.items():
@@ -268,9 +270,9 @@ def _encoder(compared: _Comparison) -> Figures:
     text = torch.randn(1, size.text_tokens, size.text_width, generator=random)
     image = torch.randn(1, size.image_tokens, size.image_width, generator=random)
     feeds = {"text_features": text.numpy(), "image_features": image.numpy()}
-    weights = compared.weights("encoder", lambda name: (f"encoder.{name}", None))
+    weights = compared.weights(ENCODER, lambda name: (f"encoder.{name}", None))
     true = {kind: whole_encoder(size, each)(text, image).numpy() for kind, each in weights.items()}
-    (tried,) = compared.open("encoder").run(("shot",), feeds)
+    (tried,) = compared.open(ENCODER).run(("shot",), feeds)
     for kind, expected in true.items():
         figures |= _errors(f"{kind}shot", tried, expected)
     return figures

@@ -17,6 +17,7 @@ from animegamer_export.verify.bundles import SampleCounts, predictor_figures
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.torch.predictor import Predictor
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import PREDICTOR
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.pipeline import Pipeline
 
@@ -49,7 +50,7 @@ def rows(bundle: Bundle, instructions: int) -> Iterator[dict[str, Any]]:
 @torch.no_grad()
 def replace_linears(network: nn.Module, layer: Callable[[int, int, bool], nn.Module]) -> list[float]:
     """Replaces each Linear that our schemes quantise; returns the relative error of each weight."""
-    errors, keeps = [], fp16_exclusions("predictor")
+    errors, keeps = [], fp16_exclusions(PREDICTOR)
     for name, old in list(network.named_modules()):
         if not isinstance(old, nn.Linear) or keeps(f"{name}."):
             continue

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import psnr, relative_error
-from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan
+from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan_of
 from animegamer_export.onnx_io.load_memory import load_memory_mib
 from animegamer_export.onnx_io.part_session import PartSession
 from animegamer_export.onnx_io.sessions import open_plain
@@ -24,6 +24,7 @@ from animegamer_export.quantize.bundle import part_names
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError
 from animegamer_rt.pipeline import Pipeline
@@ -76,8 +77,8 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
     }
     if set(parts) & set(PARTS):
         pair = _open_pair(bundle, against, amount, parts)
-        compared |= {"predictor": partial(_predictor, pair, amount), "denoiser": partial(_denoiser, pair, amount)}
-        compared["vae"] = partial(_vae, pair, amount)
+        compared |= {PREDICTOR: partial(_predictor, pair, amount), DENOISER: partial(_denoiser, pair, amount)}
+        compared[VAE] = partial(_vae, pair, amount)
     return {
         name: {
             "precision": bundle.manifest.parts[part_names(bundle, name)[0]].precision,
@@ -94,13 +95,13 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
 
 def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str]) -> _Pair:
     engines = open_engines(against, EngineConfig("cpu-fp32"))
-    tried = engines if tuple(parts) == ("denoiser",) else open_engines(bundle, EngineConfig("cpu-fp32"))
-    if "denoiser" in parts:
+    tried = engines if tuple(parts) == (DENOISER,) else open_engines(bundle, EngineConfig("cpu-fp32"))
+    if DENOISER in parts:
         # A session that computes exactly what the graph says; the runtime's may fuse operators (see plain_options).
-        tried = replace(tried, denoiser=RecordingDenoiser(bundle.part_path("denoiser"), record=False))
+        tried = replace(tried, denoiser=RecordingDenoiser(bundle.part_path(DENOISER), record=False))
     # Both play the reference's plan: a quantised bundle has only `exact` until its plans are measured.
-    true, pipeline = with_plan(Pipeline.open(against, engines), against, amount.plan), Pipeline.open(bundle, tried)
-    return _Pair(with_plan(pipeline, against, amount.plan), true, bundle, against, engines)
+    true, pipeline = with_plan_of(Pipeline.open(against, engines), against, amount.plan), Pipeline.open(bundle, tried)
+    return _Pair(with_plan_of(pipeline, against, amount.plan), true, bundle, against, engines)
 
 
 def part_bytes(bundle: Bundle, name: str) -> int:
@@ -146,15 +147,15 @@ def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts
 
 def _denoiser(pair: _Pair, amount: SampleCounts) -> Figures:
     """Errors of single steps from the reference's states (x0), and of whole turns, decoded by the reference's vae."""
-    recorded = RecordingDenoiser(pair.true_bundle.part_path("denoiser"))
+    recorded = RecordingDenoiser(pair.true_bundle.part_path(DENOISER))
     pipeline = Pipeline.open(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
-    pipeline = with_plan(pipeline, pair.true_bundle, amount.plan)
+    pipeline = with_plan_of(pipeline, pair.true_bundle, amount.plan)
     latents, decibels = [], []
     for turn in _turns(pipeline, amount):
         latent, tried = denoise_turn(pipeline.denoiser, turn), denoise_turn(pair.tried.denoiser, turn)
         latents.append(relative_error(tried, latent))
         decibels.append(psnr(_decode(pair.true, tried), _decode(pair.true, latent)))
-    session = open_plain(pair.tried_bundle.part_path("denoiser"))
+    session = open_plain(pair.tried_bundle.part_path(DENOISER))
     steps = [relative_error(session.run(("x0",), dict(feeds))[0], x0) for feeds, x0 in recorded.steps]
     return {
         "turns": amount.turns,
@@ -187,13 +188,13 @@ def _starting(part: str, bundle: Bundle, against: Bundle, amount: SampleCounts) 
     feeds = list(_starting_feeds(part, against, amount))
     true, tried = _answers(against, part, feeds), _answers(bundle, part, feeds)
     errors = [relative_error(one, other) for one, other in zip(tried, true, strict=True)]
-    output = "shot" if part == "encoder" else "features"
+    output = "shot" if part == ENCODER else "features"
     worst = {f"{output}_relative_error_max": round(max(errors), 6)}
     return {"inputs": len(feeds), f"{output}_relative_error": _mean(errors), **worst}
 
 
 def _starting_feeds(part: str, against: Bundle, amount: SampleCounts) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    if part == "encoder":
+    if part == ENCODER:
         names = {"text_features": "text_tower", "image_features": "image_tower"}
         features = (_answers(against, tower, _starting_feeds(tower, against, amount)) for tower in names.values())
         yield from (dict(zip(names, both, strict=True)) for both in zip(*features, strict=True))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-PARTS, START_PARTS = ("predictor", "denoiser", "vae"), ("encoder", "text_tower", "image_tower")
+from animegamer_rt.bundle.roles import ENCODER, IMAGE_TOWER, PLAY_ROLES, TEXT_TOWER
+
+PARTS, START_PARTS = PLAY_ROLES, (ENCODER, TEXT_TOWER, IMAGE_TOWER)
 """Parts that each turn runs, and parts that only a start from a picture runs."""
 
 

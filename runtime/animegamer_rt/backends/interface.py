@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, PLAY_ROLES, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 
 FloatArray = npt.NDArray[np.float32]
@@ -240,10 +241,10 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The loaded engines of one bundle. `device` describes in words where they run.
+    """The loaded engines of one bundle, for the plans of the same `parts`. `device` describes in words where they run.
 
     kind: the library and the kind of device, the same words on every machine; `registry.open_engines` sets it.
-    precision: part -> what it computes in, where that differs from the bundle's.
+    precision: role -> what its part computes in, where that differs from the bundle's.
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
     memory: reads the peak memory on the device; None where the library does not report it.
     reader, picture_reader: of a bundle that has them; they always run on the CPU.
@@ -265,24 +266,26 @@ class Engines:
     memory: Callable[[], DeviceMemory] | None = None
     reader: ReaderEngine | None = None
     picture_reader: PictureReaderEngine | None = None
+    parts: PlanParts = DEFAULT_PARTS
 
-    def part_precision(self, bundle: Bundle, part: str) -> str:
-        """What a part computes in, as far as is known: its engine's word, or else the precision of its weights.
+    def precision_of(self, bundle: Bundle, role: str) -> str:
+        """What a role's part computes in, as far as is known: its engine's word, else the precision of its weights.
 
         Simulated engines play bundles without parts too: "no weights".
         """
-        found = bundle.manifest.parts.get(part)
-        return self.precision.get(part) or (found.precision if found is not None else "no weights")
+        found = bundle.manifest.parts.get(self.parts.graphs(role)[0])
+        return self.precision.get(role) or (found.precision if found is not None else "no weights")
 
     def identity(self, bundle: Bundle) -> str:
         """Kind and precisions in one line: engines of the same line and bundle play a game on as it began."""
-        parts = {"predictor": "predictor", "denoiser": "denoiser", "vae": "vae_first"}
-        return ", ".join([self.kind, *(f"{name} {self.part_precision(bundle, part)}" for name, part in parts.items())])
+        return ", ".join([self.kind, *(f"{role} {self.precision_of(bundle, role)}" for role in PLAY_ROLES)])
 
 
 class EngineProvider(Protocol):
     """A backend: the module that loads a bundle's parts with one library. `registry.open_engines` chooses it."""
 
-    def load(self, bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
-        """The engines of a bundle, as `registry.open_engines` describes them. Raises BackendError."""
+    def load(
+        self, bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
+    ) -> Engines:
+        """The engines of these parts of a bundle, as `registry.open_engines` describes them. Raises BackendError."""
         ...

@@ -22,6 +22,18 @@ import onnxruntime
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import (
+    CACHE_PREFIX,
+    DEFAULT_PARTS,
+    DENOISER,
+    ENCODER,
+    IMAGE_TOWER,
+    PLAY_ROLES,
+    PREDICTOR,
+    TEXT_TOWER,
+    VAE,
+    PlanParts,
+)
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.profiling.host import available_cores
@@ -43,20 +55,26 @@ OUT_OF_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|failed to allocate memor
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
-_PREDICTOR = (
-    ("ids", "history_index", "masks", "history_shots", "readout", "keys", "values"),
-    ("shot", "logits", "next_keys", "next_values"),
-)
-_DENOISER = (
-    ("latent", "x0_prev", "noise", "difference", "coefficients", "timestep", "motion_scope", "shot", "rows"),
-    ("next_latent", "x0", "next_difference"),
-)
-_VAE = ("latent", "channel_order", "flip"), ("frames",)
-_ENCODER = ("text_features", "image_features"), ("shot",)
-_TOWERS = {"text_tower": (("ids",), ("text_features",)), "image_tower": (("picture",), ("image_features",))}
+TENSORS: Mapping[str, Names] = {
+    PREDICTOR: (
+        ("ids", "history_index", "masks", "history_shots", "readout", "keys", "values"),
+        ("shot", "logits", "next_keys", "next_values"),
+    ),
+    DENOISER: (
+        ("latent", "x0_prev", "noise", "difference", "coefficients", "timestep", "motion_scope", "shot", "rows"),
+        ("next_latent", "x0", "next_difference"),
+    ),
+    VAE: (("latent", "channel_order", "flip"), ("frames",)),
+    ENCODER: (("text_features", "image_features"), ("shot",)),
+    TEXT_TOWER: (("ids",), ("text_features",)),
+    IMAGE_TOWER: (("picture",), ("image_features",)),
+}
+"""Role -> (inputs, outputs) of its graphs, caches left out."""
 
 
-def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
+def load(
+    bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
+) -> Engines:
     """Loads the parts of a bundle side by side; on the device `cpu`, those in 8 bits that the bundle has.
 
     cache: parts of an earlier bundle on the same device. Those with the same files are used again, the others are
@@ -66,28 +84,26 @@ def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -
     memory, and BackendError where anything else fails.
     """
     device, threads, eight_bit = _device(config), config.threads, config.device in INT8_DEVICES
-    names: dict[str, Names] = {"predictor": _PREDICTOR, "denoiser": _DENOISER}
-    names |= {"vae_first": _VAE, "vae_next": _VAE}
-    if "encoder" in bundle.manifest.parts:
-        names["encoder"] = _ENCODER
-    paths = {part: bundle.part_path(part, eight_bit) for part in names}
-    hashes = {part: bundle.part_sha256(part, eight_bit) for part in names}
+    roles = [*PLAY_ROLES, *([ENCODER] if ENCODER in bundle.manifest.parts else [])]
+    names = {graph: TENSORS[role] for role in roles for graph in parts.graphs(role)}
+    paths = {graph: bundle.part_path(graph, eight_bit) for graph in names}
+    hashes = {graph: bundle.part_sha256(graph, eight_bit) for graph in names}
     cache = {} if cache is None else cache
     for other in cache.keys() - set(hashes.values()):
         del cache[other]
-    missing = [part for part in names if hashes[part] not in cache]
+    missing = [graph for graph in names if hashes[graph] not in cache]
     with ThreadPoolExecutor(len(names)) as pool:
-        opened = {part: pool.submit(_Part, paths[part], device, threads, *names[part]) for part in missing}
-        cache |= {hashes[part]: future.result() for part, future in opened.items()}
-    parts: dict[str, _Part] = {part: cache[hashes[part]] for part in names}
-    in_8_bits = [part for part in names if paths[part] != bundle.part_path(part)]
+        opened = {graph: pool.submit(_Part, paths[graph], device, threads, *names[graph]) for graph in missing}
+        cache |= {hashes[graph]: future.result() for graph, future in opened.items()}
+    by_role: dict[str, list[_Part]] = {role: [cache[hashes[graph]] for graph in parts.graphs(role)] for role in roles}
+    in_8_bits = [role for role in roles if any(paths[one] != bundle.part_path(one) for one in parts.graphs(role))]
     return Engines(
-        _Predictor(parts["predictor"]),
-        _Denoiser(parts["denoiser"]),
-        _Vae(parts["vae_first"], parts["vae_next"]),
-        _Encoder(parts["encoder"]) if "encoder" in parts else None,
+        _Predictor(*by_role[PREDICTOR]),
+        _Denoiser(*by_role[DENOISER]),
+        _Vae(*by_role[VAE]),
+        _Encoder(*by_role[ENCODER]) if ENCODER in by_role else None,
         f"onnxruntime {onnxruntime.__version__} on {device}, {threads or available_cores()} threads"
-        + "".join(f", {part} in 8 bits" for part in in_8_bits),
+        + "".join(f", {role} in 8 bits" for role in in_8_bits),
         precision=dict.fromkeys(in_8_bits, "int8"),
     )
 
@@ -99,7 +115,8 @@ def load_towers(bundle: Bundle, config: EngineConfig) -> TowerEngines:
     BackendError as `load` does.
     """
     device = _device(config) if config.device in PROVIDERS else "cpu"
-    return _Towers(*(_Part(bundle.part_path(part), device, config.threads, *names) for part, names in _TOWERS.items()))
+    towers = (TEXT_TOWER, IMAGE_TOWER)
+    return _Towers(*(_Part(bundle.part_path(tower), device, config.threads, *TENSORS[tower]) for tower in towers))
 
 
 def _device(config: EngineConfig) -> str:
@@ -117,7 +134,7 @@ class _Part:
         self.input_names = [value.name for value in self.session.get_inputs()]
         self.output_names = [value.name for value in self.session.get_outputs()]
         for kind, expected, found in (("inputs", inputs, self.input_names), ("outputs", outputs, self.output_names)):
-            strange = {name for name in set(expected) ^ set(found) if not name.startswith("cache_")}
+            strange = {name for name in set(expected) ^ set(found) if not name.startswith(CACHE_PREFIX)}
             if strange:
                 raise BackendError(
                     f"the part has other {kind} than this version expects",

@@ -14,6 +14,7 @@ import onnxruntime
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import ReaderWords
+from animegamer_rt.bundle.roles import PICTURE_READER, READER
 from animegamer_rt.errors import BackendError
 from animegamer_rt.state.scene import HOURS, LEVELS
 
@@ -31,12 +32,12 @@ def load_reader(bundle: Bundle) -> ReaderEngine:
 
     Raises BackendError when it cannot be loaded, or when its outputs are not those of the manifest's words.
     """
-    return _Reader(_open(bundle, "reader", INPUTS, OUTPUTS))
+    return _Reader(_open(bundle, READER, INPUTS, OUTPUTS))
 
 
 def load_picture_reader(bundle: Bundle) -> PictureReaderEngine:
     """The picture reader of a bundle that has one. Raises BackendError as `load_reader`."""
-    return _PictureReader(_open(bundle, "picture_reader", PICTURE_INPUTS, PICTURE_OUTPUTS))
+    return _PictureReader(_open(bundle, PICTURE_READER, PICTURE_INPUTS, PICTURE_OUTPUTS))
 
 
 def _open(bundle: Bundle, part: str, inputs: Sequence[str], outputs: Sequence[str]) -> onnxruntime.InferenceSession:
@@ -61,7 +62,7 @@ class _Reader:
         self.scene_numbers: int = next(i.shape[1] for i in session.get_inputs() if i.name == "scene")
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
-        outputs = _run(self._session, "reader", OUTPUTS, {"features": features, "scene": scene})
+        outputs = _run(self._session, READER, OUTPUTS, {"features": features, "scene": scene})
         return ReaderLogits(*outputs)
 
 
@@ -71,7 +72,7 @@ class _PictureReader:
         _, _, self.height, self.width = session.get_inputs()[0].shape
 
     def read(self, picture: FloatArray) -> ReaderLogits:
-        outputs = _run(self._session, "picture_reader", PICTURE_OUTPUTS, {"picture": picture})
+        outputs = _run(self._session, PICTURE_READER, PICTURE_OUTPUTS, {"picture": picture})
         return ReaderLogits(**dict(zip(PICTURE_OUTPUTS, outputs, strict=True)), unknown=np.zeros(0, np.float32))
 
 

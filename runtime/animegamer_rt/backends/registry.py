@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from animegamer_rt.bundle.roles import PICTURE_READER
 from animegamer_rt.engine_config import DEFAULT_CONFIG, TORCH_DEVICES, EngineConfig
 from animegamer_rt.profiling import host_memory
 from animegamer_rt.profiling.libraries import check_libraries
@@ -18,23 +19,28 @@ if TYPE_CHECKING:
     from .interface import EngineProvider, Engines, PartCache, TowerEngines
 
 
-def open_engines(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: PartCache | None = None) -> Engines:
-    """The engines of a bundle, loaded.
+def open_engines(
+    bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: PartCache | None = None, plan: str | None = None
+) -> Engines:
+    """The engines of the parts that play a plan of a bundle (None: its default plan), loaded.
 
+    They play every plan with the same parts.
     cache: parts that an earlier bundle left loaded on the same device. onnxruntime takes what it can use from there and
     leaves this bundle's parts in it; other backends ignore it. The readers run in onnxruntime on the CPU,
     whatever the configuration.
 
-    Raises BackendError when the library, the device or memory is missing, or a part cannot run there.
+    Raises PlanError for an unknown plan, BackendError when the library, the device or memory is missing, or a part
+    cannot run there.
     """
+    parts = bundle.parts_of(plan)
     check_libraries(config, reader=bundle.manifest.reader is not None)
-    host_memory.check(bundle, config.device, config.precision)
-    engines = replace(_provider(config).load(bundle, config, cache), kind=config.kind)
+    host_memory.check(bundle, config.device, config.precision, parts)
+    engines = replace(_provider(config).load(bundle, config, cache, parts), kind=config.kind, parts=parts)
     if bundle.manifest.reader is None:
         return engines
     from .reader import load_picture_reader, load_reader
 
-    pictures = load_picture_reader(bundle) if "picture_reader" in bundle.manifest.parts else None
+    pictures = load_picture_reader(bundle) if PICTURE_READER in bundle.manifest.parts else None
     return replace(engines, reader=load_reader(bundle), picture_reader=pictures)
 
 

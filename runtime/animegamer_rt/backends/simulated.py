@@ -15,6 +15,7 @@ import numpy as np
 from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 
 from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch
@@ -26,10 +27,13 @@ BRIGHTNESS_STEP = 5
 """How much darker each frame of a chunk is than the one before, so that no two are the same."""
 
 
-def load(bundle: Bundle, config: EngineConfig, cache: PartCache | None = None) -> Engines:
+def load(
+    bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
+) -> Engines:
     """Engines that take `config.simulated_seconds` for a turn of the bundle's default plan.
 
-    Another plan takes more or less, as it evaluates the network more or less often. Nothing is taken from `cache`.
+    Another plan takes more or less, as it evaluates the network more or less often. They stand for any parts, and
+    nothing is taken from `cache`.
     """
     seconds = config.simulated_seconds
     rows = DenoisePlan.from_dict(bundle.manifest.plans[bundle.default_plan].plan).network_rows

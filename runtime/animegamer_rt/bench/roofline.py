@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import DENOISER, NETWORKS
 from animegamer_rt.profiling.gpu_specs import GPU_SPECS
 
 MATMUL_SIDE, MATMUL_SECONDS = 1024, 1.0
@@ -37,13 +38,13 @@ class Roofline:
     source: str
 
 
-def count_operations(bundle: Bundle) -> OpCount | None:
+def count_operations(bundle: Bundle, part: str = DENOISER) -> OpCount | None:
     """Operations of one evaluation: 24 n D^2 + 4 n^2 D per layer, for n tokens of width D.
 
-    None for a bundle whose manifest has no sizes of its denoiser.
+    part: the denoiser. None for another kind of network, and for a bundle whose manifest has no sizes of it.
     """
-    size, geometry = bundle.manifest.sizes.get("denoiser"), bundle.manifest.geometry
-    if not isinstance(size, Mapping) or not {"hidden", "layers"} <= set(size):
+    size, geometry = bundle.sizes(DENOISER, part), bundle.manifest.geometry
+    if bundle.network(DENOISER, part) != NETWORKS[DENOISER] or not {"hidden", "layers"} <= set(size):
         return None
     patch = int(size.get("patch", 2))
     patches = geometry.latent_frames * (geometry.latent_height // patch) * (geometry.latent_width // patch)
@@ -52,9 +53,9 @@ def count_operations(bundle: Bundle) -> OpCount | None:
     return OpCount(layers * 24.0 * tokens * width**2, layers * 4.0 * tokens**2 * width)
 
 
-def cpu_roofline(bundle: Bundle, branches: float) -> Roofline | None:
+def cpu_roofline(bundle: Bundle, branches: float, part: str = DENOISER) -> Roofline | None:
     """The bound at this machine's float32 matrix rate, measured now. branches: `DenoisePlan.cost`."""
-    needed = count_operations(bundle)
+    needed = count_operations(bundle, part)
     if needed is None:
         return None
     seconds = branches * (needed.products + needed.attention) / _matmul_rate()
@@ -62,13 +63,13 @@ def cpu_roofline(bundle: Bundle, branches: float) -> Roofline | None:
 
 
 def gpu_roofline(
-    bundle: Bundle, branches: float, card: str, precision: str, attention: str | None = None
+    bundle: Bundle, branches: float, card: str, precision: str, attention: str | None = None, part: str = DENOISER
 ) -> Roofline | None:
     """The bound at the published peak of a GPU. None if its rates are not known, and for float32.
 
     card: the name that its driver gives. attention: as `--attention` (docs/TORCH.md); INT8 variants begin with "int8".
     """
-    needed, rates = count_operations(bundle), GPU_SPECS.get(card)
+    needed, rates = count_operations(bundle, part), GPU_SPECS.get(card)
     if needed is None or rates is None or precision == "fp32":
         return None
     kind = PRODUCTS.get(precision, "fp16")

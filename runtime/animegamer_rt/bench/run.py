@@ -18,6 +18,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
+from animegamer_rt.bundle.roles import DENOISER, ROLES, graph_names
 from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BundleNotFoundError, ConfigError
 from animegamer_rt.pipeline import Pipeline
@@ -82,8 +83,11 @@ def bench(options: BenchOptions) -> int:
         bundle.plan(plan)
     # Before the engines are opened here: a GPU may not hold both.
     fresh = {plan: measure_fresh_process(bundle, plan, options.engines) for plan in plans}
-    engines = open_engines(bundle, options.engines)
+    engines = open_engines(bundle, options.engines, plan=plans[0])
     for plan in plans:
+        if engines.parts != bundle.parts_of(plan):
+            del engines  # a GPU may not hold both
+            engines = open_engines(bundle, options.engines, plan=plan)
         record = _measure(options, engines, Pipeline.open(bundle, engines, plan=plan), fresh[plan])
         print_record(record)
         try:
@@ -111,7 +115,8 @@ def _measure(
     """The record of one plan. fresh: what a process of its own was measured at."""
     manifest, suite = pipeline.bundle.manifest, options.suite
     on = _machine(options.engines.device, engines)
-    precision = {part: engines.part_precision(pipeline.bundle, part) for part in manifest.parts}
+    roles = [role for role in ROLES if engines.parts.graphs(role)[0] in manifest.parts]
+    precision = {name: engines.precision_of(pipeline.bundle, role) for role in roles for name in graph_names(role)}
     playback = manifest.geometry.frames / manifest.geometry.fps
     print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {on.name}\na clip plays {playback:.2f} s", flush=True)
     if suite is not None:
@@ -179,7 +184,7 @@ def _measure(
         "quality_gate": gate,
         "activity": {"before": before, "during": during, "after": after},
         "playback_seconds": playback,
-        **_floor(bounds, figures["stages"]["denoiser"]["p50"]),
+        **_floor(bounds, figures["stages"][DENOISER]["p50"]),
         **figures,
         "sustained_seconds_per_turn": round(timed.seconds / len(traces), 4),
         "energy_j_per_turn": None if on.meter.joules is None else round(on.meter.joules / len(traces), 3),
@@ -219,11 +224,11 @@ def _machine(device: str, engines: Engines) -> _Machine:
 def _bound(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, precision: Mapping[str, str], on: _Machine
 ) -> Roofline | None:
-    cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
+    cost, part = pipeline.plan.cost(engines.denoiser.skippable_blocks), engines.parts.denoiser
     if options.engines.device in CPU_DEVICES:
-        return cpu_roofline(pipeline.bundle, cost)
+        return cpu_roofline(pipeline.bundle, cost, part)
     name = str(on.card.facts()["name"]) if on.card is not None else engines.device
-    return gpu_roofline(pipeline.bundle, cost, name, precision["denoiser"], engines.attention)
+    return gpu_roofline(pipeline.bundle, cost, name, precision[DENOISER], engines.attention, part)
 
 
 def _floor(bounds: Sequence[Roofline | None], denoiser: float) -> dict[str, Any]:

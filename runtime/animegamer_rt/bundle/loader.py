@@ -33,10 +33,21 @@ from .denoise_plan import DenoisePlan
 from .files import checkout_folder, sha256
 from .hub_bundle import PREFIX, hub_bundle
 from .json_file import read_json
-from .manifest import EXACT, FORMAT_NAME, FORMAT_VERSION, RANDOM_WEIGHTS, READER_FORMAT_VERSION, Manifest
+from .manifest import (
+    EXACT,
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    PARTS_FORMAT_VERSION,
+    RANDOM_WEIGHTS,
+    READER_FORMAT_VERSION,
+    Manifest,
+    PlanEntry,
+)
 from .onnx_locations import data_locations
+from .roles import CACHE_PREFIX, CHOICES, DEFAULT_PARTS, NETWORKS, ROLES, PlanParts, graph_names
 
 MANIFEST = "manifest.json"
+FORMAT_VERSIONS = (FORMAT_VERSION, READER_FORMAT_VERSION, PARTS_FORMAT_VERSION)
 MAX_SIZE = 2**40
 """Of a network, in `sizes`; the largest there is the number of positions."""
 FIX_MANIFEST = "build the bundle again, or correct the manifest"
@@ -58,7 +69,7 @@ class Bundle:
         return self.folder / name
 
     def part_path(self, part: str, eight_bit: bool = False) -> Path:
-        """Path of a part's ONNX file; with `eight_bit` of its 8-bit file, if it has one.
+        """Path of a graph's ONNX file; with `eight_bit` of its 8-bit file, if it has one.
 
         Raises BundleError when the bundle has no such part.
         """
@@ -84,11 +95,47 @@ class Bundle:
         files = self.manifest.files.items()
         return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
 
+    def parts_of(self, plan: str | None = None) -> PlanParts:
+        """The parts that play a plan (None: the default one). Raises PlanError for an unknown plan."""
+        return PlanParts(**self._entry(plan).parts)
+
+    @property
+    def graph_roles(self) -> dict[str, str]:
+        """Graph -> role, of the default parts and of all that plans name."""
+        plans = [DEFAULT_PARTS, *map(self.parts_of, self.manifest.plans)]
+        found = {graph: role for role in ROLES for parts in plans for graph in parts.graphs(role)}
+        return {graph: role for graph, role in found.items() if graph in self.manifest.parts}
+
+    def network(self, role: str, part: str) -> str:
+        """The kind of network of a part."""
+        record = self.manifest.parts.get(graph_names(role, part)[0])
+        return (record.network if record else "") or NETWORKS[role]
+
+    def sizes(self, role: str, part: str) -> Mapping[str, Any]:
+        """The sizes of a part: its own record, else that of its kind of network; empty where the bundle has neither."""
+        found: Mapping[str, Any] = self.manifest.sizes.get(part) or self.manifest.sizes.get(
+            self.network(role, part), {}
+        )
+        return found
+
+    @property
+    def own_files(self) -> set[str]:
+        """Files that only a plan's own parts use: sessions of other plans do not depend on them."""
+        own = {
+            graph for name in self.manifest.plans for item in self.parts_of(name).own() for graph in graph_names(*item)
+        }
+        parts = self.manifest.parts.items()
+        shared = {file for graph, part in parts if graph not in own for file in part.files}
+        return {file for graph in own for file in self.manifest.parts[graph].files} - shared
+
     @property
     def hashes(self) -> dict[str, str]:
-        """sha256 of every file but the built engines: what the frames depend on, whatever device computes them."""
-        engines = {engine.file for engine in self.manifest.engines.values()}
-        return {name: record.sha256 for name, record in self.manifest.files.items() if name not in engines}
+        """sha256 of every file but built engines and `own_files`: what frames depend on, whatever computes them.
+
+        Parts that only some plans use are in the engines' identity instead.
+        """
+        left_out = {engine.file for engine in self.manifest.engines.values()} | self.own_files
+        return {name: record.sha256 for name, record in self.manifest.files.items() if name not in left_out}
 
     @property
     def fingerprint(self) -> str:
@@ -111,25 +158,28 @@ class Bundle:
             return []
         return [name for name, entry in self.manifest.plans.items() if name != EXACT and not entry.fidelity]
 
-    def plan(self, name: str | None = None) -> Mapping[str, Any]:
+    def plan(self, name: str | None = None, *, unmeasured: bool = False) -> Mapping[str, Any]:
         """The denoise plan of that name (or the default one) as data for `DenoisePlan.from_dict`.
 
-        Raises PlanError if it is unknown or one of `unmeasured_plans`.
+        Raises PlanError if it is unknown, or one of `unmeasured_plans` where these are not allowed.
         """
-        name = self.default_plan if name is None else name
-        if not isinstance(name, str) or name not in self.manifest.plans:
-            plans = ", ".join(self.manifest.plans)
-            raise PlanError(
-                f"the bundle {self.manifest.name!r} has no plan {name!r}",
-                expected=f"one of {plans}",
-                do=suggest_only(str(name), self.manifest.plans),
-            )
-        if name in self.unmeasured_plans:
+        entry = self._entry(name)
+        if name in self.unmeasured_plans and not unmeasured:
             raise PlanError(
                 f"the plan {name!r} of the bundle {self.manifest.name!r} was never measured against {EXACT!r}",
                 do=f"run: animegamer-rt search-plans {shlex.quote(str(self.folder))}, or use the plan {EXACT}",
             )
-        return self.manifest.plans[name].plan
+        return entry.plan
+
+    def _entry(self, name: str | None) -> PlanEntry:
+        name = self.default_plan if name is None else name
+        if not isinstance(name, str) or name not in self.manifest.plans:
+            raise PlanError(
+                f"the bundle {self.manifest.name!r} has no plan {name!r}",
+                expected=f"one of {', '.join(self.manifest.plans)}",
+                do=suggest_only(str(name), self.manifest.plans),
+            )
+        return self.manifest.plans[name]
 
 
 def load(folder: str | Path) -> Bundle:
@@ -287,13 +337,13 @@ def _read_manifest(path: Path) -> Manifest:
             do="give a bundle's folder",
         )
     version = data.get("format_version")
-    if version not in (FORMAT_VERSION, READER_FORMAT_VERSION):
-        newer = isinstance(version, int) and version > FORMAT_VERSION
+    if version not in FORMAT_VERSIONS:
+        newer = isinstance(version, int) and version > FORMAT_VERSIONS[-1]
         raise BundleFormatError(
             f"the bundle's format is {'newer' if newer else 'older'} than this program",
             where=path,
             found=f"format_version {version!r}",
-            expected=f"{FORMAT_VERSION} or {READER_FORMAT_VERSION}",
+            expected=f"one of {', '.join(map(str, FORMAT_VERSIONS))}",
             do="update animegamer-rt" if newer else "build the bundle again",
         )
     try:
@@ -330,31 +380,45 @@ def _refuse_unfinished(folder: Path) -> None:
 
 def check_manifest(manifest: Manifest, path: Path) -> None:
     """Raises BundleFormatError if the manifest names files outside the folder or without a hash, or a broken plan."""
+
+    def wrong(what: str, found: object, expected: str | None = None) -> BundleFormatError:
+        return BundleFormatError(what, where=path, found=found, expected=expected, do=FIX_MANIFEST)
+
     for name in [*named_files(manifest), *manifest.files]:
         parts = PurePosixPath(name).parts
         if PurePosixPath(name).is_absolute() or ".." in parts or "\\" in name or ":" in name or not name.isprintable():
-            raise BundleFormatError(
-                "a file name leads out of the bundle", where=path, found=repr(name), do=FIX_MANIFEST
-            )
+            raise wrong("a file name leads out of the bundle", repr(name))
         if name not in manifest.files:
-            raise BundleFormatError(
-                "a file has no size and hash in `files`", where=path, found=repr(name), do=FIX_MANIFEST
-            )
+            raise wrong("a file has no size and hash in `files`", repr(name))
     for network, sizes in manifest.sizes.items():
         if not isinstance(sizes, Mapping) or any(_impossible_size(size) for size in sizes.values()):
-            raise BundleFormatError(
-                "not the sizes of a network", where=path, found=f"sizes: {network}", do=FIX_MANIFEST
-            )
+            raise wrong("not the sizes of a network", f"sizes: {network}")
     defaults = [name for name, entry in manifest.plans.items() if entry.default]
     if len(defaults) != 1:
-        raise BundleFormatError(
-            "not exactly one plan is the default", where=path, found=defaults or "none", do=FIX_MANIFEST
-        )
+        raise wrong("not exactly one plan is the default", defaults or "none")
     for name, entry in manifest.plans.items():
         try:
             DenoisePlan.from_dict(entry.plan)
         except PlanError as error:
             raise BundleFormatError(f"plan {name!r}: {error}", where=path, do=FIX_MANIFEST) from error
+        if entry.parts and name == EXACT:
+            raise wrong(f"the plan {EXACT!r} names parts", dict(entry.parts), "the default parts")
+        for role, part in entry.parts.items():
+            if role not in CHOICES:
+                raise wrong(f"plan {name!r} names a part for another role", role, f"one of {', '.join(CHOICES)}")
+            for graph, default in zip(graph_names(role, part), graph_names(role), strict=True):
+                for one in {graph, default} - manifest.parts.keys():
+                    raise wrong(f"plan {name!r} names a part without all its graphs", ", ".join(manifest.parts), one)
+                for kind in ("inputs", "outputs"):
+                    own, usual = (_tensors(getattr(manifest.parts[one], kind)) for one in (graph, default))
+                    if own != usual:
+                        what = f"plan {name!r}: the part {part!r} has other {kind} than {role!r}"
+                        raise wrong(what, f"{graph}: {own}", str(usual))
+
+
+def _tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors by which the runtime and a part meet; caches are the part's own."""
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(CACHE_PREFIX)}
 
 
 def _impossible_size(size: object) -> bool:

@@ -18,12 +18,13 @@ from animegamer_rt.state.scene import LEVELS
 from animegamer_rt.untrusted import short
 
 from .config import check_choice, check_range
+from .roles import READER
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
 """Increased whenever one version of the program would misread bundles of another. 2: the predictor is one part."""
-READER_FORMAT_VERSION = 3
-"""Of bundles with a part `reader`: programs that do not know it refuse them and say that they are too old."""
+READER_FORMAT_VERSION, PARTS_FORMAT_VERSION = 3, 4
+"""Of bundles with a part `reader`, and of those whose plans name parts: older programs refuse them as too new."""
 
 RANDOM_WEIGHTS = "random weights"
 ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)
@@ -50,9 +51,6 @@ MAX_PIXELS = 2**29
 MAX_TOKEN_ID = 2**31 - 1
 MAX_HISTORY_TURNS = 64
 MAX_FILE_BYTES = 2**50
-
-PICTURE_PARTS = ("text_tower", "image_tower", "encoder")
-"""The parts that make a shot of a picture, for a game that starts from one."""
 
 EXACT = "exact"
 """The plan that all others are compared with."""
@@ -154,10 +152,11 @@ REFERENCE = Compatibility(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One network of the bundle: its ONNX file, data files beside it, and the precision of its weights.
+    """One graph of a part: its ONNX file, data files beside it, and the precision of its weights.
 
     inputs, outputs: by tensor name, {"dtype": "float32", "shape": [1, 226, 192]}; an axis that varies has a name.
     int8_file: the same network over the same data files, computed in 8-bit integers, for the CPU only. Empty: none.
+    network: the kind of network, by which its code and its record of `sizes` are found. Empty: `roles.NETWORKS` has it.
     """
 
     file: str
@@ -166,6 +165,7 @@ class Part:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, Any] = field(default_factory=dict)
     int8_file: str = ""
+    network: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -188,11 +188,17 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """A denoise plan (`DenoisePlan.to_dict`) with its measured fidelity against the exact plan."""
+    """A denoise plan (`DenoisePlan.to_dict`) with what was measured of it.
+
+    fidelity: figures against the plan that `against` names, `exact` if it names none. A distilled plan may have other
+    goals than SSIM; a plan without any figure is not played.
+    parts: role of `roles.CHOICES` -> part, for the roles that other parts than the default ones play.
+    """
 
     plan: Mapping[str, Any]
     fidelity: Mapping[str, Any] = field(default_factory=dict)
     default: bool = False
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 def clear_fidelity(plans: Mapping[str, PlanEntry]) -> dict[str, PlanEntry]:
@@ -261,7 +267,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All of `manifest.json`. `parts`, `plans` and `files` are by name; `sizes` holds each network's size record."""
+    """All of `manifest.json`. `parts` is by graph, `plans` and `files` by name, `sizes` by kind of network or part."""
 
     format: str
     format_version: int
@@ -286,7 +292,7 @@ class Manifest:
 
     def __post_init__(self) -> None:
         check_choice(self.origin, ORIGINS, "origin")
-        if ("reader" in self.parts) != (self.reader is not None):
+        if (READER in self.parts) != (self.reader is not None):
             found = "the part alone" if self.reader is None else "the words alone"
             raise ConfigError(
                 "a part `reader` and its words go together", where="reader", found=found, expected="both, or neither"

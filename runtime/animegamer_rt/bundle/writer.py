@@ -12,7 +12,14 @@ from animegamer_rt.errors import BundleFileError
 from .config import write_record
 from .files import sha256, write_file
 from .loader import FIX_MANIFEST, MANIFEST, Bundle, check_manifest, named_files
-from .manifest import FORMAT_NAME, FORMAT_VERSION, READER_FORMAT_VERSION, FileRecord, Manifest
+from .manifest import (
+    FORMAT_NAME,
+    FORMAT_VERSION,
+    PARTS_FORMAT_VERSION,
+    READER_FORMAT_VERSION,
+    FileRecord,
+    Manifest,
+)
 
 
 def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
@@ -30,12 +37,22 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
             records[name] = manifest.files[name]
             continue
         records[name] = FileRecord((folder / name).stat().st_size, sha256(folder / name))
-    version = FORMAT_VERSION if manifest.reader is None else READER_FORMAT_VERSION
-    manifest = replace(manifest, format=FORMAT_NAME, format_version=version, files=records)
+    manifest = replace(manifest, format=FORMAT_NAME, format_version=_format_version(manifest), files=records)
     fields = write_record(manifest)
     if manifest.reader is None:
         del fields["reader"]  # programs before READER_FORMAT_VERSION refuse the key
+    if manifest.format_version < PARTS_FORMAT_VERSION:  # and these keys, those before PARTS_FORMAT_VERSION
+        for key, records_with in (("parts", fields["plans"]), ("network", fields["parts"])):
+            for record in records_with.values():
+                del record[key]
     text = json.dumps(fields, indent=1, ensure_ascii=False)
     check_manifest(manifest, folder / MANIFEST)
     write_file(folder / MANIFEST, (text + "\n").encode())
     return Bundle(folder, manifest)
+
+
+def _format_version(manifest: Manifest) -> int:
+    """The oldest format that can say all of it, so that no program refuses a bundle that it could play."""
+    if any(entry.parts for entry in manifest.plans.values()) or any(part.network for part in manifest.parts.values()):
+        return PARTS_FORMAT_VERSION
+    return FORMAT_VERSION if manifest.reader is None else READER_FORMAT_VERSION

@@ -17,6 +17,16 @@ from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.config import write_record
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
+from animegamer_rt.bundle.roles import (
+    DENOISER,
+    ENCODER,
+    IMAGE_TOWER,
+    PICTURE_READER,
+    PREDICTOR,
+    READER,
+    TEXT_TOWER,
+    VAE,
+)
 from animegamer_rt.untrusted import plain
 
 PLAN_FIGURES = {"psnr_db": "PSNR, dB", "ssim": "SSIM", "latent_relative_error": "latent error"}
@@ -25,15 +35,14 @@ PLAN_FIGURES = {"psnr_db": "PSNR, dB", "ssim": "SSIM", "latent_relative_error": 
 UNFOLDED = 20_000
 """Columns of a pipe: more than any path has."""
 PART_ROLES = {
-    "encoder": "picture and motion words -> shot; not needed to play",
-    "text_tower": "motion words -> features for the encoder",
-    "image_tower": "picture -> features for the encoder",
-    "reader": "everyday words and the scene so far -> the new scene",
-    "picture_reader": "picture -> the scene that a game starts from",
-    "predictor": "prompt -> shot and the first state choice; a choice -> the next",
-    "denoiser": "shot -> latent, one call a step",
-    "vae_first": "first 3 latent frames -> 9 video frames",
-    "vae_next": "2 further latent frames -> 8 video frames",
+    ENCODER: "picture and motion words -> shot; not needed to play",
+    TEXT_TOWER: "motion words -> features for the encoder",
+    IMAGE_TOWER: "picture -> features for the encoder",
+    READER: "everyday words and the scene so far -> the new scene",
+    PICTURE_READER: "picture -> the scene that a game starts from",
+    PREDICTOR: "prompt -> shot and the first state choice; a choice -> the next",
+    DENOISER: "shot -> latent, one call a step",
+    VAE: "first 3 latent frames -> 9 video frames; 2 further ones -> 8",
 }
 
 
@@ -63,8 +72,9 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     if any(words.values()):
         known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
         console.print(_table("Words that the model knows", ("", ""), known, headed=False))
+    roles = bundle.graph_roles
     parts = [
-        (name, part.precision, f"{_part_bytes(bundle, name) / 1e6:.2f}", PART_ROLES.get(name, ""))
+        (name, part.precision, f"{_part_bytes(bundle, name) / 1e6:.2f}", PART_ROLES.get(roles.get(name, ""), ""))
         for name, part in manifest.parts.items()
     ]
     console.print(_table("Parts", ("part", "weights", "MB", "what it does"), parts))
@@ -116,9 +126,9 @@ def _print_plans(plans: Mapping[str, PlanEntry], console: Console) -> None:
         label = f"{name} (default)" if entry.default else name
         measured = [_value(entry.fidelity[figure]) if figure in entry.fidelity else "" for figure in PLAN_FIGURES]
         if not any(measured):
-            measured[0] = "reference" if name == EXACT else "not measured"
+            measured[0] = "reference" if name == EXACT else "see below" if entry.fidelity else "not measured"
         rows.append((label, _steps(entry.plan), *measured))
-        others = {figure: value for figure, value in entry.fidelity.items() if figure not in PLAN_FIGURES}
+        others = {**entry.parts, **{key: value for key, value in entry.fidelity.items() if key not in PLAN_FIGURES}}
         if others:
             conditions.append(f"{name}: {_line(others)}")
     console.print(_table("Plans, compared with exact", ("plan", "steps", *PLAN_FIGURES.values()), rows))

@@ -17,15 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from animegamer_rt.backends.tensorrt.engine_id import (
-    ENGINE_PARTS,
-    NEEDED_PARTS,
-    engine_of,
-    library_for,
-    rebuild_command,
-)
+from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_of, library_for, rebuild_command
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
+from animegamer_rt.bundle.roles import PLAY_GRAPHS, PLAY_ROLES, PREDICTOR, default_part
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
 from animegamer_rt.profiling import gpu_specs, host_memory
 from animegamer_rt.profiling.host import module_version
@@ -106,7 +101,7 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
     yield from check_machine(cards, why_none)
     try:
         bundle = open_bundle(bundle_name)
-        absent = [part for part in NEEDED_PARTS if part not in bundle.manifest.parts]
+        absent = [graph for graph in PLAY_GRAPHS if graph not in bundle.manifest.parts]
         if absent:
             raise BundleError(f"no {', '.join(absent)}", where=bundle.folder, do="export the parts that play needs")
     except AnimeGamerError as error:
@@ -141,16 +136,16 @@ def _disk(bundle: Bundle | None) -> CheckResult:
 
 
 def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
-    """Bytes of graphs and weights by part; the vae's two parts count as one, with what they share counted once."""
+    """Bytes of graphs and weights by part, with what its graphs share counted once."""
     files: dict[str, set[str]] = {}
-    for name, part in bundle.manifest.parts.items():
-        files.setdefault("vae" if name.startswith("vae_") else name, set()).update(part.files)
+    for graph, record in bundle.manifest.parts.items():
+        files.setdefault(default_part(graph), set()).update(record.files)
     for name, names in files.items():
         yield name, sum(bundle.manifest.files[file].bytes for file in names)
 
 
 def _parts(bundle: Bundle) -> str:
-    precision = {"vae" if name.startswith("vae_") else name: part for name, part in bundle.manifest.parts.items()}
+    precision = {default_part(graph): record for graph, record in bundle.manifest.parts.items()}
     return ", ".join(f"{name} {precision[name].precision} {size / 1e6:.1f} MB" for name, size in _part_bytes(bundle))
 
 
@@ -178,11 +173,11 @@ def _host_memory(bundle: Bundle) -> CheckResult:
 
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     """Whether the bundle's weights fit on each GPU, beside the memory that frames and prompts need."""
-    parts = [part for name, part in bundle.manifest.parts.items() if name in NEEDED_PARTS]
+    parts = [part for graph, part in bundle.manifest.parts.items() if graph in PLAY_GRAPHS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     size = bundle.manifest.geometry
-    predictor = bundle.manifest.sizes.get("predictor", gpu_specs.FULL_PREDICTOR)
+    predictor = bundle.sizes(PREDICTOR, PREDICTOR) or gpu_specs.FULL_PREDICTOR
     try:
         needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
     except (KeyError, TypeError, ZeroDivisionError):  # other sizes than a predictor's
@@ -206,7 +201,7 @@ def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     for arch in dict.fromkeys([card.arch for card in cards] or built):
         library = library_for(arch)
         version = (module_version(library) if cards else None) or built.get(arch, {}).get("version", "")
-        seen = {part: engine_of(bundle, part, arch, library, version) for part in ENGINE_PARTS}
+        seen = {graph: engine_of(bundle, graph, arch, library, version) for graph in engine_graphs(bundle)}
         stale = [f"{part}: {error.what}" for part, error in seen.items() if isinstance(error, EngineStaleError)]
         wrong = [part for part, error in seen.items() if isinstance(error, AnimeGamerError)]
         missing = [part for part in wrong if not isinstance(seen[part], EngineStaleError)]
@@ -220,10 +215,10 @@ def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
 def _full_size_table(table: Sequence[gpu_specs.PrecisionFit]) -> Table:
     title = "\nPrecisions of a full-size bundle that fit a GPU (computed, not measured)"
     shown = Table(title=title, title_justify="left", title_style="bold", box=None)
-    for column in ("GPU memory", "predictor", "denoiser", "vae", "weights"):
+    for column in ("GPU memory", *PLAY_ROLES, "weights"):
         shown.add_column(column)
     for fit in table:
         streamed = f", {fit.streamed_bytes / 2**30:.1f} GiB of them streamed" if fit.streamed_bytes else ""
-        names = [fit.precision[part] for part in ("predictor", "denoiser", "vae")]
+        names = [fit.precision[part] for part in PLAY_ROLES]
         shown.add_row(f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}")
     return shown

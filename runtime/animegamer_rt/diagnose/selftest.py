@@ -30,6 +30,17 @@ from animegamer_rt.bundle.files import write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
+from animegamer_rt.bundle.roles import (
+    DEFAULT_PARTS,
+    DENOISER,
+    ENCODER,
+    IMAGE_TOWER,
+    PLAY_ROLES,
+    PREDICTOR,
+    READER,
+    TEXT_TOWER,
+    VAE,
+)
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import AnimeGamerError, ConfigError
 from animegamer_rt.play.instructions_file import example_script
@@ -145,52 +156,64 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
     started = time.perf_counter()
     prefill = prefill_prompt(engines.predictor, prompt)
-    yield "predictor.shot", prefill.shot, time.perf_counter() - started
-    yield "predictor.logits", prefill.logits, 0.0
+    yield f"{PREDICTOR}.shot", prefill.shot, time.perf_counter() - started
+    yield f"{PREDICTOR}.logits", prefill.logits, 0.0
     tokens = np.array([prompt_builder.strength_ids[3], *prompt_builder.between_slots[0]], np.int64)
     started = time.perf_counter()
     logits, _ = engines.predictor.extend(tokens, prefill.cache)
-    yield "predictor.next_logits", logits, time.perf_counter() - started
+    yield f"{PREDICTOR}.next_logits", logits, time.perf_counter() - started
 
     plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the plan that no search replaces
     denoising = engines.denoiser.start(noise(*latent), shot, 10.0)
     started = time.perf_counter()
     for step, coefficients in list(zip(plan, plan.coefficients(), strict=True))[:STEPS]:
         denoising.step(np.array(coefficients, np.float32), float(step.timestep), step.rows, noise(*latent))
-    yield "denoiser.latent", denoising.latent(), time.perf_counter() - started
+    yield f"{engines.parts.denoiser}.latent", denoising.latent(), time.perf_counter() - started
 
-    clip = noise(*latent)
+    clip, (first_graph, next_graph) = noise(*latent), engines.parts.graphs(VAE)
     started = time.perf_counter()
     first, caches = engines.vae.first(np.ascontiguousarray(clip[:, :3]), (0, 1, 2), False)
-    yield "vae_first.frames", first, time.perf_counter() - started
+    yield f"{first_graph}.frames", first, time.perf_counter() - started
     started = time.perf_counter()
     rest = engines.vae.next(np.ascontiguousarray(clip[:, 3:]), caches, (0, 1, 2), False)
-    yield "vae_next.frames", rest, time.perf_counter() - started
+    yield f"{next_graph}.frames", rest, time.perf_counter() - started
     if engines.encoder is not None:
-        inputs = bundle.manifest.parts["encoder"].inputs
+        inputs = bundle.manifest.parts[ENCODER].inputs
         features = [noise(*inputs[name]["shape"]) for name in ("text_features", "image_features")]
         started = time.perf_counter()
-        yield "encoder.shot", engines.encoder.encode(*features), time.perf_counter() - started
+        yield f"{ENCODER}.shot", engines.encoder.encode(*features), time.perf_counter() - started
     if engines.reader is not None and bundle.manifest.reader is not None:
         scene = np.zeros((1, engines.reader.scene_numbers), np.int64)
         started = time.perf_counter()
         read = engines.reader.read(word_features(split_words(text))[None], scene)
         seconds = time.perf_counter() - started
-        yield "reader.logits", np.concatenate([getattr(read, name).ravel() for name in read.__slots__]), seconds
+        yield f"{READER}.logits", np.concatenate([getattr(read, name).ravel() for name in read.__slots__]), seconds
 
 
 def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
     """The same for the text and image towers, if the bundle has them."""
-    if not {"text_tower", "image_tower"} <= bundle.manifest.parts.keys():
+    if not {TEXT_TOWER, IMAGE_TOWER} <= bundle.manifest.parts.keys():
         return
     towers = open_towers(bundle, config)
     ids = motion_ids(bundle, MOTION, towers.tokens)
     started = time.perf_counter()
-    yield "text_tower.text_features", towers.text(ids), time.perf_counter() - started
+    yield f"{TEXT_TOWER}.text_features", towers.text(ids), time.perf_counter() - started
     random = np.random.default_rng(SEED)
     picture = random.uniform(-1, 1, (1, 3, towers.height, towers.width)).astype(np.float32)
     started = time.perf_counter()
-    yield "image_tower.image_features", towers.image(picture), time.perf_counter() - started
+    yield f"{IMAGE_TOWER}.image_features", towers.image(picture), time.perf_counter() - started
+
+
+def own_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
+    """The same for the parts that only some plans use."""
+    seen = set(DEFAULT_PARTS.graphs(DENOISER) + DEFAULT_PARTS.graphs(VAE))
+    for plan in bundle.manifest.plans:
+        parts = bundle.parts_of(plan)
+        fresh = {graph for role, _ in parts.own() for graph in parts.graphs(role)} - seen
+        if fresh:
+            seen |= fresh
+            found = answers(bundle, open_engines(bundle, config, plan=plan))
+            yield from (answer for answer in found if answer[0].partition(".")[0] in fresh)
 
 
 def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -> float:
@@ -203,7 +226,7 @@ def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -
 def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     expected, report["answers"] = _expected(bundle)
     started = time.perf_counter()
-    engines = open_engines(bundle, config)
+    engines = open_engines(bundle, config, plan=EXACT)
     report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
     print(f"{bundle.manifest.name} on {engines.device}; outputs: {report['answers']}")
     if config.device in ("cpu", RECORDED_ON.device) and report["answers"] == MADE_NOW:
@@ -211,7 +234,8 @@ def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     list(answers(bundle, engines))  # warm-up: a part's first call is slower
     print(f"{'part.output':<35}{'rel. error':>10}{'allowed':>10}{'seconds':>12}")
     report["parts"], passed = [], True
-    for name, values, seconds in chain(answers(bundle, engines), tower_answers(bundle, config)):
+    others = chain(tower_answers(bundle, config), own_answers(bundle, config))
+    for name, values, seconds in chain(answers(bundle, engines), others):
         if name not in expected:
             raise ConfigError(
                 "an output was not recorded", where=bundle.folder / RECORD, found=f"no {name}", do="delete the file"
@@ -233,15 +257,17 @@ def _allowed(bundle: Bundle, config: EngineConfig, output: str) -> float:
         return EIGHT_BIT_ALLOWED
     if config.precision is None:
         return ALLOWED[config.device]
-    return EIGHT_BIT_ALLOWED if part == "denoiser" and config.precision in ("fp8", "int8") else HALF_ALLOWED
+    denoisers = {bundle.parts_of(plan).denoiser for plan in bundle.manifest.plans}
+    return EIGHT_BIT_ALLOWED if part in denoisers and config.precision in ("fp8", "int8") else HALF_ALLOWED
 
 
 def _turns(bundle: Bundle, engines: Engines) -> list[dict[str, Any]]:
-    player = Player(bundle, engines)
+    default = engines.parts == bundle.parts_of()
+    player = Player(bundle, engines, plan=bundle.default_plan if default else EXACT)
     game, plan, rows = player.start(SEED), player.pipeline.plan_name, []
     for text in example_script(bundle.manifest.world)[:TURNS]:
         clip = game.turn(text)
-        stages = {name: round(getattr(clip.seconds, name), 4) for name in ("predictor", "denoiser", "vae", "total")}
+        stages = {name: round(getattr(clip.seconds, name), 4) for name in (*PLAY_ROLES, "total")}
         rows.append({"plan": plan, "frames": len(clip.frames), "seconds": stages})
         print(f"a turn, plan {plan}: {len(clip.frames)} frames in {clip.seconds.total:.2f} s")
     return rows
@@ -264,7 +290,8 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
 
 
 def _made(bundle: Bundle) -> Answers:
-    found = chain(answers(bundle, open_engines(bundle, RECORDED_ON)), tower_answers(bundle, RECORDED_ON))
+    engines = open_engines(bundle, RECORDED_ON, plan=EXACT)
+    found = chain(answers(bundle, engines), tower_answers(bundle, RECORDED_ON), own_answers(bundle, RECORDED_ON))
     return {name: _sample(values) for name, values, _ in found}
 
 
@@ -287,8 +314,9 @@ def _is_record(path: Path) -> bool:
 
 def _weights(bundle: Bundle) -> str:
     """What the outputs depend on: the parts, the tokenizer, how prompts are built, and the plan `exact`."""
+    own = {name: bundle.manifest.files[name].sha256 for name in sorted(bundle.own_files)}
     prompt = PromptBuilder.from_bundle(bundle).build(example_script(bundle.manifest.world)[0], [])
-    return json.dumps([bundle.hashes, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
+    return json.dumps([{**bundle.hashes, **own}, prompt.turn.ids.tolist(), dict(bundle.plan(EXACT))], sort_keys=True)
 
 
 def _sample(values: npt.NDArray[Any]) -> npt.NDArray[np.float32]:

@@ -9,18 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from animegamer_rt.bundle.roles import DENOISER, PREDICTOR, VAE
+
 GIB = 2**30
 CARDS_GIB = (8, 12, 16, 24, 32, 80)
 
 FULL_WEIGHTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
-        "predictor": (6_979_321_856, 300_941_056),
-        "denoiser": (1_327_104_000, 373_019_840),
-        "vae": (0, 123_368_451),
+        PREDICTOR: (6_979_321_856, 300_941_056),
+        DENOISER: (1_327_104_000, 373_019_840),
+        VAE: (0, 123_368_451),
     }
 )
 """Part -> weights of the published model that a quantiser rounds, and that stay in 16 bits (QUANTIZATION.md)."""
-WIDENED: Mapping[tuple[str, str], int] = MappingProxyType({("denoiser", "int8"): 29 * 1920 * 1920})
+WIDENED: Mapping[tuple[str, str], int] = MappingProxyType({(DENOISER, "int8"): 29 * 1920 * 1920})
 """Rounded weights that an int8 TensorRT engine stores in 16 bits all the same: one matrix in each block but the last
 (TENSORRT.md)."""
 BYTES_A_WEIGHT: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "int8": 1.03, "int4": 0.57})
@@ -39,10 +41,10 @@ MAX_PROMPT_TOKENS = 2 * 5 * (226 + 40) + 24
 FULL_PREDICTOR: Mapping[str, int] = MappingProxyType({"layers": 32, "heads": 32, "kv_heads": 8, "hidden": 4096})
 
 PRECISIONS_BY_SIZE = (
-    {"predictor": "fp16", "denoiser": "fp16", "vae": "fp16"},
-    {"predictor": "int8", "denoiser": "fp16", "vae": "fp16"},
-    {"predictor": "int4", "denoiser": "fp16", "vae": "fp16"},
-    {"predictor": "int4", "denoiser": "int8", "vae": "fp16"},
+    {PREDICTOR: "fp16", DENOISER: "fp16", VAE: "fp16"},
+    {PREDICTOR: "int8", DENOISER: "fp16", VAE: "fp16"},
+    {PREDICTOR: "int4", DENOISER: "fp16", VAE: "fp16"},
+    {PREDICTOR: "int4", DENOISER: "int8", VAE: "fp16"},
 )
 """Most accurate first. The predictor is reduced first: it has most of the weights and takes a fiftieth of the time."""
 

@@ -5,7 +5,8 @@ What was measured is in docs/FULL_SIZE.md ("A turn on a CPU"). Imports neither t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ from typing import Any
 import psutil
 
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, NETWORKS, PLAY_ROLES, PREDICTOR, VAE, PlanParts
 from animegamer_rt.engine_config import CPU_DEVICES
 from animegamer_rt.errors import BackendError
 
-STAGES = {"predictor": "predictor", "denoiser": "denoiser", "vae": "vae_first"}
-"""Stage of a turn -> the part that holds its weights."""
 LEAST = "bf16"
 """The precision of PyTorch that takes least memory on a CPU. Without AMX it takes longer than float32
 (docs/FULL_SIZE.md)."""
@@ -60,29 +60,30 @@ class HostMemory:
         return PROCESS_BYTES + sum(self.stages.values())
 
 
-def with_torch(bundle: Bundle, precision: str | None = None) -> HostMemory:
+def with_torch(bundle: Bundle, precision: str | None = None, parts: PlanParts = DEFAULT_PARTS) -> HostMemory:
     """Memory of a turn with `--device torch-cpu` in this `--precision`; None: float32."""
-    stages = _stages(bundle, True, FLOAT if precision in (None, "fp32") else HALF)
+    stages = _stages(bundle, parts, True, FLOAT if precision in (None, "fp32") else HALF)
     return HostMemory(stages, sum(stages.values()) > KEPT_BYTES)
 
 
-def with_onnxruntime(bundle: Bundle) -> HostMemory:
+def with_onnxruntime(bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> HostMemory:
     """Memory of a turn with `--device cpu`: every part stays, and the vae decodes a chunk's frames together."""
-    return HostMemory(_stages(bundle, False, FLOAT), one_at_a_time=False)
+    return HostMemory(_stages(bundle, parts, False, FLOAT), one_at_a_time=False)
 
 
-def check(bundle: Bundle, device: str, precision: str | None = None) -> None:
+def check(bundle: Bundle, device: str, precision: str | None = None, parts: PlanParts = DEFAULT_PARTS) -> None:
     """Raises BackendError where a turn needs more memory than this machine has: it would be killed in the midst of it.
 
     device: one of onnxruntime's or PyTorch's on the CPU; nothing is known of others. precision: as `with_torch`.
     """
     if device not in CPU_DEVICES:
         return
-    needed = (with_torch(bundle, precision) if device == "torch-cpu" else with_onnxruntime(bundle)).peak_bytes
+    torch = device == "torch-cpu"
+    needed = (with_torch(bundle, precision, parts) if torch else with_onnxruntime(bundle, parts)).peak_bytes
     _, whole = machine_bytes()
     if needed <= whole:
         return
-    instead = options_within(bundle, whole)
+    instead = options_within(bundle, whole, parts)
     do = "use a bundle of smaller precision, or a machine with more memory"
     if instead:
         do = f"use {instead}: one part at a time is in memory there"
@@ -95,10 +96,10 @@ def check(bundle: Bundle, device: str, precision: str | None = None) -> None:
     )
 
 
-def options_within(bundle: Bundle, size: int) -> str:
+def options_within(bundle: Bundle, size: int, parts: PlanParts = DEFAULT_PARTS) -> str:
     """The options with which PyTorch on the CPU plays in so many bytes; empty where it cannot."""
     for precision, options in ((None, "--device torch-cpu"), (LEAST, f"--device torch-cpu --precision {LEAST}")):
-        if with_torch(bundle, precision).peak_bytes <= size:
+        if with_torch(bundle, precision, parts).peak_bytes <= size:
             return options
     return ""
 
@@ -119,29 +120,32 @@ def _cgroup(name: str) -> int | None:
         return None
 
 
-def _stages(bundle: Bundle, with_torch: bool, width: int) -> dict[str, int]:
-    """Bytes by stage; width: of a number in memory."""
-    sizes, size = bundle.manifest.sizes, bundle.manifest.geometry
-    try:
-        numbers = {
-            "predictor": _predictor(sizes["predictor"], size.window_tokens),
-            "denoiser": _denoiser(sizes["denoiser"]),
-            "vae": _vae(sizes["decoder"], size.latent_height, size.latent_width, with_torch, width),
-        }
-    except (KeyError, TypeError, ZeroDivisionError):  # a bundle without these sizes: its weights are known alone
-        numbers = {}
-    return {stage: _weights(bundle, stage, width) + width * numbers.get(stage, 0) for stage in STAGES}
+def _stages(bundle: Bundle, parts: PlanParts, with_torch: bool, width: int) -> dict[str, int]:
+    """Bytes by role; width: of a number in memory. Of a kind of network without arithmetic here, its weights."""
+    size = bundle.manifest.geometry
+    numbers: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
+        NETWORKS[PREDICTOR]: lambda sizes: _predictor(sizes, size.window_tokens),
+        NETWORKS[DENOISER]: _denoiser,
+        NETWORKS[VAE]: lambda sizes: _vae(sizes, size.latent_height, size.latent_width, with_torch, width),
+    }
+    found = {}
+    for role in PLAY_ROLES:
+        part = parts[role]
+        sizes, count = bundle.sizes(role, part), numbers.get(bundle.network(role, part))
+        found[role] = _weights(bundle, parts.graphs(role)[0], sizes, width)
+        with suppress(KeyError, TypeError, ZeroDivisionError):  # a bundle without these sizes
+            found[role] += width * count(sizes) if count else 0
+    return found
 
 
-def _weights(bundle: Bundle, stage: str, width: int) -> int:
-    """Bytes in memory of a stage's weights: floats of this width, codes of 4 and 8 bits as they are stored."""
-    part = bundle.manifest.parts.get(STAGES[stage])
+def _weights(bundle: Bundle, graph: str, sizes: Mapping[str, Any], width: int) -> int:
+    """Bytes in memory of a graph's weights: floats of this width, codes of 4 and 8 bits as they are stored."""
+    part = bundle.manifest.parts.get(graph)
     if part is None:
         return 0
     stored = sum(bundle.manifest.files[name].bytes for name in part.data_files)
     if part.precision in STORED_BYTES:
         return stored * width // STORED_BYTES[part.precision]
-    sizes = bundle.manifest.sizes.get(stage, {})
     words = sizes.get("vocabulary", 0) * sizes.get("hidden", 0)  # stay floats: a table of words, and the head's
     return int(stored + 2 * words * (width - STORED_BYTES["fp16"]))
 

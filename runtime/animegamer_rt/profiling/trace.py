@@ -20,10 +20,11 @@ import numpy as np
 from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder, write_file
+from animegamer_rt.bundle.roles import DENOISER, PLAY_ROLES, PREDICTOR, VAE
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
 
-LANES = ("predictor", "denoiser", "vae")
+LANES = PLAY_ROLES
 PREFETCH = "ahead"
 """The lane, and the worker's thread, of what is done for a turn before its time has come."""
 FRAMES = "frames"
@@ -76,12 +77,12 @@ class TurnTrace:
         for at, event in self.marks:
             match event:
                 case StatePredicted():
-                    spans.append(Span("predictor", "predict", before, at - before))
+                    spans.append(Span(PREDICTOR, "predict", before, at - before))
                 case Progress():
                     step = plan.steps[event.step - 1]
-                    spans.append(Span("denoiser", f"{step.branch} at {step.timestep}", before, at - before))
+                    spans.append(Span(DENOISER, f"{step.branch} at {step.timestep}", before, at - before))
                 case FrameReady() if at - before > 1e-3 or event.index == 0:
-                    spans.append(Span("vae", f"frames from {event.index}", before, at - before))
+                    spans.append(Span(VAE, f"frames from {event.index}", before, at - before))
             before = at
         return spans
 

@@ -16,6 +16,7 @@ import numpy as np
 from animegamer_rt.backends.interface import DenoiserEngine, FloatArray
 from animegamer_rt.bundle.coarse_plan import noise_weights
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.roles import DENOISER
 from animegamer_rt.errors import PlanError
 
 from .output_check import OutputCheck
@@ -59,7 +60,7 @@ class Denoiser:
         self._engine = engine
         self._plan = plan
         self._latent_shape = latent_shape
-        self._check = OutputCheck("denoiser", precision)
+        self._check = OutputCheck(DENOISER, precision)
 
     def with_plan(self, plan: DenoisePlan) -> Denoiser:
         """The same engine with another plan. Raises PlanError as above."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import PICTURE_PARTS
+from animegamer_rt.bundle.roles import PICTURE_ROLES
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
@@ -54,13 +54,13 @@ def read_image_start(
     motion: words ("gently wave"), or a caption: its `Motion:` goes to the text tower, all of it into the prompt.
     Raises BundleError, ConfigError, InstructionError or PictureError.
     """
-    missing = [part for part in PICTURE_PARTS if part not in bundle.manifest.parts]
+    missing = [part for part in PICTURE_ROLES if part not in bundle.manifest.parts]
     if missing:
         raise BundleError(
             "the bundle cannot start a game from a picture",
             where=bundle.folder,
             found=f"no {', '.join(missing)}",
-            expected=", ".join(PICTURE_PARTS),
+            expected=", ".join(PICTURE_ROLES),
             do="export it with its encoder parts, or start without --image",
         )
     if history_turns == 0:

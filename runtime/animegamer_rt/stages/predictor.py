@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, StateSlots, TokenBatch
+from animegamer_rt.bundle.roles import PREDICTOR
 from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
@@ -40,7 +41,7 @@ class Predictor:
 
     def __init__(self, engine: PredictorEngine, prompt_builder: PromptBuilder, precision: str = "") -> None:
         self._engine = engine
-        self._check = OutputCheck("predictor", precision)
+        self._check = OutputCheck(PREDICTOR, precision)
         self._prompt_builder = prompt_builder
         self._slots = StateSlots(prompt_builder.strength_ids, prompt_builder.between_slots)
         self._prepared: tuple[TokenBatch, object] | None = None

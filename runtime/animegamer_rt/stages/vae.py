@@ -14,6 +14,7 @@ import numpy as np
 
 from animegamer_rt.backends.interface import PIXEL_FORMATS, FloatArray, Frames, VaeEngine
 from animegamer_rt.bundle.config import check_choice
+from animegamer_rt.bundle.roles import VAE
 
 from .output_check import OutputCheck
 
@@ -26,7 +27,7 @@ class Vae:
 
     def __init__(self, engine: VaeEngine, precision: str = "") -> None:
         self._engine = engine
-        self._check = OutputCheck("vae", precision)
+        self._check = OutputCheck(VAE, precision)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vae")
 
     def decode(self, latent: FloatArray, pixel_format: str = "rgb24", flip: bool = False) -> Decoding:

@@ -19,7 +19,7 @@ import fakes
 from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.tensorrt import runtime_cache
-from animegamer_rt.backends.tensorrt.engine_id import ENGINE_PARTS, engine_name
+from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_name
 from animegamer_rt.backends.tensorrt.loader import load
 from animegamer_rt.backends.tensorrt.memory_budget import RESERVE_BYTES, PartMemory, plan
 from animegamer_rt.bundle.loader import Bundle
@@ -55,7 +55,7 @@ def with_engines(folder: Path, **changes: str) -> Bundle:
     bundle = fakes.write_bundle(folder)
     (folder / "engines").mkdir()
     engines = {}
-    for part in (part for part in ENGINE_PARTS if part in bundle.manifest.parts):
+    for part in engine_graphs(bundle):
         name = engine_name(part, "sm89", "tensorrt_rtx")
         (folder / f"engines/{name}.engine").write_bytes(part.encode())
         sources = changes.get("onnx_sha256", bundle.part_sha256(part))
@@ -262,7 +262,7 @@ def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:
 def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_next_start(bundle: Bundle) -> None:
     engines, first = opened(bundle)
     frames_of(bundle, engines)
-    parts = [part for part in ENGINE_PARTS if part in bundle.manifest.parts]
+    parts = engine_graphs(bundle)
     assert sorted(call for call in first.calls if call.startswith("compiled")) == sorted(
         f"compiled {part}" for part in parts
     )

@@ -26,6 +26,7 @@ from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.bench import run as bench
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.bundle.roles import ENCODER, PLAY_ROLES
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import ATTENTIONS, EngineConfig
@@ -103,18 +104,15 @@ def test_game_of_two_turns_looks_as_onnxruntime_paints_it(
 def test_parts_that_take_turns_in_memory_play_the_same_turn(
     bundle: Bundle, game: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened, names = [], ["read_predictor", "read_denoiser", "read_decoder"]
-    for name in names:
-        read = getattr(torch_backend, name)
-        monkeypatch.setattr(
-            torch_backend, name, lambda *given, read=read, name=name: opened.append(name) or read(*given)
-        )
+    opened: list[str] = []
+    read = torch_backend.read_network
+    monkeypatch.setattr(torch_backend, "read_network", lambda *given: opened.append(given[-1]) or read(*given))
     monkeypatch.setattr(host_memory, "KEPT_BYTES", 0)
     monkeypatch.setattr(TorchDevice, "free_bytes", lambda device: 0.0)
     engines = registry.open_engines(bundle, EngineConfig("torch-cpu"))
-    assert not opened and "one part in memory at a time" in engines.device
+    assert opened == [ENCODER] and "one part in memory at a time" in engines.device
     ours, states = played(short_pipeline(bundle, engines), turns=1)
-    assert opened == names and states == game[1][:1]
+    assert opened == [ENCODER, *PLAY_ROLES] and states == game[1][:1]
     assert np.abs(ours.astype(np.int16) - game[0][:17]).max() <= 1
 
 
@@ -168,7 +166,7 @@ COMMANDS = {
     "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
     "bench run": (["--results", "{folder}"], "animegamer_rt.bench.run"),
     "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.diagnose.selftest"),
-    "search-plans": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.plan_search.command"),
+    "search-plans": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.evaluate.turns"),
 }
 
 
@@ -180,7 +178,7 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     (tmp_path / "turns.txt").write_text("Mia waves.")
     arguments, module = COMMANDS[name]
 
-    def opened(bundle: Bundle, config: EngineConfig, cache: object = None) -> Engines:
+    def opened(bundle: Bundle, config: EngineConfig, cache: object = None, plan: str | None = None) -> Engines:
         raise BackendError(f"opened {config}")
 
     monkeypatch.setattr(f"{module}.open_engines", opened)
@@ -226,9 +224,9 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
 def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
     engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "int8"))
     assert " in bfloat16 and INT8 on " in engines.device
-    bf16 = dict.fromkeys(("predictor", "vae_first", "vae_next"), "bf16")
+    bf16 = dict.fromkeys(("predictor", "vae"), "bf16")
     assert engines.precision == {**bf16, "denoiser": "int8"}
-    recorded = {part: engines.part_precision(bundle, part) for part in bundle.manifest.parts}
+    recorded = {role: engines.precision_of(bundle, role) for role in (*PLAY_ROLES, ENCODER)}
     assert recorded == {**recorded, **engines.precision} and recorded["encoder"] == "fp16"
     with HalfProducts():
         without_vae = islice(selftest.answers(bundle, engines), 4)

@@ -46,18 +46,14 @@ def test_error_that_the_process_survives_is_not_a_lost_gpu(cuda: None) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
 
 
-def test_fp8_that_does_not_run_becomes_bf16_with_a_sentence(
-    cuda: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    torch_device = CudaTorchDevice(torch.bfloat16)
-    monkeypatch.setattr(backend, "probe_fp8", lambda device: "")
-    assert backend.available_precision("fp8", torch_device) == ("fp8", "")
+def test_fp8_that_was_asked_for_and_does_not_run_is_an_error(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 9))
     monkeypatch.setattr(backend, "probe_fp8", lambda device: "not supported on your device")
-    assert backend.available_precision("int8", torch_device) == ("int8", "")
-    precision, why = backend.available_precision("fp8", torch_device)
-    assert precision == "bf16"
-    assert why == "bf16 in place of fp8, whose product does not run here (not supported on your device)"
-    assert why in caplog.text and "--precision int8" in caplog.text
+    assert backend.open_device("cuda", "int8", captures=False).dtype == torch.bfloat16
+    with pytest.raises(BackendError, match="FP8 product does not run here; .*not supported .*--precision int8"):
+        backend.open_device("cuda", "fp8", captures=False)
+    monkeypatch.setattr(backend, "probe_fp8", lambda device: "")
+    assert backend.open_device("cuda", "fp8", captures=False).dtype == torch.bfloat16
 
 
 def test_denoiser_alone_sums_in_float16_and_only_where_it_is_asked_for(

@@ -134,9 +134,8 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
         for network in (predictor, denoiser, decoder):
             backend.cast_for_inference(network, torch_device.dtype)
         kernels = Kernels("none is called") if case.kernels else None
-        engines = backend.build_engines(
+        setup = backend.EngineSetup(
             torch_device,
-            Models(predictor, denoiser, decoder, unconditional),
             GEOMETRY,
             [PLAN],
             case.graphs,
@@ -144,6 +143,7 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
             kernels=kernels,
             attention=case.attention,
         )
+        engines = backend.build_engines(setup, Models(predictor, denoiser, decoder, unconditional))
         for _ in range(3):
             play(engines, predictor)
     # Little memory keeps the vae's caches on the host: they are copied within its graphs.

@@ -26,7 +26,7 @@ from animegamer_export.build.sizes import FULL
 from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.torch import vae_decoder
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.loader import build_engines, cast_for_inference
+from animegamer_rt.backends.torch.loader import EngineSetup, build_engines, cast_for_inference
 from animegamer_rt.backends.torch.networks import Models
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
 from animegamer_rt.bundle.denoise_plan import build_plan
@@ -168,7 +168,7 @@ def held(card: float, products: torch.dtype | None) -> Held:
         by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
         for network in by_name.values():
             cast_for_inference(network, torch_device.dtype)
-        parts = build_engines(torch_device, networks, FULL.geometry(WINDOW), [PLAN], rowwise=products)
+        parts = build_engines(EngineSetup(torch_device, FULL.geometry(WINDOW), [PLAN], rowwise=products), networks)
         kept, host = counted.live - torch_device.host, torch_device.host
 
         def prompt() -> None:

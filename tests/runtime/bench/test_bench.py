@@ -128,7 +128,7 @@ def measured(
 
     monkeypatch.setattr(bench, "measure_turns", played)
     monkeypatch.setattr(energy, "cpu_energy", Counts)
-    monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, rows: Roofline(next(rates) * rows / 10, "a rate"))
+    monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, rows, part: Roofline(next(rates) * rows / 10, "a rate"))
     monkeypatch.setattr(activity, "ALONE_S", 0.0)
     monkeypatch.setattr(activity, "read_machine", machine or quiet())
     told = BenchOptions(settings=Preset(turns=len(order)), **options)

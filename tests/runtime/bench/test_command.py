@@ -22,11 +22,12 @@ import animegamer_rt.bundle.loader
 import animegamer_rt.profiling.host
 import fakes
 from animegamer_rt.backends import onnxruntime
+from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bench import measure
 from animegamer_rt.bench.measure import measure_turns
 from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.files import write_error
-from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.profiling import activity
@@ -113,7 +114,10 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     card = FakeNvml()
     card.throttle_bits = 0x40
     monkeypatch.setitem(sys.modules, "pynvml", card)
-    opened = lambda bundle, config: replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")  # noqa: E731
+
+    def opened(bundle: Bundle, config: EngineConfig, plan: str) -> Engines:
+        return replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")
+
     monkeypatch.setattr(animegamer_rt.bench.run, "open_engines", opened)
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_rt.bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)

@@ -72,7 +72,7 @@ def test_bound_of_a_plan_that_skips_blocks_counts_only_computed_ones(
     bundle, engines = fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines()
     engines.denoiser.skippable_blocks = 6
     plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
-    monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows: seen.append(rows))
+    monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows, part: seen.append(rows))
     monkeypatch.setattr(activity, "ALONE_S", 0.0)
     pipeline = replace(Pipeline.open(bundle, engines), plan=plan)
     record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, pipeline, {"host_memory_peak_mib": None})

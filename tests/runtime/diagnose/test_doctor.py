@@ -15,9 +15,10 @@ import pytest
 from fake_nvml import FakeNvml
 
 import fakes
-from animegamer_rt.backends.tensorrt.engine_id import NEEDED_PARTS, RTX, engine_name
+from animegamer_rt.backends.tensorrt.engine_id import RTX, engine_name
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.roles import PLAY_GRAPHS
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
@@ -70,7 +71,7 @@ def with_engines(bundle: Bundle, sources: str = "", version: str = "1.7.1") -> B
     """The bundle with an engine of every part for sm89, built from its files or from others."""
     (bundle.folder / "engines").mkdir()
     engines = {}
-    for part in NEEDED_PARTS:
+    for part in PLAY_GRAPHS:
         name = engine_name(part, "sm89", RTX)
         (bundle.folder / "engines" / f"{name}.engine").write_bytes(part.encode())
         built_for = {"library": RTX, "arch": "sm89", "version": version}
@@ -279,7 +280,7 @@ def test_engines_are_held_against_the_bundles_weights(bundle: Bundle, sources: s
     if state == "ok":
         assert finding.found == "4 for sm89, tensorrt_rtx 1.7.1"
     else:
-        for part in NEEDED_PARTS:
+        for part in PLAY_GRAPHS:
             assert f"{part}: the engine was built from other weights" in finding.found
         assert "--gpu sm89" in finding.do
 

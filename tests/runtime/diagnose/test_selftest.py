@@ -89,7 +89,7 @@ def test_part_that_answers_otherwise_is_named_and_fails(
         def next(self, *given: Any) -> Any:
             return self.whole.next(*given) // 2
 
-    def opened(bundle: Bundle, config: EngineConfig) -> Engines:
+    def opened(bundle: Bundle, config: EngineConfig, plan: str) -> Engines:
         engines = onnxruntime.load(bundle, config)
         return replace(engines, vae=Duller(engines.vae))
 
@@ -138,7 +138,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_work(
 def test_engines_that_do_not_open_leave_a_report_too(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(bundle: Bundle, config: EngineConfig) -> Engines:
+    def refuse(bundle: Bundle, config: EngineConfig, plan: str) -> Engines:
         if config == selftest.RECORDED_ON:
             return onnxruntime.load(bundle, config)
         raise BackendError("no usable NVIDIA GPU")

@@ -16,6 +16,7 @@ from worker_client import TIMEOUT_S, Game, of_type, pictures, running
 import fakes
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import PLAY_ROLES
 from animegamer_rt.errors import BackendError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
@@ -31,7 +32,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 
 def named(engines: Engines, precision: str) -> Engines:
-    return replace(engines, precision=dict.fromkeys(("predictor", "denoiser", "vae_first"), precision))
+    return replace(engines, precision=dict.fromkeys(PLAY_ROLES, precision))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.roles import ENCODER, PLAY_ROLES, PlanParts
 from animegamer_rt.errors import AnimeGamerError, BackendError, EngineStaleError
 
 RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
@@ -17,9 +18,13 @@ RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
 RTX_ARCHES = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
 """GPU architectures that TensorRT-RTX 1.7 supports; Hopper is not among them."""
 
-ENGINE_PARTS = ("predictor", "denoiser", "vae_first", "vae_next", "encoder")
-"""Parts that have engines. The text and image towers run once, to start a game, in onnxruntime."""
-NEEDED_PARTS = ENGINE_PARTS[:4]
+ENGINE_ROLES = (*PLAY_ROLES, ENCODER)
+"""Roles whose parts have engines. The text and image towers run once, to start a game, in onnxruntime."""
+
+
+def engine_graphs(bundle: Bundle) -> list[str]:
+    """The graphs of a bundle that have engines: those of all its plans' parts."""
+    return [graph for graph, role in bundle.graph_roles.items() if role in ENGINE_ROLES]
 
 
 def library_for(arch: str) -> str:
@@ -27,9 +32,9 @@ def library_for(arch: str) -> str:
     return RTX if arch in RTX_ARCHES else DATA_CENTRE
 
 
-def engine_name(part: str, arch: str, library: str) -> str:
+def engine_name(graph: str, arch: str, library: str) -> str:
     """The name of an engine in the manifest; its file is engines/NAME.engine."""
-    return f"{part}-{arch}" if library == RTX else f"{part}-{arch}-{library}"
+    return f"{graph}-{arch}" if library == RTX else f"{graph}-{arch}-{library}"
 
 
 def rebuild_command(bundle: Bundle, arch: str) -> str:
@@ -37,30 +42,30 @@ def rebuild_command(bundle: Bundle, arch: str) -> str:
     return f"run: animegamer-rt build-engines --bundle {shlex.quote(str(bundle.folder))} --gpu {arch}"
 
 
-def choose(bundle: Bundle, arch: str, library: str, version: str) -> dict[str, Engine]:
-    """The engines of a bundle for this GPU and library, by part; the encoder's only where it was built.
+def choose(bundle: Bundle, parts: PlanParts, arch: str, library: str, version: str) -> dict[str, Engine]:
+    """The engines of a bundle's parts for this GPU and library, by graph; the encoder's only where it was built.
 
     Raises BackendError where one is missing, EngineStaleError where one was built for another GPU, version or weights.
     """
     chosen = {}
-    for part in ENGINE_PARTS:
-        found = engine_of(bundle, part, arch, library, version)
+    for graph in (graph for role in ENGINE_ROLES for graph in parts.graphs(role)):
+        found = engine_of(bundle, graph, arch, library, version)
         if isinstance(found, AnimeGamerError):
             raise found
         if found is not None:
-            chosen[part] = found
+            chosen[graph] = found
     return chosen
 
 
-def engine_of(bundle: Bundle, part: str, arch: str, library: str, version: str) -> Engine | AnimeGamerError | None:
-    """The engine of one part, or the error for it, not raised; None where an optional engine is missing."""
+def engine_of(bundle: Bundle, graph: str, arch: str, library: str, version: str) -> Engine | AnimeGamerError | None:
+    """The engine of one graph, or the error for it, not raised; None where an optional engine is missing."""
     engines: Mapping[str, Engine] = bundle.manifest.engines
-    rebuild, name = rebuild_command(bundle, arch), engine_name(part, arch, library)
+    rebuild, name = rebuild_command(bundle, arch), engine_name(graph, arch, library)
     if name not in engines:
-        if part not in NEEDED_PARTS:
+        if graph == ENCODER:
             return None
-        others = ", ".join(other for other in engines if other.startswith(f"{part}-")) or "none"
-        return BackendError(f"no engine of {part} for {arch}", where=bundle.folder, found=others, do=rebuild)
+        others = ", ".join(other for other in engines if other.startswith(f"{graph}-")) or "none"
+        return BackendError(f"no engine of {graph} for {arch}", where=bundle.folder, found=others, do=rebuild)
     engine = engines[name]
     where = bundle.path(engine.file)
     expected = {"library": library, "version": version, "arch": arch}
@@ -70,7 +75,7 @@ def engine_of(bundle: Bundle, part: str, arch: str, library: str, version: str) 
             return EngineStaleError(
                 f"the engine was built for another {key}", where=where, found=found, expected=value, do=rebuild
             )
-    sources = bundle.part_sha256(part)
+    sources = bundle.part_sha256(graph)
     if engine.onnx_sha256 != sources:
         return EngineStaleError(
             "the engine was built from other weights",

@@ -14,6 +14,7 @@ import numpy as np
 
 from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.bundle.roles import CACHE_PREFIX, DEFAULT_PARTS, DENOISER, ENCODER, PREDICTOR, VAE, PlanParts
 from animegamer_rt.errors import BackendError
 
 from . import runtime_cache
@@ -29,9 +30,9 @@ SLOTS = 2
 """Pinned staging slots for a step's host values: the host fills one while the GPU may still read the other."""
 
 
-def scratch_index(part: str, scratches: int) -> int:
-    """The index of a part's scratch, out of one or two: the predictor's is the last."""
-    return scratches - 1 if part == "predictor" else 0
+def scratch_index(graph: str, scratches: int) -> int:
+    """The index of a graph's scratch, out of one or two: the predictor's is the last."""
+    return scratches - 1 if graph == PREDICTOR else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +50,28 @@ class EngineSet:
     streams: Mapping[str, StreamScratch]
     """Part -> its stream and scratch; set by `allocate`."""
 
-    def __init__(self, device: Device, engines: Mapping[str, Engine], sha256: Mapping[str, str]) -> None:
-        """sha256: part -> hash of the engine's file."""
-        self.device, self.engines, self.buffers = device, engines, Buffers()
+    def __init__(
+        self,
+        device: Device,
+        engines: Mapping[str, Engine],
+        sha256: Mapping[str, str],
+        parts: PlanParts = DEFAULT_PARTS,
+    ) -> None:
+        """engines: by graph of `parts`. sha256: graph -> hash of the engine's file."""
+        self.device, self.engines, self.buffers, self.parts = device, engines, Buffers(), parts
         self._sha256, self._saved = sha256, False
         for part, engine in engines.items():
             sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
-            if part == "predictor":
+            if part == PREDICTOR:
                 for cache, longer in zip(CACHES, NEXT_CACHES, strict=True):
                     # The profile allows the longest past followed by the longest prompt, twice what is ever used.
                     sizes.pop(longer)
                     most = sizes.pop(cache)
                     self.buffers.declare({_slot(cache, slot): most for slot in range(SLOTS)})
-            shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith("cache_")}
+            shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith(CACHE_PREFIX)}
             self.buffers.declare(shared)
             self.buffers.declare({f"{part}.{name}": size for name, size in sizes.items()})
-        self.buffers.declare({f"denoiser.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
+        self.buffers.declare({f"{DENOISER}.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
 
     def save_compiled(self) -> None:
         """Saves compiled kernels, once, after every part has run; stops at the first file that cannot be written."""
@@ -92,7 +99,7 @@ class EngineSet:
         )
         for name in self.engines[part].tensors:
             if name not in (*CACHES, *NEXT_CACHES):
-                context.bind(name, self.buffers[name if name.startswith("cache_") else f"{part}.{name}"])
+                context.bind(name, self.buffers[name if name.startswith(CACHE_PREFIX) else f"{part}.{name}"])
         return context
 
     def send(self, context: Context, part: str, values: Mapping[str, Array]) -> None:
@@ -137,16 +144,16 @@ class Predictor:
 
     def __init__(self, parts: EngineSet) -> None:
         # Hardly any two prompts have the same length.
-        self._parts, self._context = parts, parts.context("predictor", few_shapes=False)
-        keys = parts.engines["predictor"].tensors["keys"].shape
+        self._parts, self._context = parts, parts.context(PREDICTOR, few_shapes=False)
+        keys = parts.engines[PREDICTOR].tensors["keys"].shape
         self._empty_past = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
-        self._shot_width = parts.engines["predictor"].tensors["history_shots"].shape[1]
+        self._shot_width = parts.engines[PREDICTOR].tensors["history_shots"].shape[1]
         self._written = [0] * SLOTS
         self._calls = 0
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         cache = self._run(tokens, self._empty_past if past is None else past)
-        shot = self._parts.receive(self._context, "predictor", "shot", np.float32)[0]
+        shot = self._parts.receive(self._context, PREDICTOR, "shot", np.float32)[0]
         return Prefill(shot, self._logits(), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
@@ -159,10 +166,10 @@ class Predictor:
         self._parts.device.use()
         if past is not self._empty_past and self._written[past.slot] != past.written:
             raise BackendError("an attention cache was used after a later prompt or extend had overwritten it")
-        total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines["predictor"].tensors["keys"].shape[3]
+        total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines[PREDICTOR].tensors["keys"].shape[3]
         if total > most:
-            raise _too_large("the prompt", "predictor", f"{total} tokens with its history", f"{most}")
-        self._parts.send(context, "predictor", {name: getattr(tokens, name) for name in TokenBatch.__slots__})
+            raise _too_large("the prompt", PREDICTOR, f"{total} tokens with its history", f"{most}")
+        self._parts.send(context, PREDICTOR, {name: getattr(tokens, name) for name in TokenBatch.__slots__})
         slot = 1 - past.slot
         for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
             context.shape(name, past.shape)
@@ -175,7 +182,7 @@ class Predictor:
         return _Cache(slot, self._calls, context.output_shape("next_keys"))
 
     def _logits(self) -> FloatArray:
-        logits: FloatArray = self._parts.receive(self._context, "predictor", "logits", np.float32)[0]
+        logits: FloatArray = self._parts.receive(self._context, PREDICTOR, "logits", np.float32)[0]
         return logits
 
 
@@ -185,18 +192,19 @@ class Denoiser:
     skippable_blocks = 0
 
     def __init__(self, parts: EngineSet) -> None:
-        self.parts, self.stream = parts, parts.streams["denoiser"].stream
-        self.contexts = {rows: parts.context("denoiser", profile) for profile, rows in enumerate((PAIR, SINGLE))}
+        (self.graph,) = parts.parts.graphs(DENOISER)
+        self.parts, self.stream = parts, parts.streams[self.graph].stream
+        self.contexts = {rows: parts.context(self.graph, profile) for profile, rows in enumerate((PAIR, SINGLE))}
         self.turn = 0
         self._graphs: dict[tuple[int, ...], object] = {}
         self._warm: set[tuple[int, ...]] = set()
         device, buffers = parts.device, parts.buffers
         for rows, context in self.contexts.items():
-            address = buffers[f"denoiser.rows.{len(rows)}"]
+            address = buffers[f"{DENOISER}.rows.{len(rows)}"]
             self.stream.copy_in(address, np.array(rows, np.int64))
             context.shape("rows", (len(rows),))
             context.bind("rows", address)
-        latent = parts.engines["denoiser"].tensors["latent"].shape
+        latent = parts.engines[self.graph].tensors["latent"].shape
         self.slots = [
             {
                 "noise": device.pinned(latent, np.float32),
@@ -214,10 +222,10 @@ class Denoiser:
         values = {"latent": latent, "x0_prev": zeros, "difference": zeros, "shot": shot[None]}
         values["motion_scope"] = np.array([motion_scope], np.float32)
         for name, value in values.items():
-            expected = self.parts.engines["denoiser"].tensors[name].shape
+            expected = self.parts.engines[self.graph].tensors[name].shape
             if value.shape != expected:
                 raise BackendError(f"{name} has the wrong shape", found=value.shape, expected=expected)
-            self.stream.copy_in(self.parts.buffers[f"denoiser.{name}"], np.ascontiguousarray(value, np.float32))
+            self.stream.copy_in(self.parts.buffers[f"{self.graph}.{name}"], np.ascontiguousarray(value, np.float32))
         return TensorRTDenoiseRun(self, self.turn, latent.shape)
 
     def run(self, rows: tuple[int, ...]) -> None:
@@ -234,8 +242,8 @@ class Denoiser:
         self.contexts[rows].execute()
         buffers = self.parts.buffers
         for current, next_value in STATE_TENSORS:
-            size = buffers.bytes(f"denoiser.{current}")
-            self.stream.copy(buffers[f"denoiser.{current}"], buffers[f"denoiser.{next_value}"], size)
+            size = buffers.bytes(f"{self.graph}.{current}")
+            self.stream.copy(buffers[f"{self.graph}.{current}"], buffers[f"{self.graph}.{next_value}"], size)
 
 
 class TensorRTDenoiseRun:
@@ -266,7 +274,7 @@ class TensorRTDenoiseRun:
         inputs = denoiser.slots[slot]
         inputs["noise"][...], inputs["coefficients"][...], inputs["timestep"][...] = noise, coefficients, timestep
         for name, value in inputs.items():
-            stream.copy_in(buffers[f"denoiser.{name}"], value)
+            stream.copy_in(buffers[f"{denoiser.graph}.{name}"], value)
         denoiser.marks[slot] = stream.record()
         denoiser.run(rows)
         self._steps += 1
@@ -274,7 +282,7 @@ class TensorRTDenoiseRun:
     def latent(self) -> FloatArray:
         self._check()
         latent: FloatArray = np.empty(self._shape, np.float32)
-        self._denoiser.stream.copy_out(latent, self._denoiser.parts.buffers["denoiser.latent"])
+        self._denoiser.stream.copy_out(latent, self._denoiser.parts.buffers[f"{self._denoiser.graph}.latent"])
         return latent
 
     def _check(self) -> None:
@@ -287,45 +295,43 @@ class Vae:
     """Implements interface.VaeEngine; `first` writes its caches where `next` reads them."""
 
     def __init__(self, parts: EngineSet) -> None:
-        self._parts, self._first, self._next = parts, parts.context("vae_first"), parts.context("vae_next")
-        self._clip = 0
+        self._parts, self._clip, self._graphs = parts, 0, parts.parts.graphs(VAE)
+        self._contexts = {graph: parts.context(graph) for graph in self._graphs}
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
-        frames = self._run(self._first, "vae_first", latent, channel_order, flip)
+        frames = self._run(self._graphs[0], latent, channel_order, flip)
         self._clip += 1
         return frames, self._clip
 
     def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
         if caches != self._clip:
             raise BackendError("a clip's second chunk was requested after another clip had started")
-        frames = self._run(self._next, "vae_next", latent, channel_order, flip)
+        frames = self._run(self._graphs[1], latent, channel_order, flip)
         self._parts.save_compiled()  # now every part of a turn has run
         return frames
 
-    def _run(
-        self, context: Context, part: str, latent: FloatArray, channel_order: tuple[int, ...], flip: bool
-    ) -> Frames:
+    def _run(self, graph: str, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> Frames:
         self._parts.device.use()
-        order = np.array(channel_order, np.int64)
-        self._parts.send(context, part, {"latent": latent, "channel_order": order, "flip": np.array([flip])})
+        context, order = self._contexts[graph], np.array(channel_order, np.int64)
+        self._parts.send(context, graph, {"latent": latent, "channel_order": order, "flip": np.array([flip])})
         context.execute()
-        return self._parts.receive(context, part, "frames", np.uint8)
+        return self._parts.receive(context, graph, "frames", np.uint8)
 
 
 class Encoder:
     """Implements interface.EncoderEngine."""
 
     def __init__(self, parts: EngineSet) -> None:
-        self._parts, self._context = parts, parts.context("encoder")
+        self._parts, self._context = parts, parts.context(ENCODER)
 
     def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
         self._parts.device.use()
         values = {"text_features": text_features, "image_features": image_features}
-        self._parts.send(self._context, "encoder", values)
+        self._parts.send(self._context, ENCODER, values)
         self._context.execute()
-        shot: FloatArray = self._parts.receive(self._context, "encoder", "shot", np.float32)[0]
+        shot: FloatArray = self._parts.receive(self._context, ENCODER, "shot", np.float32)[0]
         return shot
 
 
 def _slot(cache: str, slot: int) -> str:
-    return f"predictor.{cache}.{slot}"
+    return f"{PREDICTOR}.{cache}.{slot}"

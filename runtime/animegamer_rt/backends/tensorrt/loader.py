@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from animegamer_rt.backends.interface import DeviceMemory, Engines, PartCache
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, ENCODER, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 
 from . import runtime_cache
@@ -25,6 +26,7 @@ def load(
     bundle: Bundle,
     config: EngineConfig,
     cache: PartCache | None = None,
+    parts: PlanParts = DEFAULT_PARTS,
     *,
     device: Device | None = None,
     tell: Callable[[str], None] = print,
@@ -42,27 +44,27 @@ def load(
         device = CudaDevice.open()
     device.use()
     gpu = device.info()
-    chosen = choose(bundle, gpu.arch, gpu.library, gpu.version)
+    chosen = choose(bundle, parts, gpu.arch, gpu.library, gpu.version)
     with ExitStack() as on_failure:
         on_failure.callback(device.close)
         files = bundle.manifest.files
-        sha256 = {part: files[engine.file].sha256 for part, engine in chosen.items()}
+        sha256 = {graph: files[engine.file].sha256 for graph, engine in chosen.items()}
         loaded = {
-            part: device.load(bundle.path(engine.file), runtime_cache.load(sha256[part]))
-            for part, engine in chosen.items()
+            graph: device.load(bundle.path(engine.file), runtime_cache.load(sha256[graph]))
+            for graph, engine in chosen.items()
         }
-        parts = EngineSet(device, loaded, sha256)
+        opened = EngineSet(device, loaded, sha256, parts)
         # Free before they were loaded, because the budget counts what loading has allocated.
-        budget = _plan(parts, gpu.free_bytes)
+        budget = _plan(opened, gpu.free_bytes)
         tell(f"{gpu.name} ({gpu.arch}), {gpu.library} {gpu.version}\n{budget}")
         budget.check()
-        parts.allocate(budget.scratches)
+        opened.allocate(budget.scratches)
         held = DeviceMemory(budget.on_gpu_bytes, "the engines' own budget, beside it the driver's own")
         engines = Engines(
-            Predictor(parts),
-            Denoiser(parts),
-            Vae(parts),
-            Encoder(parts) if "encoder" in loaded else None,
+            Predictor(opened),
+            Denoiser(opened),
+            Vae(opened),
+            Encoder(opened) if ENCODER in loaded else None,
             f"{gpu.library} {gpu.version} on {gpu.name}{_describe_streaming(budget)}",
             concurrent_prediction=budget.concurrent_prediction,
             memory=lambda: held,
@@ -86,7 +88,7 @@ def _fit(parts: EngineSet, free: int, scratches: tuple[int, ...]) -> Budget:
     engines = parts.engines
     needs = {part: PartMemory(engine.weights_bytes, engine.streamable_bytes) for part, engine in engines.items()}
     while True:
-        budget = plan(needs, parts.buffers.total_bytes, scratches, free)
+        budget = plan(needs, parts.buffers.total_bytes, scratches, free, parts.parts)
         for part, engine in engines.items():
             engine.set_resident_weights(budget.resident[part])
         # Streamed weights pass through scratch, so it may grow when more is streamed.

@@ -1,7 +1,6 @@
 """The GPU memory that the engines need, and which weights are streamed from host memory when it is too little.
 
-Weights are streamed where that costs least: the encoder's first, then the predictor's (read at most five times a turn),
-the vae's (twice), and the denoiser's last (once a step). Scratch is memory that an execution uses while it runs: one
+Weights are streamed where that costs least (STREAM_FIRST). Scratch is memory that an execution uses while it runs: one
 for all parts, or a second one for the predictor, which can then run beside the others. Arithmetic only.
 """
 
@@ -10,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, ENCODER, PREDICTOR, VAE, PlanParts
 from animegamer_rt.errors import BackendError
 
-STREAM_FIRST = ("encoder", "predictor", "vae_first", "vae_next", "denoiser")
+STREAM_FIRST = (ENCODER, PREDICTOR, VAE, DENOISER)
+"""Roles by how often a turn reads their weights: never, at most five times, twice, once a step."""
 RESERVE_BYTES = 256 * 2**20
 """Left free for the driver's contexts, kernels and graphs. A guess: no GPU has measured it."""
 MIB = 2**20
@@ -95,14 +96,20 @@ class Budget:
             )
 
 
-def plan(needs: Mapping[str, PartMemory], buffers_bytes: int, scratches: tuple[int, ...], free_bytes: int) -> Budget:
+def plan(
+    needs: Mapping[str, PartMemory],
+    buffers_bytes: int,
+    scratches: tuple[int, ...],
+    free_bytes: int,
+    parts: PlanParts = DEFAULT_PARTS,
+) -> Budget:
     """Keeps all weights on the GPU if they fit; otherwise streams as few as needed, in the order of STREAM_FIRST."""
     resident = {part: need.streamable_bytes for part, need in needs.items()}
     whole = Budget(resident, needs, buffers_bytes, scratches, free_bytes)
     over = whole.on_gpu_bytes + RESERVE_BYTES - free_bytes
-    for part in STREAM_FIRST:
-        if over > 0 and part in resident:
-            moved = min(over, resident[part])
-            resident[part] -= moved
+    for graph in (graph for role in STREAM_FIRST for graph in parts.graphs(role)):
+        if over > 0 and graph in resident:
+            moved = min(over, resident[graph])
+            resident[graph] -= moved
             over -= moved
     return Budget(resident, needs, buffers_bytes, scratches, free_bytes)

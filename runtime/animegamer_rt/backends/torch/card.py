@@ -11,14 +11,13 @@ from collections.abc import Iterator
 import torch
 
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import PLAY_ROLES, PlanParts
 from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling.nvml import open_nvml
 
 from ..cuda_errors import opening_error
 from .device import OUT_OF_MEMORY, TorchDevice
 
-PARTS = ("predictor", "denoiser", "vae_first")
-"""The parts whose files hold all weights that play needs; vae_next shares those of vae_first."""
 _REASONS = {
     "no nvidia driver": ("there is no NVIDIA driver", "install it: nvidia-smi must list the GPU"),
     "too old": (
@@ -72,7 +71,7 @@ def try_kernel(torch_device: TorchDevice) -> None:
     torch.ones(1, device=torch_device.device).add_(1).item()
 
 
-def check_memory(bundle: Bundle, torch_device: TorchDevice) -> None:
+def check_memory(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts) -> None:
     """Raises BackendError where the bundle's weights alone are more than the GPU's free memory.
 
     Of a CPU `profiling.host_memory` knows more.
@@ -80,7 +79,8 @@ def check_memory(bundle: Bundle, torch_device: TorchDevice) -> None:
     if torch_device.device.type != "cuda":
         return
     manifest, free = bundle.manifest, torch_device.free_bytes()
-    files = {file for name in PARTS if name in manifest.parts for file in manifest.parts[name].files}
+    first = [parts.graphs(role)[0] for role in PLAY_ROLES]  # a part's further graphs share its weights
+    files = {file for name in first if name in manifest.parts for file in manifest.parts[name].files}
     weights = sum(manifest.files[file].bytes for file in files)
     if weights <= free:
         return

@@ -7,6 +7,7 @@ the reference implementations, which are slow and for tests. It knows no network
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import animegamer_kernels as operators
-from animegamer_kernels.library import find_library, open_library
+from animegamer_kernels.library import PATH_VARIABLE, find_library, open_library
 from animegamer_rt.errors import BackendError
 
 from .custom_ops import OPERATORS, as_backend_error
@@ -188,6 +189,7 @@ def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | 
     if choice is False or (choice is None and not on_gpu):
         return None, "plain operators"
     path = choice if isinstance(choice, Path) else find_library()
+    asked_for = choice is not None or bool(os.environ.get(PATH_VARIABLE))
     if choice is None and path is None:
         return None, "plain operators, as no kernels were built or they are off"
     with as_backend_error():
@@ -199,7 +201,7 @@ def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | 
             do="build it where nvcc is installed (make kernels), or turn it off: ANIMEGAMER_KERNELS=off",
         )
     if on_gpu and not library.runs_here:
-        if choice is None:
+        if not asked_for:
             instead = f"plain operators, as {library.path.name} was built for other GPUs or a newer driver"
             log.warning("%s; build it here: make kernels", instead)
             return None, instead

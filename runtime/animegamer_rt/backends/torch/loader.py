@@ -8,59 +8,42 @@ is the torch device with its CUDA graphs. docs/TORCH.md says what of it has run 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from animegamer_kernels.library import find_library
 from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, ENCODER, PLAY_ROLES, PREDICTOR, VAE, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
-from animegamer_rt.models.denoiser import DenoiserSize
+from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.encoder import Encoder as EncoderNetwork
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.profiling.host_memory import with_torch
 
-from .attention import check_attention, select_attention
+from .attention import Attention, check_attention, select_attention
 from .card import check_gpu, check_memory, opening, try_kernel
 from .denoiser import Denoiser
 from .device import CudaTorchDevice, TorchDevice
 from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
-from .networks import (
-    PACKED_PRECISIONS,
-    Models,
-    load_models,
-    read_decoder,
-    read_denoiser,
-    read_encoder,
-    read_predictor,
-    refuse_quantised,
-    size,
-)
+from .networks import PACKED_PRECISIONS, Models, load_models, read_network, read_size, refuse_quantised
 from .nf4_linear import Nf4Linear
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
-from .parts_in_turn import DenoiserInTurn, InMemory, PredictorInTurn, VaeInTurn
+from .parts_in_turn import InMemory
 from .predictor import Predictor, merge_layers
-from .rowwise_linear import (
-    DTYPE_NAMES,
-    FP8,
-    INT8,
-    check_products,
-    convert_to_rowwise,
-    probe_fp8,
-)
+from .rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise, probe_fp8
 from .transformer import Transformer
 from .vae import Vae
 
-log = logging.getLogger(__name__)
 HALF_SUMS = "fp16-sums"
 """float16 whose products in the denoiser's blocks sum in float16 too; on a CPU they sum as in `fp16`."""
 PRECISIONS: Mapping[str, torch.dtype] = {
@@ -84,6 +67,7 @@ def load(
     bundle: Bundle,
     config: EngineConfig,
     cache: PartCache | None = None,
+    parts: PlanParts = DEFAULT_PARTS,
     *,
     graphs: Graphs = "step",
     compiled: bool = False,
@@ -99,122 +83,152 @@ def load(
     Raises BackendError without a GPU, for a bundle whose parts cannot run here, and where the precision, the kernels or
     the attention is not available.
     """
-    attention = config.attention or "torch"
-    device = "cpu" if config.device == "torch-cpu" else "cuda"
-    torch_device = open_device(device, config.precision, graphs != "off")
-    precision, instead = available_precision(config.precision, torch_device)
+    attention, precision = config.attention or "torch", config.precision
+    torch_device = open_device("cpu" if config.device == "torch-cpu" else "cuda", precision, graphs != "off")
     if kernels is None and attention != "torch":
         kernels = find_library() or False
     opened, which = open_kernels(kernels, torch_device.device)
     check_attention(attention, opened)
-    check_memory(bundle, torch_device)
-    plans = [DenoisePlan.from_dict(entry.plan) for entry in bundle.manifest.plans.values()]
-    if device == "cpu" and opened is None and not compiled and with_torch(bundle, config.precision).one_at_a_time:
-        engines = open_in_turn(torch_device, bundle, plans, ROWWISE.get(precision))
-        return replace(engines, device=f"{engines.device}, {which}")
-    networks, geometry = load_models(bundle, torch_device), bundle.manifest.geometry
-    engines = build_engines(
-        torch_device, networks, geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
+    check_memory(bundle, torch_device, parts)
+    plans = [
+        DenoisePlan.from_dict(entry.plan)
+        for name, entry in bundle.manifest.plans.items()
+        if bundle.parts_of(name).denoiser == parts.denoiser
+    ]
+    setup = EngineSetup(
+        torch_device, bundle.manifest.geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
     )
-    return replace(engines, device=", ".join(filter(None, (engines.device, which, instead))))
+    on_cpu = torch_device.device.type == "cpu"
+    if on_cpu and opened is None and not compiled and with_torch(bundle, precision, parts).one_at_a_time:
+        engines = open_in_turn(setup, bundle, parts)
+    else:
+        engines = build_engines(setup, load_models(bundle, torch_device, parts))
+    return replace(engines, device=f"{engines.device}, {which}")
 
 
-def open_in_turn(
-    torch_device: TorchDevice, bundle: Bundle, plans: Sequence[DenoisePlan], rowwise: torch.dtype | None = None
-) -> Engines:
+@dataclass(frozen=True, slots=True)
+class EngineSetup:
+    """How the engines of one bundle are made from its networks, which are converted in place.
+
+    plans: those whose timesteps the modulation table holds. rowwise: a dtype of ROWWISE for the blocks' large products.
+    attention: one of attention.AttentionChoice.
+    """
+
+    torch_device: TorchDevice
+    geometry: Geometry
+    plans: Sequence[DenoisePlan]
+    graphs: Graphs = "step"
+    compiled: bool = False
+    rowwise: torch.dtype | None = None
+    kernels: Kernels | None = None
+    attention: str = "torch"
+
+    def convert(self, network: Network) -> Network:
+        """The network in the device's dtype, its layers replaced by those that this setup runs."""
+        # On the device's stream, like all work: another stream's writes might not be finished when it reads.
+        with self.torch_device.use():
+            cast_for_inference(network, self.torch_device.dtype)
+            if isinstance(network, DenoiserNetwork) and self.rowwise is not None:
+                convert_to_rowwise(network, self.rowwise)
+                self.torch_device.put_together(network)
+            if isinstance(network, PredictorNetwork) and self.kernels is not None:
+                use_kernels(network, self.kernels)
+        return network
+
+    def predictor(self, network: PredictorNetwork) -> Predictor:
+        """The engine of a converted predictor, on a stream of its own: it may run while a turn is denoised."""
+        with self.torch_device.use():
+            blocks = merge_layers(network)
+            return Predictor(self.torch_device.on_side_stream(), network, blocks, self.geometry.window_tokens)
+
+    def denoiser(self, network: DenoiserNetwork, unconditional: Tensor, attention: Attention = "torch") -> Denoiser:
+        """The engine of a converted denoiser."""
+        dtype, kernels = self.torch_device.dtype, self.kernels
+        timesteps = [step.timestep for plan in self.plans for step in plan]
+        whole_turns = max(map(len, self.plans)) if self.graphs == "turn" else 0
+        with self.torch_device.use():
+            transformer = (
+                Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, attention)
+            )
+            if self.compiled:
+                transformer.compile()
+            return Denoiser(self.torch_device, transformer, unconditional, timesteps, whole_turns)
+
+    def vae(self, network: Any) -> Vae:
+        """The engine of a converted decoder: created last, as it chooses how to run from the memory that is left."""
+        with self.torch_device.use():
+            height, width = self.geometry.latent_height, self.geometry.latent_width
+            return VAE_ENGINES[type(network)](self.torch_device, network, height, width, self.kernels)
+
+    def engines(self, words: str, packed: bool, **fields: Any) -> Engines:
+        """The engines of these fields, with what this setup says of them; words: ends their description."""
+        device = self.torch_device
+        dtypes = [str(device.dtype).removeprefix("torch.")]
+        dtypes += [DTYPE_NAMES[self.rowwise]] if self.rowwise is not None else []
+        arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == device.dtype)
+        precision = dict.fromkeys(PLAY_ROLES, arithmetic)
+        if packed:
+            del precision[PREDICTOR]  # the bundle's manifest is more precise
+        if device.half_sums:
+            precision[DENOISER] = HALF_SUMS
+        if self.rowwise is not None:
+            precision[DENOISER] = DTYPE_NAMES[self.rowwise].lower()
+        said = f"torch {torch.__version__} in {' and '.join(dtypes)} on {device.description}"
+        return Engines(device=", ".join(filter(None, (said, words))), precision=precision, **fields)
+
+
+VAE_ENGINES: Mapping[type[nn.Module], type[Vae]] = {VaeDecoder: Vae}
+"""Module of a decoder -> the engine that runs it."""
+
+
+def open_in_turn(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> Engines:
     """The engines of a bundle on the CPU, one part in memory at a time; each is read from the disk when it is used.
 
     As `build_engines`, without kernels. Raises BackendError as `load_models` does, here or at a part's first use.
     """
-    refuse_quantised(bundle)
-    geometry, dtype, memory = bundle.manifest.geometry, torch_device.dtype, InMemory()
-    blocks = size(bundle, DenoiserSize, "denoiser").layers
-    packed = bundle.manifest.parts["predictor"].precision in PACKED_PRECISIONS["predictor"]
+    refuse_quantised(bundle, parts)
+    memory, precision = InMemory(), bundle.manifest.parts[PREDICTOR].precision
+    blocks = getattr(read_size(bundle, parts, DENOISER), "layers", 0)
 
-    def open_predictor() -> Predictor:
-        network = cast_for_inference(read_predictor(bundle, torch_device), dtype)
-        return Predictor(torch_device, network, merge_layers(network), geometry.window_tokens)
+    def read(role: str) -> tuple[Any, Any]:
+        network, rest = read_network(bundle, setup.torch_device, parts, role)
+        return setup.convert(network), rest
 
-    def open_denoiser() -> Denoiser:
-        network, unconditional = read_denoiser(bundle, torch_device)
-        cast_for_inference(network, dtype)
-        if rowwise is not None:
-            convert_to_rowwise(network, rowwise)
-        timesteps = [step.timestep for plan in plans for step in plan]
-        return Denoiser(torch_device, Transformer(network, dtype), unconditional, timesteps)
-
-    def open_vae() -> Vae:
-        network = cast_for_inference(read_decoder(bundle, torch_device), dtype)
-        return Vae(torch_device, network, geometry.latent_height, geometry.latent_width)
-
-    encoder = read_encoder(bundle, torch_device)
-    return Engines(
-        PredictorInTurn(memory, open_predictor),
-        DenoiserInTurn(memory, open_denoiser, blocks),
-        VaeInTurn(memory, open_vae),
-        None if encoder is None else Encoder(torch_device, cast_for_inference(encoder, dtype)),
-        f"{_describe_dtypes(torch_device, rowwise)} on {torch_device.description}, one part in memory at a time",
+    encoder = read(ENCODER)[0] if ENCODER in bundle.manifest.parts else None
+    return setup.engines(
+        "one part in memory at a time",
+        packed=precision in PACKED_PRECISIONS[PREDICTOR],
+        predictor=memory.engine(lambda: setup.predictor(read(PREDICTOR)[0])),
+        denoiser=memory.engine(lambda: setup.denoiser(*read(DENOISER)), blocks),
+        vae=memory.engine(lambda: setup.vae(read(VAE)[0])),
+        encoder=None if encoder is None else Encoder(setup.torch_device, encoder),
         one_at_a_time=True,
-        precision=_precision_by_part(torch_device, rowwise, packed),
         attention="torch",
     )
 
 
-def build_engines(
-    torch_device: TorchDevice,
-    networks: Models,
-    geometry: Geometry,
-    plans: Sequence[DenoisePlan],
-    graphs: Graphs = "step",
-    compiled: bool = False,
-    rowwise: torch.dtype | None = None,
-    kernels: Kernels | None = None,
-    attention: str = "torch",
-) -> Engines:
-    """The engines over networks that are loaded; the networks are converted to the device's dtype in place.
-
-    plans: those whose timesteps the modulation table holds. rowwise: a dtype of ROWWISE for the blocks' large products.
-    attention: one of attention.AttentionChoice. Raises BackendError where the attention cannot be used.
-    """
-    chosen_attention, about_attention = select_attention(attention, torch_device, kernels, networks.denoiser.size)
-    whole_turns = max(len(plan) for plan in plans) if graphs == "turn" else 0
-    timesteps = [step.timestep for plan in plans for step in plan]
-    # On the device's stream, like all work: another stream's writes might not be finished when it reads.
-    with torch_device.use():
-        for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
-            if network is not None:
-                cast_for_inference(network, torch_device.dtype)
-        if rowwise is not None:
-            convert_to_rowwise(networks.denoiser, rowwise)
-            torch_device.put_together(networks.denoiser)
-        if kernels is not None:
-            use_kernels(networks.predictor, kernels)
-        network, dtype = networks.denoiser, torch_device.dtype
-        transformer = (
-            Transformer(network, dtype)
-            if kernels is None
-            else FusedTransformer(network, dtype, kernels, chosen_attention)
-        )
-        if compiled:
-            transformer.compile()
-        blocks = merge_layers(networks.predictor)
-        # On a stream of its own: the next turn's prompt may be read while a turn is denoised.
-        predictor = Predictor(torch_device.on_side_stream(), networks.predictor, blocks, geometry.window_tokens)
-        denoiser = Denoiser(torch_device, transformer, networks.unconditional, timesteps, whole_turns)
-        # Created last: the vae chooses how to run from the memory that is left.
-        vae = Vae(torch_device, networks.decoder, geometry.latent_height, geometry.latent_width, kernels)
-        dtypes = _describe_dtypes(torch_device, rowwise)
-        return Engines(
-            predictor,
-            denoiser,
-            vae,
-            None if networks.encoder is None else Encoder(torch_device, networks.encoder),
-            ", ".join(filter(None, (f"{dtypes} on {torch_device.description}", about_attention, vae.description))),
-            concurrent_prediction=torch_device.device.type == "cuda",
-            precision=_precision_by_part(torch_device, rowwise, _is_packed(networks.predictor)),
-            attention=chosen_attention,
-            memory=torch_device.memory if isinstance(torch_device, CudaTorchDevice) else None,
-        )
+def build_engines(setup: EngineSetup, networks: Models) -> Engines:
+    """The engines over networks that are loaded. Raises BackendError where the attention cannot be used."""
+    device = setup.torch_device
+    attention, about_attention = select_attention(setup.attention, device, setup.kernels, networks.denoiser.size)
+    for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
+        if network is not None:
+            setup.convert(network)
+    packed = any(isinstance(layer, PackedLinear | Nf4Linear) for layer in networks.predictor.modules())
+    predictor = setup.predictor(networks.predictor)
+    denoiser = setup.denoiser(networks.denoiser, networks.unconditional, attention)
+    vae = setup.vae(networks.decoder)
+    return setup.engines(
+        ", ".join(filter(None, (about_attention, vae.description))),
+        packed=packed,
+        predictor=predictor,
+        denoiser=denoiser,
+        vae=vae,
+        encoder=None if networks.encoder is None else Encoder(device, networks.encoder),
+        concurrent_prediction=device.device.type == "cuda",
+        attention=attention,
+        memory=device.memory if isinstance(device, CudaTorchDevice) else None,
+    )
 
 
 def open_device(device: str, precision: str | None, captures: bool) -> TorchDevice:
@@ -236,25 +250,22 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
         # Before any weight is read.
         products = ROWWISE.get(precision, torch_device.dtype)
         check_products(products, torch.cuda.get_device_capability(torch_device.device), torch.__version__)
+        if products == FP8:
+            check_fp8(torch_device)
         return torch_device
     raise BackendError("unknown device", found=repr(device), expected="cpu or cuda")
 
 
-def available_precision(precision: str | None, torch_device: TorchDevice) -> tuple[str | None, str]:
-    """The precision to use in place of this one, and why, for Engines.device; empty if it is the same.
-
-    Only fp8 can be missing on a GPU that has its instructions: some builds of PyTorch lack the product. Then the
-    denoiser runs in bf16, and a warning says so.
-    """
-    if precision != "fp8" or torch_device.device.type != "cuda":
-        return precision, ""
+def check_fp8(torch_device: TorchDevice) -> None:
+    """Raises BackendError where this build of PyTorch lacks the product, which the GPU's instructions do not tell."""
     with torch_device.use():
         refused = probe_fp8(torch_device.device)
-    if not refused:
-        return precision, ""
-    instead = f"bf16 in place of fp8, whose product does not run here ({refused})"
-    log.warning("%s; int8 is the other precision of 8 bits: --precision int8", instead)
-    return "bf16", instead
+    if refused:
+        raise BackendError(
+            "the FP8 product does not run here",
+            found=refused,
+            do="use --precision int8, the other precision of 8 bits, or bf16",
+        )
 
 
 def cast_for_inference(network: Network, dtype: torch.dtype) -> Network:
@@ -280,25 +291,3 @@ class Encoder:
             features = (self._device.to_device(part).to(self._device.dtype) for part in (text_features, image_features))
             shot: FloatArray = self._device.to_host(self._network(*features)[0].float()).numpy()
         return shot
-
-
-def _is_packed(predictor: PredictorNetwork) -> bool:
-    return any(isinstance(layer, PackedLinear | Nf4Linear) for layer in predictor.modules())
-
-
-def _precision_by_part(torch_device: TorchDevice, rowwise: torch.dtype | None, packed: bool) -> dict[str, str]:
-    arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == torch_device.dtype)
-    parts = dict.fromkeys(("predictor", "denoiser", "vae_first", "vae_next"), arithmetic)
-    if packed:
-        del parts["predictor"]  # the bundle's manifest is more precise
-    if torch_device.half_sums:
-        parts["denoiser"] = HALF_SUMS
-    return parts if rowwise is None else {**parts, "denoiser": DTYPE_NAMES[rowwise].lower()}
-
-
-def _describe_dtypes(torch_device: TorchDevice, rowwise: torch.dtype | None) -> str:
-    return (
-        f"torch {torch.__version__} in "
-        + str(torch_device.dtype).removeprefix("torch.")
-        + (f" and {DTYPE_NAMES[rowwise]}" if rowwise is not None else "")
-    )

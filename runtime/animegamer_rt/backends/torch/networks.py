@@ -5,16 +5,25 @@ It does not know what runs them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.roles import (
+    DEFAULT_PARTS,
+    DENOISER,
+    ENCODER,
+    NETWORKS,
+    PLAY_ROLES,
+    PREDICTOR,
+    VAE,
+    PlanParts,
+)
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
@@ -25,15 +34,32 @@ from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 from .device import TorchDevice
-from .onnx_reader import read_weights
-from .weight_names import load_denoiser, load_encoder, load_predictor, load_vae
+from .onnx_reader import Weights, read_weights
+from .weight_names import ToDevice, load_denoiser, load_encoder, load_predictor, load_vae
 
 READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts that this backend can read."""
-PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {"predictor": ("int4-qdq", "int8-qdq", "nf4")}
-"""Part -> quantised precisions that it may have as well; its weights stay quantised on the device."""
+PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {PREDICTOR: ("int4-qdq", "int8-qdq", "nf4")}
+"""Role -> quantised precisions that its part may have as well; its weights stay quantised on the device."""
 
-Size = TypeVar("Size")
+
+@dataclass(frozen=True, slots=True)
+class NetworkKind:
+    """A kind of network: its role, its record of sizes, its module, and what fills it from an ONNX file's weights."""
+
+    role: str
+    size: type[Any]
+    network: Callable[[Any], nn.Module]
+    load: Callable[[Any, Weights, ToDevice], object]
+
+
+KINDS: Mapping[str, NetworkKind] = {
+    NETWORKS[PREDICTOR]: NetworkKind(PREDICTOR, PredictorSize, PredictorNetwork, load_predictor),
+    NETWORKS[DENOISER]: NetworkKind(DENOISER, DenoiserSize, DenoiserNetwork, load_denoiser),
+    NETWORKS[VAE]: NetworkKind(VAE, VaeSize, VaeDecoder, load_vae),
+    NETWORKS[ENCODER]: NetworkKind(ENCODER, EncoderSize, EncoderNetwork, load_encoder),
+}
+"""Kind of network, as `Bundle.network` names it -> its code. `loader` has the engines that run each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,73 +73,57 @@ class Models:
     encoder: EncoderNetwork | None = None
 
 
-def load_models(bundle: Bundle, torch_device: TorchDevice) -> Models:
-    """The networks of a bundle on the device, weights in their stored dtypes.
+def load_models(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts = DEFAULT_PARTS) -> Models:
+    """The networks of a bundle's parts on the device, weights in their stored dtypes.
 
-    Raises BackendError for a bundle without sizes, or with weights that this backend cannot read.
+    Raises BackendError for a bundle without sizes, for a kind of network that this backend does not have, and for
+    weights that it cannot read.
     """
-    refuse_quantised(bundle)
-    predictor, (denoiser, unconditional) = read_predictor(bundle, torch_device), read_denoiser(bundle, torch_device)
-    decoder, encoder = read_decoder(bundle, torch_device), read_encoder(bundle, torch_device)
-    return Models(predictor, denoiser, decoder, unconditional, encoder)
+    refuse_quantised(bundle, parts)
+    roles = (*PLAY_ROLES, *([ENCODER] if ENCODER in bundle.manifest.parts else []))
+    found = {role: read_network(bundle, torch_device, parts, role) for role in roles}
+    denoiser, unconditional = found[DENOISER]
+    return Models(found[PREDICTOR][0], denoiser, found[VAE][0], unconditional, found.get(ENCODER, (None, None))[0])
 
 
-def read_predictor(bundle: Bundle, torch_device: TorchDevice) -> PredictorNetwork:
-    """The predictor on the device, weights in their stored dtypes; the readers below do the same. As `load_models`."""
+def read_network(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts, role: str) -> tuple[Any, Any]:
+    """A role's network, weights in their stored dtypes, and what else its file holds: a denoiser's unconditional shot.
+
+    Raises BackendError as `load_models`.
+    """
+    size, kind = read_size(bundle, parts, role), KINDS[bundle.network(role, parts[role])]
     with torch.device("meta"):
-        network = PredictorNetwork(size(bundle, PredictorSize, "predictor"))
+        network = kind.network(size)
     with torch_device.use():
-        load_predictor(network, read_weights(bundle.part_path("predictor")), partial(_send, torch_device))
-    return network
+        weights = read_weights(bundle.part_path(parts.graphs(role)[0]))
+        return network, kind.load(network, weights, lambda tensor: tensor.to(torch_device.device))
 
 
-def read_denoiser(bundle: Bundle, torch_device: TorchDevice) -> tuple[DenoiserNetwork, Tensor]:
-    """The denoiser and the unconditional shot."""
-    with torch.device("meta"):
-        network = DenoiserNetwork(size(bundle, DenoiserSize, "denoiser"))
-    with torch_device.use():
-        return network, load_denoiser(network, read_weights(bundle.part_path("denoiser")), partial(_send, torch_device))
-
-
-def read_decoder(bundle: Bundle, torch_device: TorchDevice) -> VaeDecoder:
-    """The vae's decoder."""
-    with torch.device("meta"):
-        network = VaeDecoder(size(bundle, VaeSize, "decoder"))
-    with torch_device.use():
-        load_vae(network, read_weights(bundle.part_path("vae_first")), partial(_send, torch_device))
-    return network
-
-
-def read_encoder(bundle: Bundle, torch_device: TorchDevice) -> EncoderNetwork | None:
-    """The encoder of a bundle that has one."""
-    if "encoder" not in bundle.manifest.parts:
-        return None
-    with torch.device("meta"):
-        network = EncoderNetwork(size(bundle, EncoderSize, "encoder"))
-    with torch_device.use():
-        load_encoder(network, read_weights(bundle.part_path("encoder")), partial(_send, torch_device))
-    return network
-
-
-def size(bundle: Bundle, kind: type[Size], name: str) -> Size:
-    """A network's sizes from the manifest. Raises BackendError where it has none."""
-    if name not in bundle.manifest.sizes:
+def read_size(bundle: Bundle, parts: PlanParts, role: str) -> Any:
+    """The sizes of a role's network, as its kind has them. Raises BackendError as `load_models`."""
+    name, sizes = bundle.network(role, parts[role]), bundle.sizes(role, parts[role])
+    kind = KINDS.get(name)
+    if kind is None or kind.role != role:
+        raise BackendError(
+            f"PyTorch does not run this kind of network as the {role}",
+            where=bundle.folder,
+            found=name,
+            expected=" or ".join(known for known, kind in KINDS.items() if kind.role == role),
+            do="use another plan, or --device cpu",
+        )
+    if not sizes:
         raise BackendError(f"the bundle does not say the sizes of its {name}", where=bundle.folder)
-    return read_record(kind, bundle.manifest.sizes[name], f"{bundle.folder}: sizes of {name}")
+    return read_record(kind.size, sizes, f"{bundle.folder}: sizes of {name}")
 
 
-def _send(torch_device: TorchDevice, tensor: Tensor) -> Tensor:
-    return tensor.to(torch_device.device)
-
-
-def refuse_quantised(bundle: Bundle) -> None:
+def refuse_quantised(bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> None:
     """Raises BackendError for a part whose precision this backend cannot read."""
-    for name in ("predictor", "denoiser", "vae_first"):
-        part = bundle.manifest.parts.get(name)
-        read = (*READABLE_PRECISIONS, *PACKED_PRECISIONS.get(name, ()))
+    for role in PLAY_ROLES:
+        part = bundle.manifest.parts.get(parts.graphs(role)[0])
+        read = (*READABLE_PRECISIONS, *PACKED_PRECISIONS.get(role, ()))
         if part is not None and part.precision not in read:
             raise BackendError(
-                f"this backend cannot read the quantised weights of {name}",
+                f"this backend cannot read the quantised weights of {parts[role]}",
                 where=bundle.folder,
                 found=part.precision,
                 expected=" or ".join(read),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from animegamer_rt.backends.interface import FloatArray, Frames
+from animegamer_rt.bundle.roles import VAE
 from animegamer_rt.profiling.host_memory import FILL, SPARE_BYTES
 
 from ...errors import BackendError, UnusableOutputError
@@ -100,7 +101,7 @@ class Vae:
             if self.torch_device.to_host(unusable).numpy()[0]:  # as uint8 they would be black
                 raise UnusableOutputError(
                     "the frames cannot be used",
-                    stage="vae",
+                    stage=VAE,
                     precision=str(self.torch_device.dtype).removeprefix("torch."),
                     found="NaN or infinite pixels",
                     expected="finite numbers",

@@ -9,7 +9,8 @@ import time
 from typing import Any
 
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import PICTURE_PARTS, RANDOM_WEIGHTS, ReaderWords
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, ReaderWords
+from animegamer_rt.bundle.roles import PICTURE_ROLES
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import CLIENT_LIMITS, MAJOR, VERSION
 from animegamer_rt.serving.wire.client_errors import without_folders
@@ -51,7 +52,7 @@ class ServerStatus:
     @property
     def starts_from_pictures(self) -> bool:
         """Whether the bundle and its engines can start a game from a picture."""
-        return not self._options.engines.simulated and set(PICTURE_PARTS) <= set(self.bundle.manifest.parts)
+        return not self._options.engines.simulated and set(PICTURE_ROLES) <= set(self.bundle.manifest.parts)
 
     def welcome(self, minor: int = 0) -> dict[str, Any]:
         """The fields of `welcome`, for a client of a minor version."""

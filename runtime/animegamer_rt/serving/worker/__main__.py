@@ -77,7 +77,7 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         socket.connect(options.server)
         socket.send_multipart(encode(Message(LOADING, {"secret": secret})))
         bundle = open_bundle(options.bundle)
-        engines = open_engines(bundle, config)
+        engines = open_engines(bundle, config, plan=options.plan)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
         # Parts that leave the memory take minutes to hours a turn, and none of it would make the first turn faster.
@@ -101,11 +101,11 @@ def warm_up(retry: PrecisionRetry) -> float:
 
 def _higher_precision(pipeline: Pipeline, engines: Engines, config: EngineConfig) -> HigherPrecision | None:
     """What plays turns whose output cannot be used; None where the device has no higher precision."""
-    bundle, other = pipeline.bundle, config.in_higher_precision(engines.precision.values())
+    bundle, name, other = pipeline.bundle, pipeline.plan_name, config.in_higher_precision(engines.precision.values())
     if other is None:
         return None
     return HigherPrecision(
-        " ".join(other.to_args()), lambda: Pipeline.open(bundle, open_engines(bundle, other), pipeline.plan_name)
+        " ".join(other.to_args()), lambda: Pipeline.open(bundle, open_engines(bundle, other, plan=name), name)
     )
 
 

@@ -17,23 +17,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.backends.interface import (
-    DenoiserEngine,
-    DenoiseRun,
-    Engines,
-    FloatArray,
-    Frames,
-    IntArray,
-    PredictorEngine,
-    Prefill,
-    TokenBatch,
-    VaeEngine,
-)
-from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.backends.calls import Method, map_calls
+from animegamer_rt.backends.interface import Engines, TokenBatch
 from animegamer_rt.errors import OutputError
 from animegamer_rt.profiling.trace import PREFETCH, Span, check_trace, write_spans
 
@@ -80,12 +68,12 @@ class EngineTracer:
 
     def wrap(self, engines: Engines) -> Engines:
         """The same engines, with every call recorded."""
-        return replace(
-            engines,
-            predictor=_Predictor(engines.predictor, self),
-            denoiser=_Denoiser(engines.denoiser, self),
-            vae=_Vae(engines.vae, self),
-        )
+
+        def recorded(role: str, name: str, method: Method, arguments: tuple[Any, ...]) -> Any:
+            with self.span(role, _call_name(name, arguments)):
+                return method(*arguments)
+
+        return map_calls(engines, recorded)
 
 
 def _nvtx_range() -> Callable[[str, str], contextlib.AbstractContextManager[object]]:
@@ -97,59 +85,12 @@ def _nvtx_range() -> Callable[[str, str], contextlib.AbstractContextManager[obje
     return lambda lane, name: nvtx.annotate(name, domain=f"animegamer {lane}")
 
 
-class _Predictor:
-    def __init__(self, part: PredictorEngine, tracer: EngineTracer) -> None:
-        self._part, self._tracer = part, tracer
-
-    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        # A turn is two rows, one a read-out; a history is one.
-        what = "turn" if len(tokens.masks) > 1 else "history"
-        with self._tracer.span("predictor", f"{what}: {tokens.ids.shape[1]} tokens"):
-            return self._part.prefill(tokens, past)
-
-    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        with self._tracer.span("predictor", "choice"):
-            return self._part.extend(tokens, cache)
-
-
-class _Denoiser:
-    def __init__(self, part: DenoiserEngine, tracer: EngineTracer) -> None:
-        self._part, self._tracer = part, tracer
-        self.skippable_blocks = part.skippable_blocks
-
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
-        with self._tracer.span("denoiser", "begin"):
-            return _Denoising(self._part.start(latent, shot, motion_scope), self._tracer)
-
-
-class _Denoising:
-    def __init__(self, denoising: DenoiseRun, tracer: EngineTracer) -> None:
-        self._denoising, self._tracer = denoising, tracer
-
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: FloatArray,
-        blocks: BlockCache | None = None,
-    ) -> None:
-        with self._tracer.span("denoiser", f"{'pair' if len(rows) > 1 else 'single'} at {timestep:g}"):
-            self._denoising.step(coefficients, timestep, rows, noise, blocks)
-
-    def latent(self) -> FloatArray:
-        with self._tracer.span("denoiser", "latent"):
-            return self._denoising.latent()
-
-
-class _Vae:
-    def __init__(self, part: VaeEngine, tracer: EngineTracer) -> None:
-        self._part, self._tracer = part, tracer
-
-    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
-        with self._tracer.span("vae", "first frames"):
-            return self._part.first(latent, channel_order, flip)
-
-    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
-        with self._tracer.span("vae", "next frames"):
-            return self._part.next(latent, caches, channel_order, flip)
+def _call_name(name: str, arguments: tuple[Any, ...]) -> str:
+    """What a call does, in words."""
+    if name == "prefill":  # a turn is two rows, one a read-out; a history is one
+        tokens: TokenBatch = arguments[0]
+        return f"{'turn' if len(tokens.masks) > 1 else 'history'}: {tokens.ids.shape[1]} tokens"
+    if name == "step":
+        return f"{'pair' if len(arguments[2]) > 1 else 'single'} at {arguments[1]:g}"
+    words = {"extend": "choice", "start": "begin", "first": "first frames", "next": "next frames"}
+    return words.get(name, name)

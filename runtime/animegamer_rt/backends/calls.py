@@ -1,0 +1,47 @@
+"""Engines whose calls go through one function: to time them, or to load a part only while it is used.
+
+Knows the interface of engines and no library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from animegamer_rt.bundle.roles import DENOISER, PREDICTOR, VAE
+
+from .interface import Engines
+
+Method = Callable[..., Any]
+Around = Callable[[str, str, Method, tuple[Any, ...]], Any]
+"""(role, name of a call, the engine's method, its arguments) -> what the method returns for them."""
+
+
+class CalledEngine:
+    """Any engine of `interface`, or the run of a denoiser: each method is `call(its name, its arguments)`.
+
+    skippable_blocks: a denoiser's.
+    """
+
+    def __init__(self, call: Callable[[str, tuple[Any, ...]], Any], skippable_blocks: int = 0) -> None:
+        self._call, self.skippable_blocks = call, skippable_blocks
+
+    def __getattr__(self, name: str) -> Method:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return lambda *arguments: self._call(name, arguments)
+
+
+def map_calls(engines: Engines, around: Around) -> Engines:
+    """The same engines; `around` makes every call of the predictor, the denoiser, its runs and the vae."""
+
+    def called(role: str, engine: Any) -> Any:
+        def call(name: str, arguments: tuple[Any, ...]) -> Any:
+            found = around(role, name, getattr(engine, name), arguments)
+            return called(role, found) if name == "start" else found
+
+        return CalledEngine(call, getattr(engine, "skippable_blocks", 0))
+
+    roles = {PREDICTOR: engines.predictor, DENOISER: engines.denoiser, VAE: engines.vae}
+    return replace(engines, **{role: called(role, engine) for role, engine in roles.items()})

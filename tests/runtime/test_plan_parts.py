@@ -1,0 +1,204 @@
+"""A plan may name parts of its own: they play it and it alone, and sessions of the other plans do not notice them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from fake_device import FakeDevice
+from own_parts import OWN, add_plan
+
+import animegamer_rt
+import fakes
+from animegamer_rt.backends.interface import Engines, Frames
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.backends.tensorrt import loader as tensorrt
+from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_name
+from animegamer_rt.bundle.loader import Bundle, load, open_bundle
+from animegamer_rt.bundle.manifest import Engine
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE
+from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.diagnose import selftest
+from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import BackendError, BundleFormatError, PlanError
+from animegamer_rt.events import FrameReady
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.session import Session
+from animegamer_rt.state.instruction import Instruction
+
+POCKET = Path(open_bundle("pocket").folder)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Of PyTorch: two threads wait long for each other where others use the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Bundle:
+    return fakes.write_bundle(tmp_path / "tiny")
+
+
+@pytest.fixture
+def pocket(tmp_path: Path) -> Bundle:
+    """Pocket with a plan that copies of its parts play."""
+    return add_plan(load(shutil.copytree(POCKET, tmp_path / "pocket")), "fast")
+
+
+def frames(bundle: Bundle, engines: Engines, plan: str) -> Frames:
+    session = Session.start(bundle, 7)
+    events = Pipeline.open(bundle, engines, plan).run_turn(session, Instruction("Tofi waves."))
+    return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
+
+
+def played(bundle: Bundle, config: EngineConfig, plan: str) -> Frames:
+    return frames(bundle, open_engines(bundle, config, plan=plan), plan)
+
+
+@pytest.mark.parametrize(("device", "largest"), [("cpu-fp32", 0), ("torch-cpu", 1)])
+def test_copies_of_parts_play_the_frames_of_the_originals(pocket: Bundle, device: str, largest: int) -> None:
+    """PyTorch computes a denoiser's timesteps together, those of its other plans too, in another order of sums."""
+    x, fast = (played(pocket, EngineConfig(device), plan).astype(int) for plan in ("x", "fast"))
+    assert np.abs(x - fast).max() <= largest
+
+
+def test_a_plan_is_played_by_its_own_denoiser_and_vae(tiny: Bundle) -> None:
+    before, config = played(tiny, EngineConfig(), "balanced"), EngineConfig()
+    bundle = add_plan(tiny, changed=True)
+    assert np.array_equal(played(bundle, config, "balanced"), before)
+    assert not np.array_equal(played(bundle, config, "x"), before)
+    with animegamer_rt.open(bundle, plan="x") as player:
+        assert player.pipeline.plan_name == "x"
+    cache: dict[str, Any] = {}
+    for plan in ("x", "balanced"):
+        engines = open_engines(bundle, config, cache, plan)
+        assert engines.parts == bundle.parts_of(plan)
+
+
+def test_simulated_engines_stand_for_any_parts(tiny: Bundle) -> None:
+    bundle = add_plan(tiny)
+    assert len(played(bundle, EngineConfig("simulated:0"), "x")) == 17
+
+
+def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> None:
+    bundle = add_plan(tiny, changed=True)
+    (bundle.folder / "engines").mkdir()
+    built_for, engines = {"library": "tensorrt_rtx", "version": "1.7.1.116", "arch": "sm89"}, {}
+
+    def build(graphs: list[str]) -> Bundle:
+        for graph in graphs:
+            name = engine_name(graph, "sm89", "tensorrt_rtx")
+            (bundle.folder / f"engines/{name}.engine").write_bytes(graph.encode())
+            engines[name] = Engine(f"engines/{name}.engine", built_for, bundle.part_sha256(graph))
+        return write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
+
+    def opened(bundle: Bundle, plan: str) -> Engines:
+        parts, most = bundle.parts_of(plan), {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226}
+        most |= {"cached_tokens": 1600, "longer": 1624, "channels": 4, "rows_count": 2}
+        config = EngineConfig("tensorrt")
+        engines = tensorrt.load(bundle, config, None, parts, device=FakeDevice(most), tell=lambda _: None)
+        return replace(engines, parts=parts)
+
+    own = [graph for graph in engine_graphs(bundle) if "_x" in graph]
+    built = build([graph for graph in engine_graphs(bundle) if graph not in own])
+    with pytest.raises(BackendError, match="no engine of denoiser_x for sm89"):
+        opened(built, "x")
+    built = build(own)
+    for plan in ("x", "balanced"):
+        assert np.array_equal(frames(built, opened(built, plan), plan), played(built, EngineConfig(), plan))
+
+
+def test_engines_that_hold_other_parts_are_refused(tiny: Bundle) -> None:
+    bundle = add_plan(tiny)
+    for plan, other in (("x", "balanced"), ("balanced", "x")):
+        with pytest.raises(PlanError, match=r"hold other parts than the plan .*found .*denoiser.*open the engines for"):
+            Pipeline.open(bundle, open_engines(bundle, plan=other), plan)
+
+
+def test_own_parts_leave_the_fingerprint_as_it_was(tiny: Bundle) -> None:
+    before = tiny.fingerprint
+    bundle = add_plan(tiny, changed=True)
+    assert bundle.fingerprint == before and load(bundle.folder).fingerprint == before
+    assert bundle.own_files == {"denoiser_x.onnx", "vae_x_first.onnx", "vae_x_next.onnx"}
+
+
+def test_shared_files_stay_in_the_fingerprint(pocket: Bundle) -> None:
+    assert pocket.fingerprint == load(POCKET).fingerprint
+    assert "denoiser.weights" not in pocket.own_files
+
+
+def test_format_4_is_written_where_a_plan_names_parts_alone(tiny: Bundle) -> None:
+    def version() -> int:
+        return int(json.loads((tiny.folder / "manifest.json").read_text())["format_version"])
+
+    assert version() == 2
+    bundle = add_plan(tiny)
+    assert version() == 4 and load(bundle.folder) == bundle
+    write_manifest(bundle.folder, tiny.manifest)
+    assert version() == 2 and load(bundle.folder) == tiny
+
+
+def test_pocket_is_written_as_it_is_shipped(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(POCKET, tmp_path / "pocket"))
+    write_manifest(folder, load(folder).manifest)
+    assert (folder / "manifest.json").read_bytes() == (POCKET / "manifest.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: data["plans"]["x"]["parts"].update(vae="vae_y"), "names a part without all its graphs.*vae_y_"),
+        (lambda data: data["parts"].pop("vae_x_next"), "names a part without all its graphs.*vae_x_next"),
+        (lambda data: data["plans"]["x"]["parts"].update(predictor="denoiser_x"), "another role.*denoiser, vae"),
+        (lambda data: data["plans"]["exact"].update(parts=dict(OWN)), "the plan 'exact' names parts"),
+        (
+            lambda data: data["parts"]["denoiser_x"].update(inputs={"latent": {"dtype": "float32", "shape": [1]}}),
+            "the part 'denoiser_x' has other inputs than 'denoiser'",
+        ),
+    ],
+)
+def test_a_plan_whose_part_cannot_play_it_is_refused_in_words(
+    tiny: Bundle, change: Callable[[dict[str, Any]], object], said: str
+) -> None:
+    path = add_plan(tiny).folder / "manifest.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    with pytest.raises(BundleFormatError, match=said):
+        load(tiny.folder)
+
+
+def test_a_part_of_another_kind_of_network_is_refused_by_pytorch(pocket: Bundle) -> None:
+    parts = dict(pocket.manifest.parts)
+    parts["vae_x_first"] = replace(parts["vae_x_first"], network="light_decoder")
+    bundle = write_manifest(pocket.folder, replace(pocket.manifest, parts=parts))
+    assert bundle.network(VAE, "vae_x") == "light_decoder" and bundle.network(VAE, VAE) == "decoder"
+    with pytest.raises(BackendError, match="does not run this kind of network as the vae; .*found light_decoder"):
+        open_engines(bundle, EngineConfig("torch-cpu"), plan="x")
+    assert open_engines(bundle, EngineConfig("torch-cpu"), plan="fast").parts.vae == VAE
+
+
+def test_selftest_compares_the_parts_of_every_plan(tiny: Bundle) -> None:
+    bundle = add_plan(tiny, changed=True)
+    names = {name for name, _, _ in selftest.own_answers(bundle, EngineConfig())}
+    assert names == {"denoiser_x.latent", "vae_x_first.frames", "vae_x_next.frames"}
+
+
+def test_sizes_of_a_part_may_be_its_own(tiny: Bundle) -> None:
+    sizes = {"denoiser": {"layers": 6}, "denoiser_x": {"layers": 2}, "decoder": {"channels": 4}}
+    bundle = replace(tiny, manifest=replace(add_plan(tiny).manifest, sizes=sizes))
+    layers = {part: bundle.sizes(DENOISER, part)["layers"] for part in (DENOISER, "denoiser_x")}
+    assert layers == {DENOISER: 6, "denoiser_x": 2}
+    assert bundle.sizes(VAE, "vae_x") == {"channels": 4} and bundle.sizes(ENCODER, ENCODER) == {}
+    assert bundle.sizes(PREDICTOR, PREDICTOR) == {}
