@@ -1,14 +1,13 @@
-"""Draws the plots of README and docs from the records in benchmarks/results, with matplotlib.
+"""Draws the plots of the docs from the records in benchmarks/results, with matplotlib.
 
-`python benchmarks/plots.py` writes them next to the records: turn.svg, wire.svg, calibrate.svg and one for each
-trace-*.json. The same records give the same bytes.
+`python benchmarks/plots.py` writes them next to the records: wire.svg, calibrate.svg and one for each trace-*.json. The
+same records give the same bytes.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_rt.bench.records import Record, read_json, read_records
 from animegamer_rt.serving.bench.table import place
-from benchmarks.records import cited, device_label, measured_by, newest, processor
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahead": "#b07aa1", "frames": "#333333"}
 BAR, SPREAD, GOAL = "#4e79a7", "#9c755f", "#e15759"
 WIDTH = 8.6
 """Of every plot, in inches."""
-TITLE_CHARACTERS = 65
-"""So many fit in a line above a plot."""
 SKIPPING = "-skipping"
 """The end of the name of a plan that skips blocks."""
 STYLE: Any = {
@@ -49,9 +45,6 @@ STYLE: Any = {
 def draw_all(results: Path) -> Iterator[Path]:
     """Draws every plot for which the folder has a record; yields their paths."""
     drawings: list[tuple[str, Figure]] = []
-    if turns := read_records(results):
-        # A quick run in the folder changes nothing that README shows; alone, it is drawn.
-        drawings.append(("turn", turn_plot(newest(list(filter(cited, turns)) or turns))))
     for name, kind, draw in (
         ("wire", "wire", serving_plot),
         ("calibrate", "calibrate", plan_plot),
@@ -63,29 +56,6 @@ def draw_all(results: Path) -> Iterator[Path]:
         path = results / f"{name}.svg"
         figure.savefig(path, metadata={"Date": None})
         yield path
-
-
-def turn_plot(records: Sequence[Record]) -> Figure:
-    """Seconds per turn by stage, one stacked bar a record, a panel a processor; and the time that a clip plays."""
-    machines = list(dict.fromkeys(map(processor, records)))
-    groups = [[record for record in records if processor(record) == machine] for machine in machines]
-    figure, panels = _figure([0.45 * len(group) + 1.1 for group in groups])
-    for axes, machine, group in zip(panels, machines, groups, strict=True):
-        longest = max(max(record["seconds_per_turn_p50"], record["playback_seconds"]) for record in group)
-        names, starts = [_turn_label(record) for record in group], [0.0] * len(group)
-        for stage in ("predictor", "denoiser", "vae"):
-            seconds = [record["stages"][stage]["p50"] for record in group]
-            axes.barh(names, seconds, left=starts, height=0.6, color=COLOURS[stage], label=stage)
-            starts = [start + one for start, one in zip(starts, seconds, strict=True)]
-        for playback in {record["playback_seconds"] for record in group}:
-            axes.axvline(playback, color=GOAL, linestyle="--", label=f"playing a clip: {playback:.2f} s", zorder=0.5)
-        axes.set_xlim(0, 1.12 * longest)
-        axes.invert_yaxis()
-        axes.set_title(textwrap.fill(f"{machine} ({measured_by(group)})", TITLE_CHARACTERS))
-    panels[-1].set_xlabel("seconds per turn (median)")
-    figure.suptitle("Seconds per turn, by stage", x=0.01, ha="left", fontweight="bold")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    return figure
 
 
 def serving_plot(record: Record) -> Figure:
@@ -196,12 +166,6 @@ def _figure(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)
     return figure, list(panels[:, 0])
-
-
-def _turn_label(record: Record) -> str:
-    by = device_label(record).removeprefix(", ")
-    seconds = f"{record['seconds_per_turn_p50']:.2f} s"
-    return f"{record['bundle']}, {record['plan']}\n{f'{by}: ' if by else ''}{seconds}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

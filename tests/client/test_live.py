@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +18,6 @@ import fakes
 from animegamer_client import Client, ClientError, Done, Event, Frame, Progress, Restarting, ServerRefused, aio
 from animegamer_client.__main__ import main
 from animegamer_rt.serving.server import curve_keys
-from client.wire_cutter import WireCutter
 
 README = Path(__file__).parents[2] / "client" / "python" / "README.md"
 TEXTS = ("Mia waves.", "Tobo runs to the forest.", "Mia flies on a kite.")
@@ -119,19 +116,6 @@ def test_break_and_cancel_leave_the_game_as_it_was(slow_address: str, truth: lis
         assert pictures(list(game.turn(TEXTS[0]))) == truth[0]
 
 
-def test_a_cut_connection_is_resumed_without_loss(address: str, truth: list[list[bytes]]) -> None:
-    with WireCutter(address) as wire, Client(wire.address, timeout_s=20) as client:
-        game, events, cuts = client.open(seed=3), [], list[type[Event]]()
-        for event in game.turn(TEXTS[0]):
-            events.append(event)
-            if isinstance(event, Progress | Frame) and type(event) not in cuts:
-                wire.cut()
-                cuts.append(type(event))
-        assert cuts == [Progress, Frame] and pictures(events) == truth[0]
-        wire.cut()
-        assert pictures(list(game.turn(TEXTS[1]))) == truth[1]
-
-
 def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[bytes]]) -> None:
     async def play(client: aio.Client) -> list[list[bytes]]:
         game, clips = await client.open(seed=3), []
@@ -144,17 +128,6 @@ def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[
             return list(await asyncio.gather(*(play(client) for _ in range(3))))
 
     assert asyncio.run(main()) == [truth] * 3
-
-
-def test_a_dead_worker_is_reported_and_the_turn_goes_on(slow_address: str, truth: list[list[bytes]]) -> None:
-    with Client(slow_address) as client:
-        game, events = client.open(seed=3), []
-        for event in game.turn(TEXTS[0]):
-            events.append(event)
-            if isinstance(event, Progress) and event.step == 2:
-                os.kill(client.status()["worker"]["pid"], signal.SIGKILL)
-    assert any(isinstance(event, Restarting) for event in events)
-    assert pictures(events) == truth[0]
 
 
 def test_a_restarted_server_is_resumed_without_loss(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:

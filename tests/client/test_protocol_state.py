@@ -133,23 +133,6 @@ def test_turn_may_wait_in_the_queue_as_long_as_the_server_answers_pings(talk: Ta
     assert isinstance(call.error, TimedOut) and talk.opened > 1
 
 
-def test_overdue_turn_is_asked_for_again(talk: Talk) -> None:
-    running_turn(talk)
-    talk.pass_s(2.5 * TIMEOUT_S, answer_pings=True)
-    assert talk.kinds().count("replay") == 2
-    assert talk.asked("replay").fields["after_seq"] == 0
-
-
-def test_request_that_is_not_answered_times_out_whatever_else_comes(talk: Talk) -> None:
-    call = page(session_info(), None)
-    talk.state.start(call)
-    talk.greet()
-    talk.pass_s(TIMEOUT_S - 1, answer_pings=True)
-    assert not call.ended
-    talk.pass_s(2, answer_pings=True)
-    assert isinstance(call.error, TimedOut) and call.error.do is not None
-
-
 def test_replay_from_beyond_the_end_of_a_turn_is_over_at_once(talk: Talk) -> None:
     call = replay(session_info(), 1, after_seq=99)
     talk.state.start(call)
@@ -165,26 +148,6 @@ def test_time_the_program_spends_elsewhere_is_not_the_servers_silence(talk: Talk
         talk.say(progress(seq))
         talk.state.tick()
     assert seqs(call) == [0, 1, 2, 3] and not call.ended and talk.opened == 1
-
-
-def test_events_come_once_and_in_order_whatever_is_lost(talk: Talk) -> None:
-    call = running_turn(talk)
-    talk.say(progress(1), progress(1), progress(3), progress(4))
-    assert seqs(call) == [0, 1] and talk.flush() == ["replay"]
-    assert talk.asked("replay").fields["after_seq"] == 1
-    talk.say(progress(4), progress(5))
-    assert talk.flush() == [], "a gap is asked for once while the turn runs"
-    talk.say(done(6))
-    assert talk.flush() == ["replay"], "and once more when it is over"
-    talk.say(*(progress(seq) for seq in range(2, 6)), done(6))
-    assert seqs(call) == list(range(7)) and call.ended
-
-
-def test_event_types_of_a_later_protocol_are_passed_over(talk: Talk) -> None:
-    call = running_turn(talk)
-    talk.say(event("weather", 1, rain=True), progress(2))
-    assert [type(found) for found in call.events] == [Accepted, Progress] and seqs(call) == [0, 2]
-    assert talk.flush() == []
 
 
 def test_each_game_is_opened_on_a_new_connection_once(talk: Talk) -> None:
@@ -215,41 +178,6 @@ def test_connections_that_keep_failing_are_made_ever_more_seldom(talk: Talk) -> 
             raise AssertionError("nothing but hello is sent before the welcome")
     gaps = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
     assert gaps == sorted(gaps) and gaps[-1] == MAX_BACKOFF_S
-
-
-def test_new_server_process_is_greeted_and_asked_for_the_rest(talk: Talk) -> None:
-    call = running_turn(talk)
-    talk.say(Message("error", {"code": "hello_first", "text": "say hello first"}, parent="7"))
-    assert not call.ended
-    talk.pass_s(0.25)
-    talk.greet()
-    assert_the_rest_is_asked_for(talk)
-    talk.pass_s(0.25)
-    talk.state.lost("the connection was lost")
-    talk.pass_s(1)
-    talk.greet()
-    assert talk.flush() == ["open", "list"]
-    talk.say(Message("error", {"code": "rate_limited", "text": "later"}, session="s1", parent=talk.asked("list").id))
-    assert talk.flush() == ["replay"], "a server that does not say it is asked all the same"
-
-
-def test_full_server_is_tried_again_after_a_loss_and_is_final_before(talk: Talk) -> None:
-    full = {"code": "too_many_sessions", "text": "too many connections"}
-    first = ping()
-    talk.state.start(first)
-    talk.flush()
-    talk.say(Message("error", full, parent=talk.asked("hello").id))
-    assert isinstance(first.error, ServerRefused) and first.error.code == "too_many_sessions"
-    talk.pass_s(1)
-    call = running_turn(talk)
-    talk.state.lost("the connection was lost")
-    talk.pass_s(1)
-    talk.say(Message("error", full, parent=talk.asked("hello").id))
-    assert not call.ended
-    talk.pass_s(1)
-    talk.greet()
-    assert_the_rest_is_asked_for(talk)
-    assert not call.ended
 
 
 def test_error_without_a_parent_ends_every_call(talk: Talk) -> None:

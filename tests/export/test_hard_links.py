@@ -18,9 +18,6 @@ from tiny_release import add_character, write_release
 from animegamer_export.build.command import add_command
 from animegamer_export.build.hard_links import hard_link_shared
 from animegamer_export.onnx_io.read import open_graph
-from animegamer_export.quantize.bundle import quantize_bundle
-from animegamer_export.quantize.scheme import scheme
-from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.bundle.loader import Bundle, load
@@ -90,14 +87,6 @@ def test_equal_files_of_two_characters_become_one(both: tuple[Bundle, Bundle]) -
     assert hard_link_shared(ponyo) == hard_link_shared(qiqi) == {}
 
 
-def test_an_export_beside_another_tells_what_it_saved(release: Path, both: tuple[Bundle, Bundle]) -> None:
-    qiqi, ponyo = both
-    said = export(release, ponyo.folder, "--release", "Ponyo")
-    saved = f"{load(ponyo.folder).shared_bytes / 1e6:.1f}"
-    assert f"{saved} MB  with qiqi, freed" in said and f", {saved} of them shared" in said
-    assert in_common(qiqi, ponyo) == set(ponyo.manifest.files) - OWN
-
-
 def test_a_character_exported_again_leaves_the_other_as_it_is(release: Path, both: tuple[Bundle, Bundle]) -> None:
     qiqi, ponyo = both
     hard_link_shared(ponyo)
@@ -159,22 +148,6 @@ def test_the_next_character_loads_only_what_differs(
     alone = onnxruntime.load(ponyo, EngineConfig(threads=1))
     np.testing.assert_array_equal(clip(ponyo, engines), clip(ponyo, alone))
     assert clip(qiqi, onnxruntime.load(qiqi, EngineConfig(threads=1), loaded)).shape == (17, 32, 48, 3)
-
-
-def test_shared_parts_are_quantised_and_typed_like_any(both: tuple[Bundle, Bundle], tmp_path: Path) -> None:
-    _, ponyo = both
-    hard_link_shared(ponyo)
-    assert ponyo.path("predictor.weights").stat().st_nlink == 2
-    quantize_bundle(ponyo, tmp_path / "small", {"predictor": scheme("nf4")})
-    small = load(tmp_path / "small")
-    assert small.shared_bytes == 0
-    steps = small.manifest.provenance["export"]["steps"]
-    assert "denoiser" in steps and not any(step.startswith("predictor") for step in steps)
-    for part in ("vae_first", "vae_next"):
-        typed = ponyo.folder / f".{part}.typed.onnx"
-        strongly_typed(ponyo.part_path(part), typed, "fp16", ("cache_",))
-        tensors = [value.const_value for value in open_graph(typed).graph.initializers.values()]
-        assert any(tensor is not None and tensor.numpy().size for tensor in tensors)
 
 
 def test_weights_outside_the_bundle_are_refused(both: tuple[Bundle, Bundle]) -> None:

@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from animegamer_export.parity.checks import compare
 from animegamer_export.parity.report import Result, add_command, check_folder
-from animegamer_rt.bundle import noise_schedule
 from animegamer_rt.errors import CheckpointError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -37,13 +35,6 @@ def change_tensor(folder: Path, file: str, key: str, change: Callable[[Tensor], 
     tensors = load_file(folder / file)
     tensors[key] = change(tensors[key]).contiguous()
     save_file(tensors, folder / file)
-
-
-def change_about(folder: Path, name: str, **entries: Any) -> None:
-    path = folder / f"{name}.json"
-    about = json.loads(path.read_text(encoding="utf-8"))
-    about.update(entries)
-    path.write_text(json.dumps(about), encoding="utf-8")
 
 
 def only(results: list[Result]) -> Result:
@@ -89,32 +80,6 @@ def test_a_changed_trajectory_fails(tmp_path: Path, key: str) -> None:
     assert not only(check_folder(folder)).passed
 
 
-def test_foreign_vae_weights_fail(tmp_path: Path) -> None:
-    folder = copy_sets(tmp_path, "vae_decode_a")
-    change_about(folder, "vae_decode_a", weight_seed=1)
-    assert "sha256" in str(only(check_folder(folder)).fault)
-
-
-@pytest.mark.parametrize(
-    ("file", "key", "change", "text"),
-    [
-        ("mllm_1turn_a.safetensors", "text_ids_reference", lambda t: t.roll(1), "text (reference)"),
-        ("mllm_1turn_a.safetensors", "mask_packed", lambda t: t ^ 1, "attention mask"),
-        ("mllm_1turn_a.safetensors", "output_at_query_positions", nudge, "output_at_query_positions"),
-        ("mllm_weights_a.safetensors", "input_resampler.proj.0.bias", lambda t: t + torch.nan, "embeddings"),
-    ],
-)
-def test_a_changed_predictor_set_fails(
-    tmp_path: Path, file: str, key: str, change: Callable[[Tensor], Tensor], text: str
-) -> None:
-    folder = copy_sets(tmp_path, "mllm_1turn_a", "mllm_weights_a")
-    change_tensor(folder, file, key, change)
-    if key == "input_resampler.proj.0.bias":
-        folder = copy_sets(tmp_path, "mllm_3hist_a")
-    failed = {check.what for result in check_folder(folder) for check in result.checks if not check.passed}
-    assert any(text in what for what in failed)
-
-
 def test_a_folder_without_fixtures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         run_command(add_command, [str(tmp_path / "absent")])
@@ -149,19 +114,6 @@ def test_files_that_are_no_set_fail_and_hide_no_other_set(tmp_path: Path) -> Non
     assert "encoder_b.json: not JSON" in str(results["encoder_b"].fault)
 
 
-@pytest.mark.parametrize(
-    ("entries", "text"),
-    [
-        ({"files": ["../dit_weights_a.part0.safetensors"]}, "not one inside the folder"),
-        ({"tensors": {"pos": ["float32", [1]]}}, "not the described ones"),
-    ],
-)
-def test_a_description_that_does_not_fit_fails(tmp_path: Path, entries: dict[str, Any], text: str) -> None:
-    folder = copy_sets(tmp_path, "uncond_a", *DIFFUSION_WEIGHTS)
-    change_about(folder, "dit_weights_a", **entries)
-    assert text in str(only(check_folder(folder)).fault)
-
-
 def test_an_error_beyond_the_tolerance_passes_only_within_the_processor_s_own_rounding() -> None:
     exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
     recorded, ours = (exact + 1.5e-6).float(), (exact - 2e-6).float()
@@ -179,12 +131,6 @@ def test_a_recording_of_another_processor_passes_as_far_as_float64_shows_it_to_b
     assert compare("latent", ours, recorded, 1e-4).beside(compare("latent", exact, recorded, 1e-4)).passed
     wrong = exact + 2e-3  # in float64 too
     assert not compare("latent", wrong - 2.1e-4, recorded, 1e-4).beside(compare("latent", wrong, recorded, 1e-4)).passed
-
-
-def test_a_wave_that_is_one_part_in_five_hundred_off_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = copy_sets(tmp_path, "sampler_n10_a", *DIFFUSION_WEIGHTS)
-    monkeypatch.setattr(noise_schedule, "WAVE_POWER", 4.99)
-    assert not only(check_folder(folder)).passed
 
 
 def test_a_network_run_in_fewer_bits_does_not_excuse_itself() -> None:

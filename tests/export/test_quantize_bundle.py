@@ -187,13 +187,3 @@ def test_precisions_that_make_no_sense_are_refused() -> None:
     for text in ("nf4", "predictor=nf4,predictor=int8", "predictor=nf5"):
         with pytest.raises(ConfigError):
             parse_precisions(text)
-
-
-def test_bitsandbytes_layers_take_the_place_of_the_matrices_that_are_quantised(pocket: Bundle) -> None:
-    pytest.importorskip("bitsandbytes")
-    from animegamer_export.verify.bitsandbytes import rows
-
-    int8, nf4 = rows(pocket, 1)
-    assert int8["layers"] == nf4["layers"] == 7 * pocket.manifest.sizes["predictor"]["layers"]
-    assert 0 < int8["weight_error"] < 0.01 < nf4["weight_error"] < 0.1
-    assert 0 < int8["shot_relative_error"] < nf4["shot_relative_error"] < 0.5

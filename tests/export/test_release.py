@@ -203,14 +203,6 @@ def test_a_whole_bundle_is_not_left_without_a_part_of_its_checkpoints(copied: tu
     assert load(out).manifest.parts["predictor"].precision == "fp32"
 
 
-def test_towers_that_are_not_at_hand_stay_in_the_bundle(copied: tuple[Path, Path]) -> None:
-    given, out = copied
-    shutil.rmtree(given / CLIP)
-    again = Watching()
-    export(from_checkpoints(given, "Qiqi", *PICTURE), ExportRequest({"vae": "fp32"}, out), again)
-    assert again.steps == [] and "text_tower" in load(out).manifest.parts
-
-
 def test_the_bundle_says_what_it_was_made_of(bundle: Bundle) -> None:
     manifest = bundle.manifest
     assert manifest.origin == "checkpoints" and "Qiqi" in manifest.description
@@ -279,20 +271,6 @@ def test_a_picture_of_another_height_and_width_is_refused_with_the_right_one(rel
         tmp_path / "given" / SAT, lambda tensors: {**tensors, POSITIONS: torch.zeros_like(tensors[POSITIONS])}
     )
     with pytest.raises(CheckpointError, match="table of positions is of no frame size"):
-        from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
-
-
-def at_rank_8(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The first pair alone."""
-    key = next(key for key in tensors if ".matrix_A." in key)
-    other = key.replace("_A.", "_B.")
-    return {**tensors, key: tensors[key][:8].contiguous(), other: tensors[other][:, :8].contiguous()}
-
-
-def test_low_rank_additions_of_another_rank_than_the_releases_are_refused(release: Path, tmp_path: Path) -> None:
-    shutil.copytree(release, tmp_path / "given")
-    change_tensors(tmp_path / "given" / SAT, at_rank_8)
-    with pytest.raises(CheckpointError, match=r"model_states\.pt: not the release(?s:.*)found 8 and 64, expected 64"):
         from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
 
 

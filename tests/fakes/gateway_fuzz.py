@@ -1,26 +1,19 @@
-"""Hostile messages at a gateway while an honest player plays: `python tests/fakes/gateway_fuzz.py --messages 100000`.
-
-With tests/fakes and runtime on PYTHONPATH. The same is a test with fewer messages.
-"""
+"""Hostile messages at a gateway while an honest player plays."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import json
 import random
-import sys
-import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import golden_messages as golden
 import msgpack
-from browser_socket import JSON, MSGPACK, Browser, gateway_pid, resident_mib, web
+from browser_socket import JSON, MSGPACK, Browser, web
 from live_server import LiveServer, frames
 from websockets.exceptions import ConnectionClosed
 
@@ -34,15 +27,11 @@ BATCH = 25
 
 @dataclass
 class Outcome:
-    """answers: messages that came back, by code or type. turns: of the honest player, all with the same pictures.
-
-    growth_mib: of each one's memory over the second half of the messages.
-    """
+    """answers: messages that came back, by code or type. turns: of the honest player, all with the same pictures."""
 
     answers: Counter[str] = field(default_factory=Counter)
     sent: int = 0
     turns: int = 0
-    growth_mib: dict[str, float] = field(default_factory=dict)
 
 
 def hostile(dice: random.Random, form: str) -> str | bytes:
@@ -94,39 +83,12 @@ def fuzz(server: LiveServer, messages: int) -> Outcome:
         player.hello(codec="raw")
         game = player.ask("open", {"seed": 4})
         plain = frames(player.rest(player.begin(game, "first")))
-        middle: dict[str, float] = {}
-        for half in range(2):
-            attacks = [
-                pool.submit(attack, url, form, messages // 4, 2 * half + seed, outcome)
-                for seed, form in enumerate((JSON, MSGPACK))
-            ]
-            while not all(one.done() for one in attacks):
-                again = player.rest(player.begin(game, "", "replay", turn=1))
-                assert frames(again) == plain, again[-1]
-                outcome.turns += 1
-            for one in attacks:
-                one.result()
-            now = {"gateway": resident_mib(gateway_pid(server)), "server": resident_mib(server.process.pid)}
-            middle = middle or now
-        outcome.growth_mib = {name: round(now[name] - middle[name], 2) for name in now}
+        forms = enumerate((JSON, MSGPACK))
+        attacks = [pool.submit(attack, url, form, messages // 2, seed, outcome) for seed, form in forms]
+        while not all(one.done() for one in attacks):
+            again = player.rest(player.begin(game, "", "replay", turn=1))
+            assert frames(again) == plain, again[-1]
+            outcome.turns += 1
+        for one in attacks:
+            one.result()
     return outcome
-
-
-def main() -> int:
-    """Run the long one and say its outcome."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=100_000)
-    messages = parser.parse_args().messages
-    import fakes
-
-    with tempfile.TemporaryDirectory() as folder:
-        bundle = fakes.write_bundle(Path(folder) / "bundle").folder
-        with LiveServer(bundle, Path(folder) / "state", "--web", "0", sessions=20, turns_per_minute=0) as server:
-            outcome = fuzz(server.ready(), messages)
-            wrong = [line for line in server.said if "ERROR" in line or "Traceback" in line]
-    print(outcome, wrong[:5])
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,8 +12,6 @@ import pytest
 import animegamer_rt
 import fakes
 from animegamer_rt import AnimeGamerError, Player, SessionError
-from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.state.instruction import Instruction
 
 
@@ -59,21 +57,3 @@ def test_a_player_says_that_it_does_not_survive_a_fork(player: Player, monkeypat
     monkeypatch.setattr(os, "getpid", lambda: 0)
     with pytest.raises(SessionError, match="before a fork"):
         game.turn("Mia waves.")
-
-
-def test_a_turn_does_not_count_in_a_game_that_moved_on(player: Player) -> None:
-    game, bundle = player.start(1), open_bundle(player.bundle.folder)
-    pipeline = animegamer_rt.Pipeline.open(bundle, open_engines(bundle))
-    first, second = (pipeline.run_turn(game.session, Instruction.parse(text)) for text in ("Mia waves.", "Mia runs."))
-    next(first)
-    next(second)
-    list(first)
-    with pytest.raises(SessionError, match="the game moved on"):
-        list(second)
-    assert game.turns == 1
-    third = pipeline.run_turn(game.session, Instruction.parse("Mia runs."))
-    next(third)
-    game.rewind(0)
-    with pytest.raises(SessionError, match="the game moved on"):
-        list(third)
-    assert game.turns == 0
