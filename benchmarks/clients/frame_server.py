@@ -1,4 +1,4 @@
-"""A server that sends full-size frames as fast as it can and knows when the last byte of each left it.
+"""A server that sends full-size frames and knows when the last byte of each left it.
 
 Speaks ZMTP on plain sockets, so that the last byte of a picture can be held back until the rest has arrived: the time
 from then to the client's callback is the client's own. A process of its own: it prints its address, and a JSON list of
@@ -7,7 +7,6 @@ times (nanoseconds of the monotonic clock) for each line on its standard input.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -29,11 +28,10 @@ MORE, LONG, COMMAND = 1, 2, 4
 
 
 class FrameServer:
-    """Two adjacent ports. holds: whether the last byte of each picture is held back, and its time kept."""
+    """Two adjacent ports. times_ns: when the last byte of each picture was sent."""
 
-    def __init__(self, holds: bool) -> None:
+    def __init__(self) -> None:
         self.times_ns: list[int] = []
-        self._holds = holds
         self._picture = bytes(4 * WIDTH * HEIGHT)
         self._sessions = itertools.count(1)
         self._listeners: list[socket.socket] = []
@@ -99,13 +97,10 @@ class FrameServer:
         for index in range(FRAMES):
             fields = {**layout, "pixel_format": "rgba32", "codec": "raw", "index": index}
             data = memoryview(event("frame", fields, (self._picture,)))
-            if self._holds:
-                taken.sendall(data[:-1])
-                time.sleep(HELD_BACK_S)
-                self.times_ns.append(time.monotonic_ns())
-                taken.sendall(data[-1:])
-            else:
-                taken.sendall(data)
+            taken.sendall(data[:-1])
+            time.sleep(HELD_BACK_S)
+            self.times_ns.append(time.monotonic_ns())
+            taken.sendall(data[-1:])
         seconds = dict.fromkeys(("queue", "predictor", "denoiser", "vae", "total"), 0.0)
         taken.sendall(event("done", {"seconds": seconds, "turns": turn}))
 
@@ -128,9 +123,7 @@ def _framed(message: Message) -> bytes:
 
 def main() -> None:
     """Serve until the standard input ends."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hold", action="store_true", help="hold back the last byte of each picture")
-    server = FrameServer(parser.parse_args().hold)
+    server = FrameServer()
     print(server.address, flush=True)
     for _ in sys.stdin:
         print(json.dumps(server.times_ns), flush=True)

@@ -1,7 +1,4 @@
-"""What each client adds to a turn: time, allocations, CPU when idle; with --frames, whether it stays flat.
-
-    python -m benchmarks.clients.run
-    python -m benchmarks.clients.run --frames 100000
+"""What each client adds to a turn: time, allocations, CPU when idle: `python -m benchmarks.clients.run`.
 
 A client is a driver of client/conformance; it is built first. Writes a record as JSON, and prints a line for each
 client.
@@ -29,8 +26,6 @@ from .drivers import CLIENTS, command
 TEXT = "Mirel waves gently in the city by day."
 WARM_TURNS, LOOP_TURNS, HELD_FRAMES = 3, 5, 340
 IDLE_S = 10.0
-SOAK_STEPS, UNTIMED_FRAMES = 20, 2001
-"""Samples of a soak; the fewest frames for which a driver keeps no list of times, which would grow."""
 OVERHEAD_GOALS_MS = {"native": 5.0, "unity": 15.0}
 """Largest overhead of a turn over the server's own time (median), by the client's name."""
 POLL_GOAL_S, IDLE_GOAL_PERCENT = 0.002, 0.5
@@ -64,16 +59,6 @@ def cpu_percent(pid: int) -> float:
     return 100 * (seconds() - before) / IDLE_S
 
 
-def weight(pid: int) -> dict[str, int]:
-    """Resident memory in KiB, open descriptors and threads of a program."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    resident = next(line for line in lines if line.startswith("VmRSS:"))
-    counts = {
-        name: len(os.listdir(f"/proc/{pid}/{folder}")) for name, folder in (("descriptors", "fd"), ("threads", "task"))
-    }
-    return {"resident_kib": int(resident.split()[1]), **counts}
-
-
 def turns(driver: Process, address: str, count: int) -> dict[str, Any]:
     """Overhead of a turn against a live server, the longest poll in a loop of 60 Hz, CPU while nothing happens."""
     driver.ask("started")  # no command: its answer says that it has started, which takes CPU, too
@@ -100,13 +85,12 @@ def missed(name: str, result: dict[str, Any]) -> list[str]:
         found.append("idle CPU")
     if result.get("allocations") or result.get("collections"):
         found.append("allocations")
-    growth = result.get("soak", {}).get("growth", {})
-    return [f"{name}: {each}" for each in found + [each for each in ("descriptors", "threads") if growth.get(each)]]
+    return [f"{name}: {each}" for each in found]
 
 
 def frames(driver: Process) -> dict[str, Any]:
     """Time from the last byte of a full-size frame to its callback, and allocations of a frame."""
-    server = Process([sys.executable, "-m", "benchmarks.clients.frame_server", "--hold"], ROOT)
+    server = Process([sys.executable, "-m", "benchmarks.clients.frame_server"], ROOT)
     try:
         ask(driver, f"new {server.read()} 30")
         ask(driver, "open 3")
@@ -118,63 +102,36 @@ def frames(driver: Process) -> dict[str, Any]:
         server.close()
 
 
-def soak(driver: Process, count: int) -> dict[str, Any]:
-    """Memory, descriptors and threads after the first thousand of `count` full-size frames, and from then on."""
-    server = Process([sys.executable, "-m", "benchmarks.clients.frame_server"], ROOT)
-    try:
-        ask(driver, f"new {server.read()} 30")
-        ask(driver, "open 3")
-        ask(driver, f"measure-frames {UNTIMED_FRAMES} {TEXT}")
-        samples, start = [weight(driver.pid)], time.monotonic()
-        steps = max(1, min(SOAK_STEPS, count // UNTIMED_FRAMES))
-        for _ in range(steps):
-            ask(driver, f"measure-frames {max(UNTIMED_FRAMES, count // steps)} {TEXT}")
-            samples.append(weight(driver.pid))
-        seconds = time.monotonic() - start
-    finally:
-        server.close()
-    growth = {name: max(each[name] for each in samples) - samples[0][name] for name in samples[0]}
-    resident = [each["resident_kib"] for each in samples]
-    about = {"frames": count, "seconds": round(seconds, 1), "after_warm_up": samples[0], "growth": growth}
-    return {**about, "resident_kib": resident}
-
-
 def main() -> int:
     """Returns 1 if a client missed a goal; the goals are in README.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = "only this client; may be given again (default: all; with --frames all but Python's)"
-    parser.add_argument("--client", action="append", choices=CLIENTS, help=names)
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="only this one; may be given again")
     parser.add_argument("--turns", type=int, default=100, help="timed turns of each client (default: 100)")
-    parser.add_argument("--frames", type=int, help="only a soak of so many frames of 480 x 720")
-    parser.add_argument("--out", type=Path, help="default: bench-results/clients.json, or clients-frames.json")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "bench-results" / "clients.json", help="default: %(default)s"
+    )
     chosen = parser.parse_args()
-    out = chosen.out or ROOT / "bench-results" / ("clients-frames.json" if chosen.frames else "clients.json")
-    drivers = {name: command(name) for name in chosen.client or (CLIENTS[:2] if chosen.frames else CLIENTS)}
+    drivers = {name: command(name) for name in chosen.client or CLIENTS}
     results: dict[str, Any] = {name: {} for name in drivers}
     with tempfile.TemporaryDirectory() as state:
         serve = [sys.executable, "-m", "animegamer_rt", "serve", "--device", "simulated:0.5", "--port", "0"]
         settings = Path(state) / "serve.toml"
         settings.write_text("turns_per_minute = 0\n", encoding="utf-8")
         options = ["--config", str(settings), "--state-dir", state]
-        server = None if chosen.frames else Process([*serve, *options], stderr=subprocess.DEVNULL)
-        line = ""
-        while server and not line.startswith("ready "):
+        server, line = Process([*serve, *options], stderr=subprocess.DEVNULL), ""
+        while not line.startswith("ready "):
             line = server.read()
-        address = line.split()[1] if server else ""
+        address = line.split()[1]
         try:
             for name, words in drivers.items():
                 driver = Process(words)
                 try:
-                    if chosen.frames:
-                        results[name]["soak"] = soak(driver, chosen.frames)
-                    else:
-                        results[name] = {**turns(driver, address, chosen.turns), **frames(driver)}
+                    results[name] = {**turns(driver, address, chosen.turns), **frames(driver)}
                 finally:
                     driver.close()
                 print(json.dumps({name: results[name]}), flush=True)
         finally:
-            if server:
-                server.terminate()
+            server.terminate()
     about = {
         "kind": "clients",
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -183,10 +140,10 @@ def main() -> int:
         "load": round(os.getloadavg()[0], 2),
         "turns": chosen.turns,
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    chosen.out.write_text(json.dumps({**about, "clients": results}, indent=1) + "\n", encoding="utf-8")
     found = [goal for name, result in results.items() for goal in missed(name, result)]
-    print(f"wrote {out}; goals missed: {', '.join(found) or 'none'}")
+    print(f"wrote {chosen.out}; goals missed: {', '.join(found) or 'none'}")
     return int(bool(found))
 
 
