@@ -20,7 +20,7 @@ from animegamer_rt.backends.interface import FloatArray, StateSlots
 from animegamer_rt.bench.records import SAMPLES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.profiling import energy, nvml
+from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
@@ -70,7 +70,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with energy.gpu_energy(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else energy.cpu_energy() as meter:
+        with nvml.EnergyMeter(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else nvml.EnergyMeter(None) as meter:
             measured = [play(parts, plan) for _ in range(job_args["turns"])]
         to_state = [seconds_to_state(parts) for _ in range(job_args["turns"])]
         peaks = memory() if on_gpu else {"memory_peak_mib": None}

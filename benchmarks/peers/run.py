@@ -24,8 +24,7 @@ from animegamer_rt.events import Done, FrameReady, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.host import environment
-from animegamer_rt.profiling.machine_facts import machine_facts
+from animegamer_rt.profiling.host import environment, machine_facts
 from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import GameState

@@ -27,7 +27,8 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, allow_abbrev=False, **options)
+        super().__init__(*arguments, **options)
+        self.allow_abbrev = False
         self.register("type", int, whole(-LARGEST, LARGEST))
         self.register("type", float, _argument(untrusted.decimal_number))
         self.register("type", Path, _argument(untrusted.path))

@@ -11,7 +11,7 @@ from typing import Any
 
 from animegamer_pocket.config import CONFIGS, FULL
 from animegamer_rt.bundle.loader import open_bundle
-from animegamer_rt.profiling.machine_facts import machine_facts
+from animegamer_rt.profiling.host import machine_facts
 
 from .accuracy import TrainedReader, bundle_reader, evaluate, reader_of
 from .export import add_readers

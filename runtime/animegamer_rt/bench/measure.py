@@ -22,7 +22,7 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.child_process import child_command, describe_failure
-from animegamer_rt.profiling.energy import EnergyMeter
+from animegamer_rt.profiling.nvml import EnergyMeter
 from animegamer_rt.profiling.trace import TurnTrace, trace_turn
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction

@@ -23,10 +23,9 @@ from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfi
 from animegamer_rt.errors import BundleNotFoundError, ConfigError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
-from animegamer_rt.profiling import activity, energy, nvml
-from animegamer_rt.profiling.energy import EnergyMeter
-from animegamer_rt.profiling.host import describe_host, environment, write_record
-from animegamer_rt.profiling.machine_facts import machine_facts
+from animegamer_rt.profiling import activity, nvml
+from animegamer_rt.profiling.host import describe_host, environment, machine_facts, write_record
+from animegamer_rt.profiling.nvml import EnergyMeter
 from animegamer_rt.profiling.trace import check_trace, write_trace
 
 from .measure import TimedTurn, measure_fresh_process, measure_suite, measure_turns
@@ -215,10 +214,10 @@ def samples(turns: Sequence[TimedTurn]) -> dict[str, list[float]]:
 
 def _machine(device: str, engines: Engines) -> _Machine:
     if device in CPU_DEVICES:
-        return _Machine(describe_host(), None, energy.cpu_energy())
+        return _Machine(describe_host(), None, EnergyMeter(None))
     card, why_not = nvml.open_nvml()
     name = str(card.facts()["name"]) if card is not None else engines.device
-    return _Machine(f"{name}, {describe_host()}", card, energy.gpu_energy(card, why_not))
+    return _Machine(f"{name}, {describe_host()}", card, EnergyMeter(card, why_not))
 
 
 def _bound(

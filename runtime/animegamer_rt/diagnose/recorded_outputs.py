@@ -6,10 +6,12 @@ Knows the file; nothing of what the outputs are of.
 from __future__ import annotations
 
 import io
+import math
 import re
 import zipfile
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +22,6 @@ MADE_OF = "bundle"
 """The member that says, as text, of which parts the outputs are."""
 MAX_FILE_BYTES, MAX_MEMBER_BYTES, MAX_MEMBERS = 16 * 2**20, 2 * 2**20, 256
 """An output has 4096 float32 at most; the text is of some ten thousand characters of four bytes."""
-
-
 _HEADER = re.compile(
     rb"\x93NUMPY(?:\x01\x00..|\x02\x00....)\{'descr': '(<f4|<U[1-9][0-9]{0,6})', 'fortran_order': False, "
     rb"'shape': \((?:([0-9]{1,9}),)?\), \} *\n",
@@ -37,54 +37,40 @@ def read_arrays(path: Path, made_of: str | None = None) -> tuple[str, dict[str, 
 
     Raises OSError where the file cannot be read, ValueError, in words, where it is not such a file.
     """
-    members = _members(read_bounded(path, MAX_FILE_BYTES))
-    found, outputs = _text(members.pop(MADE_OF, None)), {}
-    if made_of not in (None, found):
-        return found, {}
-    for name, content in members.items():
-        array = _array(name, content)
-        if array.dtype != np.float32 or array.ndim != 1 or not np.isfinite(array).all():
-            raise ValueError(f"{ascii(name)} is not a row of finite float32")
-        outputs[name] = array.astype(np.float32, copy=False)
-    return found, outputs
-
-
-def _text(content: bytes | None) -> str:
-    if content is None:
-        return ""
-    array = _array(MADE_OF, content)
-    if array.dtype.kind != "U" or array.ndim:
-        raise ValueError(f"{MADE_OF} is not a text")
-    return str(array)
-
-
-def _members(content: bytes) -> dict[str, bytes]:
+    content, text, outputs = read_bounded(path, MAX_FILE_BYTES), "", {}
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as held:
-            infos = held.infolist()
-            if len(infos) > MAX_MEMBERS:
-                raise ValueError(f"it has {len(infos)} members; expected at most {MAX_MEMBERS}")
-            found = {}
-            for info in infos:
-                with held.open(info) as member:
-                    # What a member says of its own size may be wrong: no more than this is ever unpacked.
-                    data = member.read(MAX_MEMBER_BYTES + 1)
-                if len(data) > MAX_MEMBER_BYTES:
-                    raise ValueError(f"{ascii(info.filename)} has more than {MAX_MEMBER_BYTES} bytes")
-                found[info.filename.removesuffix(".npy")] = data
-            return found
+            names = sorted(held.namelist(), key=f"{MADE_OF}.npy".__ne__)
+            if len(names) > MAX_MEMBERS:
+                raise ValueError(f"it has {len(names)} members; expected at most {MAX_MEMBERS}")
+            for name in names:
+                array = _array(ascii(name), held.open(name))
+                if name == f"{MADE_OF}.npy":
+                    if array.dtype.kind != "U" or array.ndim:
+                        raise ValueError(f"{MADE_OF} is not a text")
+                    text = str(array)
+                    if made_of not in (None, text):
+                        return text, {}
+                elif array.dtype != np.float32 or array.ndim != 1 or not np.isfinite(array).all():
+                    raise ValueError(f"{ascii(name)} is not a row of finite float32")
+                else:
+                    outputs[name.removesuffix(".npy")] = array.astype(np.float32, copy=False)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
         raise ValueError(str(error) or type(error).__name__) from error
+    return text, outputs
 
 
-def _array(name: str, content: bytes) -> npt.NDArray[np.generic]:
-    """The array of an .npy file. Its header is Python source, which is matched here and never evaluated."""
-    found = _HEADER.match(content)
-    if found is None:
-        raise ValueError(f"{ascii(name)} is not an array of float32 or a text")
-    dtype, length = np.dtype(found[1].decode()), found[2]
-    count = 1 if length is None else int(length)
-    if count * dtype.itemsize != len(content) - found.end():
-        raise ValueError(f"{ascii(name)} has another size than it says")
-    array: npt.NDArray[np.generic] = np.frombuffer(content, dtype, count, found.end())
-    return array.reshape(() if length is None else (count,))
+def _array(name: str, member: IO[bytes]) -> npt.NDArray[np.generic]:
+    """The array of an .npy file, of which no more is unpacked than it may have, whatever it says of its size.
+
+    The header is Python source, which is matched here and never evaluated.
+    """
+    content = member.read(MAX_MEMBER_BYTES + 1)
+    header = _HEADER.match(content)
+    if len(content) > MAX_MEMBER_BYTES or header is None:
+        raise ValueError(f"{name} is not an array of float32 or a text, of at most {MAX_MEMBER_BYTES} bytes")
+    dtype, shape = np.dtype(header[1].decode()), () if header[2] is None else (int(header[2]),)
+    if math.prod(shape) * dtype.itemsize != len(content) - header.end():
+        raise ValueError(f"{name} has another size than it says")
+    array: npt.NDArray[np.generic] = np.frombuffer(content, dtype, offset=header.end()).reshape(shape)
+    return array

@@ -1,26 +1,27 @@
-"""Watches what else a machine does while something is measured: load, stolen time, other programs, clock, sleep.
+"""Watches what else a machine does while something is measured: other programs, stolen time, sleep, a slowed GPU.
 
 Knows the counters of Linux; elsewhere what is not told is None. Knows nothing of what is measured.
 """
 
 from __future__ import annotations
 
-import os
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from .host import read_system_file
 from .nvml import NvmlDevice
-from .sampler import Sampler
 
+Own = TypeVar("Own", bound="Sampler")
 TICKS = 100.0
 """Counts of /proc/stat in a second, on every Linux that Python runs on (USER_HZ)."""
 PERIOD_S = 5.0
-"""Seconds between two readings of the clock and the load."""
+"""Seconds between two readings."""
 ALONE_S = 1.0
 """Seconds that are watched before and after, while this program only waits."""
 
@@ -40,12 +41,34 @@ class Reading:
     processors: float | None = None
     busy: float | None = None
     stolen: float | None = None
-    load: float | None = None
-    clock_mhz: float | None = None
-    temperature_c: float | None = None
-    card_clock_mhz: float | None = None
-    card_temperature_c: float | None = None
     throttled: tuple[str, ...] = ()
+
+
+class Sampler(ABC):
+    """Inside `with`, a thread calls `sample` every `period_s` seconds, which it may change. None is left after it."""
+
+    def __init__(self, period_s: float, name: str) -> None:
+        self.period_s, self._name = period_s, name
+
+    @abstractmethod
+    def sample(self) -> None:
+        """Take one sample."""
+
+    def __enter__(self: Own) -> Own:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self.period_s):
+            self.sample()
 
 
 class Watch(Sampler):
@@ -86,19 +109,10 @@ def describe(readings: Sequence[Reading]) -> dict[str, Any]:
     total, busy, stolen = (_change(first, last, name) for name in ("processors", "busy", "stolen"))
     others = None if busy is None else max(0.0, busy - (last.own - first.own))
     through, awake = _change(first, last, "awake_or_not"), last.at - first.at
-    loads = _known(readings, "load")
-    found = {
-        f"{name}_{end.__name__}": end(values, default=None)
-        for name in ("clock_mhz", "temperature_c", "card_clock_mhz", "card_temperature_c")
-        for values in [_known(readings, name)]
-        for end in (min, max)
-    }
     return {
         "seconds": round(awake, 1),
         "others_share": _share(others, total),
         "stolen_share": _share(stolen, total),
-        "load_max": max(loads, default=None),
-        **found,
         "throttled": sorted({reason for one in readings for reason in one.throttled}),
         "asleep_seconds": None if through is None else round(max(0.0, through - awake), 1),
     }
@@ -108,18 +122,7 @@ def reader(card: NvmlDevice | None) -> Callable[[], Reading]:
     """A function that reads the machine and the card; None: the machine alone."""
     if card is None:
         return read_machine
-
-    def read() -> Reading:
-        facts = card.facts()
-        clock, temperature = facts["sm_clock_mhz"], facts["temperature_c"]
-        return replace(
-            read_machine(),
-            card_clock_mhz=None if clock is None else float(clock),
-            card_temperature_c=None if temperature is None else float(temperature),
-            throttled=card.throttled(),
-        )
-
-    return read
+    return lambda: replace(read_machine(), throttled=card.throttled())
 
 
 def read_machine() -> Reading:
@@ -137,25 +140,7 @@ def read_machine() -> Reading:
         processors=processors,
         busy=busy,
         stolen=stolen,
-        load=round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        clock_mhz=_clock(),
-        temperature_c=_temperature(),
     )
-
-
-def _clock() -> float | None:
-    """Mean clock of the processors in MHz."""
-    lines = read_system_file(Path("/proc/cpuinfo")).splitlines()
-    clocks = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
-    if not clocks:
-        files = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_cur_freq")
-        clocks = [float(text) / 1000 for text in map(read_system_file, files) if text.strip().isdigit()]
-    return round(sum(clocks) / len(clocks), 1) if clocks else None
-
-
-def _temperature() -> float | None:
-    texts = [read_system_file(zone).strip() for zone in Path("/sys/class/thermal").glob("thermal_zone*/temp")]
-    return max((int(text) / 1000 for text in texts if text.lstrip("-").isdigit()), default=None)
 
 
 def _change(first: Reading, last: Reading, name: str) -> float | None:
@@ -165,7 +150,3 @@ def _change(first: Reading, last: Reading, name: str) -> float | None:
 
 def _share(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else round(part / whole, 3)
-
-
-def _known(readings: Sequence[Reading], name: str) -> list[float]:
-    return [value for one in readings if (value := getattr(one, name)) is not None]

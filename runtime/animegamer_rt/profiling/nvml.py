@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import psutil
@@ -83,6 +83,31 @@ class NvmlDevice:
             return getattr(self._nvml, name)(self._handle, *arguments)
         except self._nvml.NVMLError:
             return None
+
+
+class EnergyMeter:
+    """Use as `with meter: work()`; then `joules` is what the card drew by its counter, and `source` says so.
+
+    Without a card or a counter, `joules` is None and `source` says why: it is never an estimate. The counter covers
+    the whole card, whatever else runs there; every card since Volta has one.
+    """
+
+    def __init__(self, card: NvmlDevice | None, why_not: str = "processors are not asked for theirs") -> None:
+        self._read = card.joules if card is not None else lambda: None
+        self.joules: float | None = None
+        self.source = "NVML's energy counter of the card"
+        if self._read() is None:
+            self.source = f"not measured: {why_not or 'NVML has no energy counter of this card'}"
+
+    def __enter__(self) -> EnergyMeter:
+        self._before = self._read()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        after = self._read()
+        self.joules = None if after is None or self._before is None else after - self._before
 
 
 def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:

@@ -33,9 +33,9 @@ from animegamer_rt.cli import main
 from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling import activity, energy
+from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.activity import Reading
-from animegamer_rt.profiling.energy import EnergyMeter
+from animegamer_rt.profiling.nvml import EnergyMeter
 from animegamer_rt.profiling.trace import TurnTrace
 from animegamer_rt.state.game import CharacterState, GameState
 
@@ -127,7 +127,7 @@ def measured(
             )
 
     monkeypatch.setattr(bench, "measure_turns", played)
-    monkeypatch.setattr(energy, "cpu_energy", Counts)
+    monkeypatch.setattr(bench, "EnergyMeter", lambda card: Counts())
     monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, rows, part: Roofline(next(rates) * rows / 10, "a rate"))
     monkeypatch.setattr(activity, "ALONE_S", 0.0)
     monkeypatch.setattr(activity, "read_machine", machine or quiet())

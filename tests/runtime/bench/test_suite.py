@@ -13,9 +13,9 @@ from animegamer_rt.bench.measure import measure_suite
 from animegamer_rt.bench.presets import load_suite
 from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling.energy import EnergyMeter
+from animegamer_rt.profiling.nvml import EnergyMeter
 
-NO_METER = EnergyMeter(None, "none")
+NO_METER = EnergyMeter(None)
 
 
 @pytest.fixture

@@ -21,8 +21,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.host import describe_host, environment, write_record
-from animegamer_rt.profiling.machine_facts import instruction_sets
+from animegamer_rt.profiling.host import describe_host, environment, instruction_sets, write_record
 from animegamer_rt.serving.wire import CODECS
 
 from . import measures

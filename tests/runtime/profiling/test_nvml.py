@@ -1,0 +1,51 @@
+"""The card of several that plays, and its energy counter, asked of a library that stands in for NVML."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from fake_nvml import FakeNvml
+
+from animegamer_rt.profiling import nvml
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, *lacks: str, cards: tuple[str, ...] = ("GPU-a",)) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(cards, lacks))
+
+
+def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch, cards=("GPU-a", "GPU-b"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert nvml.open_nvml()[0] is None
+    for uuid in ("GPU-a", "GPU-b"):
+        card, _ = nvml.open_nvml(uuid)
+        assert card is not None and card.facts()["name"] == f"Card {uuid}"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
+    card, _ = nvml.open_nvml()
+    assert card is not None and card.facts()["name"] == "Card GPU-b"
+
+
+@pytest.mark.parametrize(
+    "lacks, cards, visible, said",
+    [
+        (("driver",), ("GPU-a",), "", "does not answer: Not Supported"),
+        (("energy",), ("GPU-a",), "", "no energy counter of this card"),
+        ((), ("GPU-a", "GPU-b"), "1", "several GPUs"),
+        ((), ("GPU-a", "GPU-b"), "GPU-c", "Not Found"),
+    ],
+)
+def test_a_card_that_cannot_be_asked_is_no_guess(
+    monkeypatch: pytest.MonkeyPatch, lacks: tuple[str, ...], cards: tuple[str, ...], visible: str, said: str
+) -> None:
+    fake(monkeypatch, *lacks, cards=cards)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with nvml.EnergyMeter(*nvml.open_nvml()) as meter:
+        pass
+    assert meter.joules is None
+    assert meter.source.startswith("not measured: ") and said in meter.source
+
+
+def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvml.open_nvml() == (None, "pynvml is not installed (pip install nvidia-ml-py)")
