@@ -232,7 +232,7 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     (peer,), (fast,) = results.glob("*-full-exact-diffusers-eager.json"), results.glob("*-full-fast-fp8.json")
     assert json.loads(peer.read_text())["seconds_per_turn_p50"] == 12.0
     with pytest.raises(ConfigError, match="plan: A exact, B fast.*peer: A diffusers eager, B None"):
-        compare([peer, fast])
+        compare(peer, fast)
     rows = tables.table(read_records(results)).splitlines()
     assert any("| full, **exact**, diffusers eager, " in row for row in rows)
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
