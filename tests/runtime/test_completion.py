@@ -38,6 +38,9 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("play --bundle", "ti", {"tiny"}),
         ("serve --plan", "ex", {"exact"}),
         ("quantize", "ti", {"tiny"}),
+        ("quantize", "--cal", {"--calibration-turns"}),
+        ("bench", "sh", {"show"}),
+        ("bench show", "--fo", {"--format"}),
         ("info", "", {"pocket", "tiny"}),
     ],
 )
