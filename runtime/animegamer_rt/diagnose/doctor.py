@@ -24,11 +24,12 @@ from animegamer_rt.bundle.roles import PLAY_GRAPHS, PLAY_ROLES, PREDICTOR, defau
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
 from animegamer_rt.profiling import gpu_specs, host_memory
 from animegamer_rt.profiling.host import module_version
+from animegamer_rt.profiling.nvml import Gpu, gpus
 from animegamer_rt.untrusted import plain
 
 from .bundle_info import describe_size
 from .check_result import CheckResult
-from .machine_checks import Gpu, check_machine, gpus
+from .machine_checks import check_machine
 from .onnxruntime_check import CUDA_PROVIDER
 
 CANNOT_PLAY = 1

@@ -12,16 +12,15 @@ import platform
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
 from animegamer_rt.backends.tensorrt.engine_id import RTX_ARCHES, library_for
-from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT, INSTALL_TORCH, torch_versions
+from animegamer_rt.profiling.nvml import Gpu
 from animegamer_rt.serving.server.options import PORT, ServeOptions
 
 from .check_result import CheckResult
@@ -33,42 +32,6 @@ DRIVER_FOR_CUDA = {11: 450, 12: 525, 13: 580}
 OLDEST_ARCH = {13: 75}
 """CUDA -> the oldest GPU architecture that its libraries run on."""
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU as its driver describes it; memory in MiB, arch as in sm89. programs: the others that use it, in words."""
-
-    name: str
-    total_mib: int
-    free_mib: int
-    driver: str
-    arch: str
-    programs: str = ""
-
-
-def gpus() -> tuple[list[Gpu], str]:
-    """The NVIDIA GPUs that the driver lists, and the reason where there is none."""
-    try:
-        import pynvml
-    except ModuleNotFoundError:
-        return [], f"not asked, as pynvml is not installed ({nvml.INSTALL})"
-    try:
-        pynvml.nvmlInit()
-        driver = pynvml.nvmlSystemGetDriverVersion()
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    except pynvml.NVMLError as error:
-        return [], f"no NVIDIA driver ({error})"
-    found, why = [], "the NVIDIA driver lists none"
-    for handle in handles:
-        try:
-            memory, arch = pynvml.nvmlDeviceGetMemoryInfo(handle), pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-            mib = (memory.total // 2**20, memory.free // 2**20)
-            others = nvml.NvmlDevice(pynvml, handle).programs()
-            found.append(Gpu(pynvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch), others))
-        except pynvml.NVMLError as error:
-            why = f"the NVIDIA driver does not say what a GPU has ({error})"
-    return found, "" if found else why
 
 
 def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:

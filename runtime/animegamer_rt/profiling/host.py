@@ -70,7 +70,7 @@ def machine_facts() -> dict[str, Any]:
         "libc": " ".join(platform.libc_ver()).strip() or None,
         "ram_mib": _ram_mib(),
         "governor": read_system_file(GOVERNOR).strip() or None,
-        **packages(),
+        "packages": packages(),
     }
 
 
@@ -88,30 +88,15 @@ def instruction_sets() -> list[str] | None:
     return None
 
 
-def packages() -> dict[str, Any]:
-    """`packages`: versions of the libraries that playing needs or can use. `packages_pinned`: all are as pinned.
-
-    The pins are the checkout's constraints.txt; an installed package has none, and `packages_pinned` is None.
-    """
+def packages() -> dict[str, str]:
+    """Versions of the libraries that playing needs or can use."""
     versions = {one.metadata["Name"].lower(): one.version for one in distributions() if one.metadata["Name"]}
     try:
         needs = [need for need in requirements("animegamer-rt") or () if "extra ==" not in need]
     except PackageNotFoundError:
         needs = []
     named = {re.split(r"[^A-Za-z0-9_.-]", need)[0].lower() for need in needs} | ENGINE_LIBRARIES
-    found = {name: versions[name] for name in sorted(named) if name in versions}
-    return {"packages": found, "packages_pinned": _pinned(found)}
-
-
-def _pinned(found: Mapping[str, str]) -> bool | None:
-    root = checkout_folder()
-    if root is None or not (root / "constraints.txt").is_file():
-        return None
-    text = (root / "constraints.txt").read_text(encoding="utf-8")
-    pins: dict[str, set[str]] = {}
-    for name, pinned in re.findall(r"^([A-Za-z0-9_.-]+)==([^\s;]+)", text, re.MULTILINE):
-        pins.setdefault(name.lower(), set()).add(pinned)
-    return all(version.partition("+")[0] in pins[name] for name, version in found.items() if name in pins)
+    return {name: versions[name] for name in sorted(named) if name in versions}
 
 
 def _ram_mib() -> int | None:

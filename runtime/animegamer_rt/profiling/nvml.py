@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Any
 
@@ -26,6 +27,18 @@ THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
     }
 )
 """Bits of NVML's clocks event reasons (nvmlClocksEventReason*) -> what slows the clocks. Idle and settings are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as its driver describes it; memory in MiB, arch as in sm89. programs: the others that use it, in words."""
+
+    name: str
+    total_mib: int
+    free_mib: int
+    driver: str
+    arch: str
+    programs: str = ""
 
 
 class NvmlDevice:
@@ -115,18 +128,48 @@ def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
 
     uuid: the GPU's (`GPU-...`), if the backend knows it.
     """
+    nvml, why_not = _library()
+    if nvml is None:
+        return None, why_not
+    try:
+        handle = _handle(nvml, uuid)
+    except nvml.NVMLError as error:
+        return None, f"the NVIDIA driver knows no such GPU ({error})"
+    if handle is None:
+        return None, "several GPUs, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
+    return NvmlDevice(nvml, handle), ""
+
+
+def gpus() -> tuple[list[Gpu], str]:
+    """The NVIDIA GPUs that the driver lists, and the reason where there is none."""
+    nvml, why = _library()
+    if nvml is None:
+        return [], why
+    found, why = [], "the NVIDIA driver lists none"
+    for index in range(nvml.nvmlDeviceGetCount()):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            memory, arch = nvml.nvmlDeviceGetMemoryInfo(handle), nvml.nvmlDeviceGetCudaComputeCapability(handle)
+            mib = (memory.total // 2**20, memory.free // 2**20)
+            driver, others = nvml.nvmlSystemGetDriverVersion(), NvmlDevice(nvml, handle).programs()
+            found.append(Gpu(nvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch), others))
+        except nvml.NVMLError as error:
+            why = f"the NVIDIA driver does not say what a GPU has ({error})"
+    return found, "" if found else why
+
+
+def _library() -> tuple[Any, str]:
+    """The library with the driver's answer to it; None and the reason without one of them."""
     try:
         import pynvml
     except ModuleNotFoundError:
         return None, f"pynvml is not installed ({INSTALL})"
     try:
         pynvml.nvmlInit()
-        handle = _handle(pynvml, uuid)
+        pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
-        return None, f"NVML does not answer: {error}"
-    if handle is None:
-        return None, "several GPUs, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
-    return NvmlDevice(pynvml, handle), ""
+        return None, f"no NVIDIA driver ({error})"
+    return pynvml, ""
 
 
 def _handle(nvml: Any, uuid: str | None) -> Any:

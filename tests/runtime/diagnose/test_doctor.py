@@ -24,8 +24,8 @@ from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
-from animegamer_rt.diagnose.machine_checks import gpus
 from animegamer_rt.profiling import gpu_specs
+from animegamer_rt.profiling.nvml import gpus
 
 
 @pytest.fixture

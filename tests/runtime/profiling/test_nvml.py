@@ -29,10 +29,10 @@ def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "lacks, cards, visible, said",
     [
-        (("driver",), ("GPU-a",), "", "does not answer: Not Supported"),
+        (("driver",), ("GPU-a",), "", "no NVIDIA driver (Not Supported)"),
         (("energy",), ("GPU-a",), "", "no energy counter of this card"),
         ((), ("GPU-a", "GPU-b"), "1", "several GPUs"),
-        ((), ("GPU-a", "GPU-b"), "GPU-c", "Not Found"),
+        ((), ("GPU-a", "GPU-b"), "GPU-c", "no such GPU (Not Found)"),
     ],
 )
 def test_a_card_that_cannot_be_asked_is_no_guess(
