@@ -18,7 +18,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 from animegamer_rt.profiling.process_memory import release_free
-from animegamer_rt.serving.server.supervisor import ServiceManager
+from animegamer_rt.serving.server.supervisor import Supervisor
 
 from .browser import Browser
 from .config import KioskConfig
@@ -109,7 +109,7 @@ def watch(config: KioskConfig) -> int:
     browser = Browser(config.devtools_port, config.page_url, config.waiting_url)
     watcher = Watcher(config, browser, Machine())
     page = OperatorPage(config, watcher.report, browser, watcher.machine, lambda: server_state(config), STATE_DIR)
-    systemd = ServiceManager()
+    systemd = Supervisor()
     systemd.ready()
     while not stop.wait(LOOK_S * random.uniform(1 - UNEVEN, 1 + UNEVEN)):
         watcher.round(time.monotonic(), datetime.now())

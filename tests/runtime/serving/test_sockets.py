@@ -12,9 +12,8 @@ import zmq
 from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
-from animegamer_rt.serving.server.descriptors import RESERVED, raise_limit
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.sockets import ServerSockets
+from animegamer_rt.serving.server.sockets import RESERVED, ServerSockets, raise_limit
 
 PROTOCOL = (Path(__file__).parents[3] / "client" / "PROTOCOL.md").read_text(encoding="utf-8")
 

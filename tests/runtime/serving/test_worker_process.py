@@ -15,9 +15,8 @@ import zmq
 import fakes
 from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server import local_host as module
-from animegamer_rt.serving.server.local_host import LocalHost
+from animegamer_rt.serving.server.local_host import LocalHost, share_out, shortages, usable_gpus
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.worker_shares import share_out, shortages, usable_gpus
 from animegamer_rt.serving.server.workers import MAX_BACKOFF_S, WorkerProcess
 
 

@@ -18,9 +18,9 @@ from animegamer_rt.serving.wire import Message, encode
 from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, JobFailed, TurnFinished, TurnResult
 
 from .clients import Client
-from .effects import Counted, Effect, Logged, Send
+from .effects import Cancel, Counted, Effect, Logged, Send
 from .guesses import REMEMBERED_TURNS, Guesser
-from .jobs import Subscriber, Turn, size_of
+from .jobs import Job, Subscriber, Turn, size_of
 from .options import ServeOptions
 from .storage import Storage
 
@@ -144,7 +144,7 @@ class AheadTurns:
         waiting = self._sessions.get(running.job.session)
         kept = running.complete and not running.stopped and not self._too_large
         if not kept or waiting is None or waiting.turn != running.job.turn:
-            self._effects.append(Counted("ahead_wasted", running.seconds))
+            self._effects.append(Counted("ahead_wasted_seconds", running.seconds))
             return True
         waiting.ready[running.job.instruction] = running
         self._effects.append(Counted("ahead_offered"))
@@ -153,15 +153,28 @@ class AheadTurns:
             self._offer(running.job.session)
         return True
 
-    def has(self, job: Turn) -> bool:
-        """Whether a turn of this session and instruction is ready or under way; `take` says whether it fits."""
+    def stop(self) -> None:
+        """Have the worker that plays a turn ahead, if one does, stop it."""
+        running = self.running
+        if running is not None and not running.stopped and running.job.worker is not None:
+            running.stopped = True
+            self._effects.append(Cancel(running.job.worker, running.job.id))
+
+    def _has(self, job: Turn) -> bool:
+        """Whether a turn of this session and instruction is ready or under way; `take` sees whether it fits."""
         waiting, running = self._sessions.get(job.session), self.running
         if running is not None and (running.job.session, running.job.instruction) == (job.session, job.instruction):
             return True
         return waiting is not None and job.instruction in waiting.ready
 
-    def take(self, job: Turn, message: Message, engines: str | None, idle: bool) -> AheadTurn | None:
-        """The ready turn whose job was given to these engines as this very message; if `idle`, also one under way."""
+    def take(self, job: Job, engines: str | None, idle: bool) -> AheadTurn | None:
+        """The ready turn that these engines played for the very message of this job; if `idle`, also one under way."""
+        if not isinstance(job, Turn) or not self._has(job):
+            return None
+        try:
+            message, _ = self._storage.job_message(job)
+        except AnimeGamerError:  # its client gets the error when the turn is handed out
+            return None
         key, running = job_key(message, engines), self.running
         if running is not None and running.key == key and not running.stopped and not self._too_large and idle:
             self.running = None
@@ -179,7 +192,7 @@ class AheadTurns:
         """Drop what is ready of a session that went on, was changed or closed, or whose connection is gone."""
         waiting = self._sessions.pop(session, None)
         ready = () if waiting is None else waiting.ready.values()
-        self._effects += [Counted("ahead_wasted", one.seconds) for one in ready]
+        self._effects += [Counted("ahead_wasted_seconds", one.seconds) for one in ready]
 
     def turn_done(self, session: str) -> None:
         """Note that a real turn of the session was finished."""
@@ -190,10 +203,19 @@ class AheadTurns:
         """Play nothing ahead until a real turn was done."""
         self._paused = True
 
-    def worker_died(self) -> None:
-        """Drop the running turn, whose worker died."""
+    def session_changed(self, session: str) -> None:
+        """Note that a session was rewound or closed: no turn of it is ready."""
+        self.forget(session)
+        if self.running is not None and self.running.job.session == session:
+            self.stop()
+
+    def worker_died(self, worker: int) -> bool:
+        """Drop the running turn if it was played by a worker that died; returns whether it was."""
+        if self.running is None or self.running.job.worker != worker:
+            return False
         self.running = None
         self.pause()
+        return True
 
     def _waiting(self, session: str, client: Client, engines: str | None) -> _Waiting:
         known = self._sessions.get(session)
@@ -224,7 +246,7 @@ class AheadTurns:
         while sum(ready.size_bytes for ready in self._ready()) > self._max_bytes:
             oldest = min(self._ready(), key=lambda ready: ready.started_at)
             del self._sessions[oldest.job.session].ready[oldest.job.instruction]
-            self._effects.append(Counted("ahead_wasted", oldest.seconds))
+            self._effects.append(Counted("ahead_wasted_seconds", oldest.seconds))
             self._offer(oldest.job.session)
 
     def _ready(self) -> Sequence[AheadTurn]:

@@ -72,7 +72,7 @@ class Client:
         if self.gone or minor_version(message.type) > self.minor:
             return
         if message.buffers and delivery is not None and delivery == self._dropped:
-            self._metrics.frames_dropped(1)
+            self._metrics.count("frames_dropped")
             return
         parts = tuple(encode(message))
         queued = _Queued(parts, sum(len(part) for part in parts), delivery if message.buffers else None)
@@ -81,7 +81,7 @@ class Client:
         if self.bytes + queued.size + _OVERHEAD_BYTES > self._max_bytes:
             self._drop_frames(delivery)
             if queued.delivery is not None:
-                self._metrics.frames_dropped(1)
+                self._metrics.count("frames_dropped")
                 return
         if self.bytes + queued.size + _OVERHEAD_BYTES <= self._max_bytes:
             self._queue.append(queued)
@@ -122,7 +122,7 @@ class Client:
             self.gone = True
             self._unsettled.add(self)
             return True
-        self._metrics.sent(queued.size)
+        self._metrics.count("bytes_sent", queued.size)
         return True
 
     def _drop_frames(self, delivery: str | None) -> None:
@@ -134,7 +134,7 @@ class Client:
         frames = [queued.delivery for queued in self._queue if queued.delivery is not None]
         self._dropped = delivery or (frames[-1] if frames else self._dropped)
         self._queue = deque(queued for queued in self._queue if queued.delivery is None)
-        self._metrics.frames_dropped(len(frames))
+        self._metrics.count("frames_dropped", len(frames))
         self.bytes = sum(queued.size + _OVERHEAD_BYTES for queued in self._queue)
 
 

@@ -45,7 +45,6 @@ PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
 CHECK_S = 0.05
 """How often deadlines are looked at."""
-PICTURES = ("frame", "clip")
 
 
 class ServerCore:
@@ -93,9 +92,7 @@ class ServerCore:
 
     def session_changed(self, session: str) -> list[Effect]:
         """A session was rewound or closed: no turn of it is ready."""
-        self._ahead.forget(session)
-        if self._ahead.running is not None and self._ahead.running.job.session == session:
-            self._stop_ahead()
+        self._ahead.session_changed(session)
         return self._take_effects()
 
     def worker_said(self, worker: int, message: Message, now: float) -> list[Effect]:
@@ -118,10 +115,7 @@ class ServerCore:
         self._hear_answers(now)
         self.dispatch.fleet = fleet
         self.dispatch.died(worker)
-        running, ahead = self.queue.running_at(worker), self._ahead.running
-        died_ahead = ahead is not None and ahead.job.worker == worker
-        if died_ahead:
-            self._ahead.worker_died()
+        running, died_ahead = self.queue.running_at(worker), self._ahead.worker_died(worker)
         for job in self.queue.jobs:
             if job.worker == worker:
                 self._remove_stored(job)
@@ -141,11 +135,13 @@ class ServerCore:
         return self._take_effects()
 
     def tick(self, fleet: Fleet, now: float) -> list[Effect]:
-        """Time has passed, requests have come, or other workers serve: stop what is overdue, hand out what waits."""
+        """Time has passed, requests have come, or other workers serve: see to what is due, hand out what waits."""
         self.dispatch.fleet = fleet
         self._hear_answers(now)
         if self._checked_at is None or now - self._checked_at >= CHECK_S:
             self._stop_overdue(now)
+            if self._storage.sweeps(now):
+                self._storage.sweep(self.queue.sessions_in_use(now) | {job.session for job in self.queue.jobs}, now)
         self._dispatch(now)
         return self._take_effects()
 
@@ -164,21 +160,12 @@ class ServerCore:
     # Admission
 
     def _admit(self, job: Job, now: float) -> None:
-        ready = self._take_ready(job)
+        ready = self._ahead.take(job, self.dispatch.fleet.engines, self.queue.idle) if self._plays_ahead else None
         self.queue.add(job)
         if isinstance(job, Turn) and ready is not None:
             self._answer(job, ready, now)
         elif isinstance(job, Played):
             self._publish(job, self._accepted(job, self.queue.place(job)))
-
-    def _take_ready(self, job: Job) -> AheadTurn | None:
-        if not self._plays_ahead or not isinstance(job, Turn) or not self._ahead.has(job):
-            return None
-        try:
-            message, _ = self._storage.job_message(job)
-        except AnimeGamerError:  # its client gets the error when the turn is handed out
-            return None
-        return self._ahead.take(job, message, self.dispatch.fleet.engines, self.queue.idle)
 
     def _answer(self, job: Turn, ready: AheadTurn, now: float) -> None:
         """Answer a job with what the worker said of the same turn before. If the turn is under way, the job has it."""
@@ -242,7 +229,7 @@ class ServerCore:
         job.last_seq = seq
         if message.type == "state":
             job.predicts_again = False
-        if message.type in PICTURES and not job.has_picture:
+        if message.type in ("frame", "clip") and not job.has_picture:
             job.has_picture = True
             self._effects.append(Counted("first_picture", max(0.0, now - job.accepted_at)))
         self._publish(job, replace(message, session=job.session, turn=job.turn, id=None))
@@ -360,22 +347,18 @@ class ServerCore:
             return
         if self._plays_ahead:
             self._ahead.postpone(now)
-            self._stop_ahead()
+            self._ahead.stop()
         while (move := self.dispatch.next_move(self.queue, now)) is not None:
             match move:
                 case Begun(job):
                     self.queue.start(job, now)
                 case TakeBack(job):
-                    self._take_back(job)
+                    self._cancel(job)
+                    job.take_back()
                 case HandOver(job, worker, runs):
                     if runs and job not in self.queue.running:
                         self.queue.start(job, now)
                     self._give(job, worker, now)
-
-    def _take_back(self, job: Job) -> None:
-        if job.worker is not None:
-            self._cancel(job)
-            job.take_back()
 
     def _cancel(self, job: Job) -> None:
         if job.worker is not None:
@@ -415,10 +398,3 @@ class ServerCore:
         except Exception as error:  # noqa: BLE001  a session that cannot be read ends nobody's game
             self._effects.append(Logged(logging.ERROR, "a turn could not be played ahead", error))
             self._ahead.pause()
-
-    def _stop_ahead(self) -> None:
-        """Tell the worker that plays a turn ahead, if one does, to stop it."""
-        running = self._ahead.running
-        if running is not None and not running.stopped:
-            running.stopped = True
-            self._cancel(running.job)

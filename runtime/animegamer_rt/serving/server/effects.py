@@ -94,7 +94,7 @@ class Lost:
 class Counted:
     """A figure for the metrics."""
 
-    what: Literal["first_picture", "ahead_offered", "ahead_used", "ahead_wasted"]
+    what: Literal["first_picture", "ahead_offered", "ahead_used", "ahead_wasted_seconds"]
     amount: float = 1.0
 
 

@@ -22,7 +22,6 @@ from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.gateway.settings import GatewaySettings
 from animegamer_rt.untrusted import bracketed, listening_address
 
-from .descriptors import KeptDescriptors
 from .options import ServeOptions
 from .sockets import ON_THIS_MACHINE, ServerSockets, is_loopback
 
@@ -65,7 +64,6 @@ class GatewayProcess:
             connections=options.connections,
         )
         self._process: subprocess.Popen[bytes] | None = None
-        self._descriptors = KeptDescriptors()
         self._deaths, self._start_at, self._started_at = 0, 0.0, 0.0
 
     def watch(self, now: float) -> None:
@@ -96,10 +94,9 @@ class GatewayProcess:
         self._started_at = now
         command = child_command("animegamer_rt.serving.gateway")
         try:
-            with self._descriptors.released():
-                self._process = subprocess.Popen(
-                    command, stdin=subprocess.PIPE, pass_fds=[self._settings.descriptor], start_new_session=True
-                )
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, pass_fds=[self._settings.descriptor], start_new_session=True
+            )
             assert self._process.stdin is not None
             self._process.stdin.write(self._settings.to_line())
             self._process.stdin.flush()

@@ -6,31 +6,48 @@ pipe that nobody writes to: it closes when the server is gone, however it ended,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import re
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.engine_config import ONNXRUNTIME_DEVICES
+from animegamer_rt.engine_config import GPU_DEVICES, ONNXRUNTIME_DEVICES
 from animegamer_rt.errors import StoreError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET
 
-from .descriptors import KeptDescriptors
 from .options import ServeOptions
-from .worker_shares import EVERYTHING, VISIBLE_GPUS, WorkerShare, running_on
 
 DEATH_S = 1.0
 """How long to wait for a process that was killed. A driver or a network disk that hangs may keep it for ever."""
 LOG_TAIL_BYTES = 4096
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 MAX_LOG_BYTES = 16 * 2**20
 """A longer log is emptied when the next worker starts."""
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShare:
+    """cores: numbers of those that the worker runs on; empty: all. threads: of it where cores cannot be given out.
+
+    gpu: its CUDA_VISIBLE_DEVICES; None: the server's.
+    """
+
+    cores: tuple[int, ...] = ()
+    threads: int | None = None
+    gpu: str | None = None
+
+
+EVERYTHING = WorkerShare()
 
 
 class RunningWorker(Protocol):
@@ -77,10 +94,7 @@ class WorkerHost(Protocol):
 
 
 class LocalHost:
-    """This machine, for worker `number`, which connects to `address`.
-
-    descriptors: held for the start of any worker; None: for this one alone.
-    """
+    """This machine, for worker `number`, which connects to `address`."""
 
     remote = False
 
@@ -91,10 +105,8 @@ class LocalHost:
         address: str,
         number: int = 1,
         share: WorkerShare = EVERYTHING,
-        descriptors: KeptDescriptors | None = None,
     ) -> None:
         self.name, self._share = worker_name(options, number), share
-        self._descriptors = descriptors or KeptDescriptors()
         engines, trace = options.engines, options.trace
         if share.threads is not None and engines.threads is None and engines.device in ONNXRUNTIME_DEVICES:
             engines = replace(engines, threads=share.threads)
@@ -115,7 +127,7 @@ class LocalHost:
         environment = {**os.environ, WORKER_SECRET: secret}
         if self._share.gpu is not None:
             environment[VISIBLE_GPUS] = self._share.gpu
-        with self._descriptors.released(), open_log(self._log_path) as worker_log, running_on(self._share.cores):
+        with open_log(self._log_path) as worker_log, running_on(self._share.cores):
             if worker_log.tell() > MAX_LOG_BYTES:
                 worker_log.truncate(0)
             process = subprocess.Popen(
@@ -208,3 +220,65 @@ def own_group() -> dict[str, Any]:
 def worker_name(options: ServeOptions, number: int) -> str:
     """How logs and errors call a worker."""
     return "the worker" if options.workers == 1 else f"worker {number}"
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Numbers of the cores that this process may use; empty where the system gives out no cores (macOS, Windows)."""
+    if sys.platform == "linux":
+        return tuple(sorted(os.sched_getaffinity(0)))
+    return ()
+
+
+def usable_gpus(environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> tuple[str, ...]:
+    """The GPUs that CUDA_VISIBLE_DEVICES names, else all of this machine (Linux), as that variable spells them."""
+    named = environment.get(VISIBLE_GPUS)
+    if named is not None:
+        return tuple(one.strip() for one in named.split(",") if one.strip())
+    found = [path for path in devices.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
+    return tuple(str(number) for number in range(len(found)))
+
+
+def share_out(workers: int, device: str, cores: tuple[int, ...], gpus: tuple[str, ...]) -> list[WorkerShare]:
+    """A share for each worker: cores in neighbouring ranges, GPUs one after the other; shared where there are fewer."""
+    if workers == 1:
+        return [EVERYTHING]
+    count = len(cores)
+    if count >= workers:
+        ranges = [cores[count * one // workers : count * (one + 1) // workers] for one in range(workers)]
+    else:
+        ranges = [cores[one % count : one % count + 1] if count else () for one in range(workers)]
+    threads = None if cores else max(1, (os.cpu_count() or 1) // workers)
+    on_gpu = gpus if device in GPU_DEVICES else ()
+    return [
+        WorkerShare(own, threads, on_gpu[number % len(on_gpu)] if on_gpu else None) for number, own in enumerate(ranges)
+    ]
+
+
+def shortages(workers: int, device: str, cores: int, gpus: int) -> Iterator[str]:
+    """What workers have to share, as sentences for the log."""
+    if workers == 1:
+        return
+    if workers > cores:
+        yield f"--workers {workers} on {cores} cores: workers share cores, and play no more turns a second than {cores}"
+    if device in GPU_DEVICES and gpus == 0:
+        yield f"no GPUs could be counted: all {workers} workers use the same one; set {VISIBLE_GPUS} to share them out"
+    elif device in GPU_DEVICES and workers > gpus:
+        yield f"--workers {workers} on {gpus} GPUs: workers share GPUs, and each needs memory for its own networks"
+
+
+@contextlib.contextmanager
+def running_on(cores: tuple[int, ...]) -> Iterator[None]:
+    """Within, this thread, and a process that it starts, runs on these cores; on its own again afterwards."""
+    if sys.platform != "linux" or not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError as error:  # a core was taken away from the server
+        log.warning("a worker cannot be given cores %s: %s; it uses any", cores, error.strerror)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, before)

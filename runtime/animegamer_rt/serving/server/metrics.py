@@ -21,71 +21,72 @@ REMEMBERED_TURNS = 100
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram's buckets: from a stage on a fast GPU to the longest turn that the default deadline
 allows."""
-AHEAD = {
-    "ahead_offered": ("ahead_offered", "Turns played before they were asked for."),
-    "ahead_used": ("ahead_used", "Of those, turns that were asked for."),
-    "ahead_wasted": ("ahead_wasted_seconds", "Seconds of turns ahead that nobody asked for."),
-}
-"""What the core counts of turns played ahead -> the counter's name and meaning."""
 HOST = "127.0.0.1"
 PREFIX = "animegamer_"
+COUNTERS = {
+    "turns": "Turns finished, replays of finished ones included.",
+    "bytes_sent": "Bytes handed to clients' sockets.",
+    "frames_dropped": "Frames and clips not sent, as their client did not read.",
+    "ahead_offered": "Turns played before they were asked for.",
+    "ahead_used": "Of those, turns that were asked for.",
+    "ahead_wasted_seconds": "Seconds of turns ahead that nobody asked for.",
+}
+GAUGES = {
+    "first_picture_p95_seconds": "Seconds that 95 of the last 100 first pictures came within.",
+    "up": "1 while the server runs.",
+    "ready": "1 while it takes turns.",
+    "queue": "Turns that wait.",
+    "running": "Turns that run.",
+    "sessions": "Sessions used within the last hour.",
+    "connections": "Players connected.",
+}
+WORKER_COUNTERS = {
+    "worker_restarts": "Deaths of a worker after which it was started again.",
+    "worker_turns": "Turns finished by a worker.",
+}
+WORKER_GAUGES = {
+    "worker_ready": "1 while a worker takes turns.",
+    "worker_resident_bytes": "Memory of a worker after its last turn.",
+}
 
 
 class Metrics:
     """Counters of one run of the server. workers: how many it has."""
 
     def __init__(self, workers: int = 1) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         # The server process's own memory, processor time and files, where the system gives them (Linux).
-        ProcessCollector(namespace=PREFIX.rstrip("_"), registry=self.registry)
+        ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
+        self._counters = {name: Counter(PREFIX + name, about, registry=registry) for name, about in COUNTERS.items()}
+        self._gauges = {name: Gauge(PREFIX + name, about, registry=registry) for name, about in GAUGES.items()}
+        about, worker = WORKER_COUNTERS, ["worker"]
+        self._worker_counters = {name: Counter(PREFIX + name, about[name], worker, registry=registry) for name in about}
+        about = WORKER_GAUGES
+        self._worker_gauges = {name: Gauge(PREFIX + name, about[name], worker, registry=registry) for name in about}
+        self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=registry)
+        text = "Seconds of a finished turn, by stage."
+        self._turn_seconds = Histogram(PREFIX + "turn_seconds", text, ["stage"], buckets=SECONDS, registry=registry)
+        text, name = "Seconds from an instruction to its turn's first picture.", PREFIX + "first_picture_seconds"
+        self._first_picture_seconds = Histogram(name, text, buckets=SECONDS, registry=registry)
         self._first_pictures: deque[float] = deque(maxlen=REMEMBERED_TURNS)
-        self._turns = self._counter("turns", "Turns finished, replays of finished ones included.")
-        self._turn_seconds = Histogram(
-            PREFIX + "turn_seconds",
-            "Seconds of a finished turn, by stage.",
-            ["stage"],
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._first_picture_seconds = Histogram(
-            PREFIX + "first_picture_seconds",
-            "Seconds from an instruction to its turn's first picture.",
-            buckets=SECONDS,
-            registry=self.registry,
-        )
-        self._first_picture_p95 = self._gauge(
-            "first_picture_p95_seconds", "Seconds that 95 of the last 100 first pictures came within."
-        )
-        self._bytes = self._counter("bytes_sent", "Bytes handed to clients' sockets.")
-        self._dropped = self._counter("frames_dropped", "Frames and clips not sent, as their client did not read.")
-        self._ahead = {name: self._counter(*about) for name, about in AHEAD.items()}
-        self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=self.registry)
-        self._up = self._gauge("up", "1 while the server runs.")
-        self._ready = self._gauge("ready", "1 while it takes turns.")
-        self._queue = self._gauge("queue", "Turns that wait.")
-        self._running = self._gauge("running", "Turns that run.")
-        self._sessions = self._gauge("sessions", "Sessions used within the last hour.")
-        self._connections = self._gauge("connections", "Players connected.")
-        worker, registry = ["worker"], self.registry
-        self._restarts = Counter(
-            PREFIX + "worker_restarts",
-            "Deaths of a worker after which it was started again.",
-            worker,
-            registry=registry,
-        )
-        self._worker_turns = Counter(PREFIX + "worker_turns", "Turns finished by a worker.", worker, registry=registry)
-        self._worker_ready = Gauge(PREFIX + "worker_ready", "1 while a worker takes turns.", worker, registry=registry)
-        self._worker_bytes = Gauge(
-            PREFIX + "worker_resident_bytes", "Memory of a worker after its last turn.", worker, registry=registry
-        )
         for number in range(1, workers + 1):
-            self._restarts.labels(number)
-            self._worker_turns.labels(number)
-            self._worker_ready.labels(number)
-            self._worker_bytes.labels(number)
-        self._up.set(1)
+            for metric in (*self._worker_counters.values(), *self._worker_gauges.values()):
+                metric.labels(number)
         for stage in STAGES:
             self._turn_seconds.labels(stage)
+        self._gauges["up"].set(1)
+
+    def count(self, name: str, amount: float = 1.0) -> None:
+        """Add to one of COUNTERS, or note `first_picture`: seconds after its instruction came."""
+        if name == "first_picture":
+            self._first_pictures.append(amount)
+            self._first_picture_seconds.observe(amount)
+        else:
+            self._counters[name].inc(amount)
+
+    def count_of_worker(self, name: str, worker: int) -> None:
+        """Add one to one of WORKER_COUNTERS."""
+        self._worker_counters[name].labels(worker).inc()
 
     def turn_done(self, seconds: Mapping[str, float], worker: int | None = None) -> None:
         """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`; worker: the one that played it.
@@ -93,60 +94,28 @@ class Metrics:
         None: it had been played before it was asked for.
         """
         if worker is not None:
-            self._worker_turns.labels(worker).inc()
-        self._turns.inc()
+            self.count_of_worker("worker_turns", worker)
+        self.count("turns")
         for stage in STAGES:
             self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
-
-    def count(self, what: str, amount: float) -> None:
-        """Add a figure of the core: `first_picture` (seconds after its instruction came) or one of AHEAD."""
-        if what == "first_picture":
-            self._first_pictures.append(amount)
-            self._first_picture_seconds.observe(amount)
-        else:
-            self._ahead[what].inc(amount)
 
     def error(self, code: str) -> None:
         """An error was sent to a client."""
         self._errors.labels(code).inc()
 
-    def worker_restarted(self, worker: int) -> None:
-        """A worker died and will be started again."""
-        self._restarts.labels(worker).inc()
+    def update(self, workers: Iterable[tuple[int, bool, float | None]], **gauges: float) -> None:
+        """How the server is now; called about once a second. gauges: values of GAUGES.
 
-    def sent(self, size: int) -> None:
-        """So many bytes were handed to a client's socket."""
-        self._bytes.inc(size)
-
-    def frames_dropped(self, count: int) -> None:
-        """So many frames were not sent, as their client did not read."""
-        self._dropped.inc(count)
-
-    def load(self, queue: int, running: int, sessions: int, connections: int) -> None:
-        """How full the server is now; updated about once a second."""
-        self._queue.set(queue)
-        self._running.set(running)
-        self._sessions.set(sessions)
-        self._connections.set(connections)
+        workers: of each its number, whether it takes turns, and its MiB of memory if known.
+        """
+        for name, value in gauges.items():
+            self._gauges[name].set(value)
         if self._first_pictures:
             ordered = sorted(self._first_pictures)
-            self._first_picture_p95.set(ordered[math.ceil(0.95 * len(ordered)) - 1])
-
-    def health(self, ready: bool, workers: Iterable[tuple[int, bool, float | None]]) -> None:
-        """Whether turns are taken now; of each worker its number, whether it takes them, its MiB of memory if known.
-
-        Updated with `load`.
-        """
-        self._ready.set(ready)
+            self._gauges["first_picture_p95_seconds"].set(ordered[math.ceil(0.95 * len(ordered)) - 1])
         for number, serving, resident_mib in workers:
-            self._worker_ready.labels(number).set(serving)
-            self._worker_bytes.labels(number).set((resident_mib or 0.0) * 2**20)
-
-    def _counter(self, name: str, about: str) -> Counter:
-        return Counter(PREFIX + name, about, registry=self.registry)
-
-    def _gauge(self, name: str, about: str) -> Gauge:
-        return Gauge(PREFIX + name, about, registry=self.registry)
+            self._worker_gauges["worker_ready"].labels(number).set(serving)
+            self._worker_gauges["worker_resident_bytes"].labels(number).set((resident_mib or 0.0) * 2**20)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,6 @@ from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.cluster.node import NodeJob
 from animegamer_rt.version import __version__
 
-from .descriptors import KeptDescriptors
 from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group, worker_name
 from .options import ServeOptions
 
@@ -67,7 +66,6 @@ class RayCluster:
     def __init__(self, options: ServeOptions) -> None:
         assert options.ray is not None
         self._address, self.log_path = options.ray, options.state_dir / "ray.log"
-        self._descriptors = KeptDescriptors()
         self._ids = itertools.count(1)
         self._ray: _RayProcess | None = None
 
@@ -96,7 +94,7 @@ class RayCluster:
             self._ray.stop()
 
     def _start_process(self) -> _RayProcess:
-        with self._descriptors.released(), open_log(self.log_path) as file:
+        with open_log(self.log_path) as file:
             if file.tell() > MAX_LOG_BYTES:
                 file.truncate(0)
             command = child_command("animegamer_rt.serving.cluster", self._address)

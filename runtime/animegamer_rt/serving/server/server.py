@@ -19,14 +19,12 @@ from types import FrameType
 import zmq
 
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.errors import INTERRUPTED, StoreError
+from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
-from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.profiling.trace import check_trace
 
 from .clients import Clients
 from .core import ServerCore
-from .descriptors import raise_limit
 from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
 from .gateway_process import GatewayProcess
 from .guesses import Guesser
@@ -36,10 +34,10 @@ from .metrics import Metrics, serve_metrics
 from .options import ServeOptions, check
 from .ray_host import own_address
 from .requests import Requests
-from .sockets import ServerSockets
+from .sockets import ServerSockets, raise_limit
 from .status import ServerStatus
 from .storage import Storage, open_store
-from .supervisor import ParentProcess, ServiceManager
+from .supervisor import Supervisor
 from .workers import Workers, open_workers
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
@@ -49,7 +47,6 @@ TICK_S = 0.02
 """How often workers and deadlines are looked at while workers send a turn's messages."""
 DRAIN_S = 60.0
 """How long turns may finish after the server was asked to stop."""
-SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
 METRICS_S = 1.0
 FLUSH_S = 2.0
 """At the end, how long clients have to read the messages that are queued for them."""
@@ -106,11 +103,10 @@ class Server:
     ) -> None:
         instruction_filter = InstructionFilter(options.block_list, options.allow_list)
         self._sockets, self._workers = sockets, workers
-        self._parent = None if options.parent is None else ParentProcess(options.parent)
         self._core = ServerCore(options, storage, Guesser(bundle.manifest.reader, instruction_filter))
         status = ServerStatus(options, bundle, sockets, storage.store, workers, self._core)
         self._requests = Requests(options, status, storage, self._core, instruction_filter)
-        self.upkeep = Upkeep(self._core, storage, sockets, workers, gateway)
+        self.upkeep = Upkeep(self._core, sockets, workers, gateway, Supervisor(options.parent))
         queue_bytes = int(options.send_queue_mib * 2**20)
         self._clients = Clients(sockets, options.connections, queue_bytes, self.upkeep.metrics)
         self._signals, self._draining, self._tick_at = 0, False, 0.0
@@ -136,14 +132,15 @@ class Server:
             self._round(ready, time.monotonic())
             waiting, sent = self._clients.retry()
             retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
-            if self._parent is not None and self._parent.ended and not self._signals:
+            parent = self.upkeep.supervisor.parent
+            if parent is not None and parent.ended and not self._signals:
                 log.info("the process that the server belongs to has ended")
                 self._signals = 1
             if self._signals and not self._draining:
                 self._draining = True
                 drain_until = time.monotonic() + DRAIN_S
                 self._tick(time.monotonic())
-                self.upkeep.service.stopping()
+                self.upkeep.supervisor.stopping()
                 log.info("draining: running turns finish, new ones are refused")
             if self._signals > 1:
                 return INTERRUPTED
@@ -171,7 +168,7 @@ class Server:
         if only_said and now < self._tick_at:
             return
         for worker, death in self._workers.watch(now):
-            self.upkeep.metrics.worker_restarted(worker)
+            self.upkeep.metrics.count_of_worker("worker_restarts", worker)
             fleet = self._workers.fleet(self._draining, now)
             self._carry_out(self._core.worker_died(worker, death, fleet, now), now)
         self._tick(now)
@@ -201,7 +198,7 @@ class Server:
 
 
 class Upkeep:
-    """What a server does for whoever runs it: figures and log lines, sweeps of the store, systemd, the page's process.
+    """What a server does for whoever runs it: figures and log lines, systemd, the page's process.
 
     worker_spoke: whether a worker has said something since systemd was last told so.
 
@@ -211,16 +208,14 @@ class Upkeep:
     def __init__(
         self,
         core: ServerCore,
-        storage: Storage,
         sockets: ServerSockets,
         workers: Workers,
         gateway: GatewayProcess | None,
+        supervisor: Supervisor,
     ) -> None:
-        self._core, self._storage, self._sockets, self._workers = core, storage, sockets, workers
-        self._gateway = gateway
-        self.metrics, self.service, self.worker_spoke = Metrics(len(workers.all)), ServiceManager(), True
-        self._announced = False
-        self._sweep_at = self._metrics_at = 0.0
+        self._core, self._sockets, self._workers, self._gateway = core, sockets, workers, gateway
+        self.metrics, self.supervisor = Metrics(len(workers.all)), supervisor
+        self.worker_spoke, self._announced, self._metrics_at = True, False, 0.0
 
     def look(self, now: float) -> None:
         """Do what is due."""
@@ -229,13 +224,11 @@ class Upkeep:
         if self._core.dispatch.fleet.serving and not self._announced:
             self._announced = True
             say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
-            self.service.ready()
+            self.supervisor.ready()
             if self._gateway is not None:
                 say(f"page {self._gateway.url}")
-        if self.service.watchdog_s is not None and self._working and self.service.alive(now):
+        if self.supervisor.watchdog_s is not None and self._working and self.supervisor.alive(now):
             self.worker_spoke = False
-        if now >= self._sweep_at:
-            self._sweep(now)
         if now >= self._metrics_at:
             self._metrics_at = now + METRICS_S
             self._update_metrics(now)
@@ -262,33 +255,14 @@ class Upkeep:
 
     def _update_metrics(self, now: float) -> None:
         queue = self._core.queue
-        self.metrics.load(
+        self.metrics.update(
+            ((worker.number, worker.serving, worker.resident_mib) for worker in self._workers.all),
+            ready=self._core.dispatch.fleet.state == "ready",
             queue=len(queue.waiting),
             running=len(queue.running),
             sessions=len(queue.sessions_in_use(now)),
             connections=self._sockets.connections,
         )
-        workers = ((worker.number, worker.serving, worker.resident_mib) for worker in self._workers.all)
-        self.metrics.health(self._core.dispatch.fleet.state == "ready", workers)
-
-    def _sweep(self, now: float) -> None:
-        release_free()
-        queue = self._core.queue
-        try:
-            swept = self._storage.sweep(queue.sessions_in_use(now) | {job.session for job in queue.jobs})
-        except StoreError as error:
-            log.error("the sessions could not be swept: %s", error)
-            self._sweep_at = now + SWEEP_S
-            return
-        if swept.removed or swept.shots_dropped:
-            log.info(
-                "swept: %d sessions removed, shots of %d dropped, %.1f MiB freed, %.1f MiB stored",
-                len(swept.removed),
-                len(swept.shots_dropped),
-                swept.freed_bytes / 2**20,
-                swept.stored_bytes / 2**20,
-            )
-        self._sweep_at = now + (SWEEP_MORE_S if swept.more else SWEEP_S)
 
 
 def say(line: str) -> None:

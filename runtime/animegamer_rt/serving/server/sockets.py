@@ -13,6 +13,7 @@ import ipaddress
 import random
 import socket as tcp
 import struct
+import sys
 from dataclasses import replace
 
 import zmq
@@ -23,11 +24,10 @@ from animegamer_rt.serving.wire import CLIENT_LIMITS, WORKER_LIMITS
 from animegamer_rt.untrusted import bare_host, bracketed
 
 from .curve_keys import load
-from .descriptors import MAX_DESCRIPTORS, PER_WORKER, RESERVED
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
-"""Messages that libzmq queues for a client: a turn of 17 frames with its progress fits. More wait in its SendQueue."""
+"""Messages that libzmq queues for a client: a turn of 17 frames with its progress fits. More wait in its `Client`."""
 SOCKET_BYTES = 2**20
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, and allocates nothing. A smaller one gets `too_large`."""
@@ -45,6 +45,14 @@ VANISHED_MS = 60_000
 apply then: it asks only while nothing is under way."""
 ACCEPTED_PER_CONNECTION = 4
 """Connections accepted for each client that may be connected: its two, and as many that are about to be refused."""
+RESERVED = 64
+"""Descriptors that connections may not use: for the worker's start (about 10), files, and other sockets."""
+PER_WORKER = 8
+"""As many more for each worker after the first: its socket, its connection and its standard input."""
+LEAST_CONNECTIONS = 16
+"""With fewer for connections, players would cut one another off: nothing is served then."""
+MAX_DESCRIPTORS = 65_536
+"""A higher limit is not asked for: what starts a process may close every possible descriptor, one after the other."""
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 32_000)
 """Below the ports that Linux gives to outgoing connections, which begin at 32768: a client that looks for a server that
@@ -262,6 +270,29 @@ class ServerSockets:
                     connection.shutdown(tcp.SHUT_RDWR)
             finally:
                 connection.detach()
+
+
+def raise_limit(workers: int = 1) -> int:
+    """Raise the soft limit to the hard one. Returns how many descriptors the process may have.
+
+    Raises ServerError if that is too few for so many workers and some players.
+    """
+    if sys.platform == "win32":
+        return MAX_DESCRIPTORS
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MAX_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    had = MAX_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    least = RESERVED + PER_WORKER * (workers - 1) + LEAST_CONNECTIONS
+    if had < least:
+        do = "raise the limit: ulimit -Hn, or LimitNOFILE= of the unit"
+        raise ServerError("too few files may be open", found=had, expected=f"{least} or more", do=do)
+    return had
 
 
 def is_loopback(host: str) -> bool:

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from animegamer_rt.errors import ProtocolError, StoreError
+from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.serving.store import (
     FinishedTurn,
     Quota,
     Store,
     StoredSession,
     StoredTurn,
-    SweepResult,
     read_keep_shots,
 )
 from animegamer_rt.serving.wire import Message
@@ -37,6 +37,8 @@ EXPORTS, PARTIAL = "exports", ".partial"
 hidden name."""
 EXPORTS_KEPT = 3
 """Exported games of a session that stay. When one more is complete the oldest goes: nobody can fill the disk."""
+SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
+"""How often the store is swept; how soon again if there was more to delete."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Storage:
         """Of each session whose last stored turn is not done: its turns without that one."""
         self._to_remove: set[str] = set()
         """Sessions whose last stored turn will never be done."""
+        self._sweep_at = 0.0
         for folder in self._exports.glob(f".*{PARTIAL}"):  # of a server that was killed
             _delete(folder)
 
@@ -147,17 +150,33 @@ class Storage:
         if job.folder is not None:
             _delete(job.folder)
 
-    def sweep(self, in_use: Collection[str]) -> SweepResult:
-        """Remove turns that are still to be removed, and sessions over the quota with their exports. Raises StoreError.
+    def sweeps(self, now: float) -> bool:
+        """Whether a sweep is due."""
+        return now >= self._sweep_at
 
-        in_use: sessions that stay as they are.
+    def sweep(self, in_use: Collection[str], now: float) -> None:
+        """Remove turns that are still to be removed, and sessions over the quota with their exports.
+
+        in_use: sessions that stay as they are. now: of the monotonic clock.
         """
+        release_free()
         self.remove_all()
-        swept = self.store.sweep(time.time(), in_use)
+        self._sweep_at = now + SWEEP_S
+        try:
+            swept = self.store.sweep(time.time(), in_use)
+        except StoreError as error:
+            log.error("the sessions could not be swept: %s", error)
+            return
         for session in swept.removed:
             for folder in self._exports.glob(f"{session}-*"):
                 _delete(folder)
-        return swept
+        if swept.more:
+            self._sweep_at = now + SWEEP_MORE_S
+        if swept.removed or swept.shots_dropped:
+            removed, dropped, mib = len(swept.removed), len(swept.shots_dropped), 2**20
+            freed, stored = swept.freed_bytes / mib, swept.stored_bytes / mib
+            text = "swept: %d sessions removed, shots of %d dropped, %.1f MiB freed, %.1f MiB stored"
+            log.info(text, removed, dropped, freed, stored)
 
     def _forget_removal(self, session: str) -> None:
         self._to_remove.discard(session)

@@ -22,10 +22,14 @@ if sys.platform == "win32":
 log = logging.getLogger(__name__)
 
 
-class ServiceManager:
-    """The service manager that started this process, if one did. A message that it does not take is logged, no more."""
+class Supervisor:
+    """What started this process. A message that systemd does not take is logged, no more.
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+    parent: id of the process that this one ends with. Raises ConfigError if there is no such process.
+    """
+
+    def __init__(self, parent: int | None = None, environment: Mapping[str, str] = os.environ) -> None:
+        self.parent = None if parent is None else ParentProcess(parent)
         path = environment.get("NOTIFY_SOCKET", "")
         self._address = "\0" + path[1:] if path.startswith("@") else path
         microseconds = environment.get("WATCHDOG_USEC", "")

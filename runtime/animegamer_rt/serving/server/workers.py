@@ -18,14 +18,12 @@ from animegamer_rt.errors import ProtocolError
 from animegamer_rt.serving.wire import WORKER_LIMITS, Buffer, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import CANCEL, HEARTBEAT, JOB, LOADING, READY, STOP, WorkerReady
 
-from .descriptors import KeptDescriptors
 from .dispatch import MAX_FAILURES, Fleet
 from .effects import Cancel, Ended, Give
-from .local_host import LocalHost, RunningWorker, WorkerHost
+from .local_host import LocalHost, RunningWorker, WorkerHost, share_out, shortages, usable_cores, usable_gpus
 from .options import ServeOptions
 from .ray_host import RayCluster, RayHost
 from .sockets import ServerSockets
-from .worker_shares import share_out, shortages, usable_cores, usable_gpus
 
 MAX_BACKOFF_S = 30.0
 _MAX_DOUBLINGS = 30
@@ -326,9 +324,9 @@ def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) 
         cores, gpus, device = usable_cores(), usable_gpus(), options.engines.device
         for sentence in shortages(options.workers, device, len(cores) or os.cpu_count() or 1, len(gpus)):
             log.warning("%s", sentence)
-        shares, descriptors = share_out(options.workers, device, cores, gpus), KeptDescriptors()
+        shares = share_out(options.workers, device, cores, gpus)
         for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1):
-            hosts.append(LocalHost(options, bundle, address, number, share, descriptors))
+            hosts.append(LocalHost(options, bundle, address, number, share))
     processes = []
     for number, ((socket, _), host) in enumerate(zip(sockets.workers, hosts, strict=True), 1):
         host.open_log()
