@@ -71,16 +71,13 @@ class Pipeline:
                 expected=parts,
                 do="open the engines for this plan",
             )
-        words, reader = bundle.manifest.reader, engines.reader
-        assert (words is None) == (reader is None), "open_engines loads the reader of a bundle that has one"
+        reader = engines.reader
         geometry, precision = bundle.manifest.geometry, engines.precision_of
         return cls(
             bundle=bundle,
             plan_name=plan_name,
             plan=denoise_plan,
-            reader=InstructionReader(reader, engines.picture_reader, words, bundle.manifest.name)
-            if words and reader
-            else None,
+            reader=None if reader is None else InstructionReader.from_bundle(bundle, reader, engines.picture_reader),
             predictor=Predictor(engines.predictor, PromptBuilder.from_bundle(bundle), precision(bundle, PREDICTOR)),
             denoiser=Denoiser(engines.denoiser, denoise_plan, geometry.latent_shape, precision(bundle, DENOISER)),
             vae=Vae(engines.vae, precision(bundle, VAE)),

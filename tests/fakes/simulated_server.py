@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from animegamer_rt.language.rules import Language
 from animegamer_rt.serving.server.clients import CONTROL, TURNS
 from animegamer_rt.serving.server.core import ServerCore
 from animegamer_rt.serving.server.dispatch import Fleet
@@ -108,7 +109,7 @@ class SimulatedServer:
         self.options, self.store, self.now = ServeOptions(**options), store, 0.0
         self.storage, self.noted = Storage(store, folder), list[Effect]()
         instruction_filter = InstructionFilter()
-        self.core = ServerCore(self.options, self.storage, Guesser(None, instruction_filter))
+        self.core = ServerCore(self.options, self.storage, Guesser(None, Language(), instruction_filter))
         manifest = SimpleNamespace(name="tiny", compatibility=SimpleNamespace(history_turns=2))
         bundle = SimpleNamespace(manifest=manifest, fingerprint="f")
         status: Any = SimpleNamespace(bundle=bundle, connections=1, welcome=dict, starts_from_pictures=True)

@@ -6,7 +6,9 @@ inputs and outputs of a trained one.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part, ReaderWords
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.stages.instruction_words import GRAMS, word_features
+from animegamer_rt.language.words import GRAMS, word_features
 
 WORDS = ReaderWords(
     people=("Mia", "Tobo"),
@@ -27,7 +29,21 @@ WORDS = ReaderWords(
     places=("town", "forest"),
     positions=("left", "centre", "right"),
     position_words=("on the left", "in the middle", "on the right"),
+    language="language.json",
 )
+LANGUAGE = {
+    **json.loads((Path(__file__).parents[2] / "engines/pocket/language.json").read_text(encoding="utf-8")),
+    "said": {
+        "wave": "waves",
+        "run": "runs",
+        "fly on a kite": "flies on a kite",
+        "town": "in the town",
+        "forest": "in the forest",
+        "day": "",
+        "night": " at night",
+    },
+}
+"""The shipped English rules, and how this world's words are said."""
 UNKNOWN = ("explodes", "dragon")
 """The words that it says it cannot draw; it passes over all others that it does not know."""
 
@@ -75,6 +91,8 @@ _DEPTH = 16
 def add_reader(bundle: Bundle, words: ReaderWords = WORDS) -> Bundle:
     """The bundle with the tiny reader as a part."""
     onnx.save(reader_model(), bundle.folder / "reader.onnx")
+    if words.language:
+        (bundle.folder / words.language).write_text(json.dumps(LANGUAGE), encoding="utf-8")
     parts = {**bundle.manifest.parts, "reader": Part("reader.onnx", "fp32")}
     return write_manifest(bundle.folder, replace(bundle.manifest, parts=parts, reader=words))
 

@@ -14,16 +14,14 @@ import torch
 from animegamer_pocket.config import SHORT, PhaseConfig
 from animegamer_pocket.language.games import sample_game
 from animegamer_pocket.reader.__main__ import main
-from animegamer_pocket.reader.accuracy import FIELDS, TrainedReader, evaluate, reader_of
-from animegamer_pocket.reader.export import WORDS, add_readers
+from animegamer_pocket.reader.accuracy import FIELDS, TrainedReader, bundle_reader, evaluate, reader_of
+from animegamer_pocket.reader.export import LANGUAGE, WORDS, add_readers
 from animegamer_pocket.reader.model import HEADS
 from animegamer_pocket.reader.picture import PictureReader
 from animegamer_pocket.reader.samples import encode_scene, samples_of, vocabulary
 from animegamer_pocket.reader.training import train_reader
-from animegamer_rt.backends.reader import load_reader
-from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.stages.instruction_words import split_words, word_features
-from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.language.words import split_words, word_features
 from animegamer_rt.state.instruction import Instruction
 
 
@@ -67,7 +65,7 @@ def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_cop
     network = train_reader(tmp_path / "reader.pt", PhaseConfig(steps=1, batch=4, learning_rate=1e-3))
     bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), "fox forest")
     assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary="fox forest")
-    reader = InstructionReader(load_reader(bundle), None, WORDS, "pocket")
+    reader = bundle_reader(bundle)
     trained = reader_of(TrainedReader(network))
     for text in ("the fox is having a little dance by the sea", "make it night pls, and bixo comes too"):
         assert reader.read(Instruction(text), None).scene == trained.read(Instruction(text), None).scene
@@ -104,3 +102,8 @@ def pocket_copy(tmp_path: Path) -> Bundle:
 
     shutil.copytree(open_bundle("pocket").folder, tmp_path / "pocket")
     return load(tmp_path / "pocket")
+
+
+def test_the_shipped_language_is_that_of_pockets_source() -> None:
+    shipped = open_bundle("pocket")
+    assert shipped.path(WORDS.language).read_bytes() == LANGUAGE.read_bytes()

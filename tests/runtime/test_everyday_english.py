@@ -28,9 +28,7 @@ LANGUAGE = Path(__file__).parents[2] / "benchmarks" / "language"
 @pytest.fixture(scope="module")
 def reader() -> InstructionReader:
     bundle = open_bundle("pocket")
-    words = bundle.manifest.reader
-    assert words is not None
-    return InstructionReader(load_reader(bundle), load_picture_reader(bundle), words, "pocket")
+    return InstructionReader.from_bundle(bundle, load_reader(bundle), load_picture_reader(bundle))
 
 
 def test_nine_of_ten_everyday_turns_are_understood(reader: InstructionReader) -> None:

@@ -1,4 +1,4 @@
-"""`python -m animegamer_pocket.reader train|measure|add`: train the readers, measure, add them to a bundle."""
+"""`python -m animegamer_pocket.reader train|measure|add|language`: train the readers, measure, add them to a bundle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_pocket.config import CONFIGS, FULL
-from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.bundle.loader import load, open_bundle
 from animegamer_rt.profiling.host import machine_facts
 
 from .accuracy import TrainedReader, bundle_reader, evaluate, reader_of
-from .export import add_readers
+from .export import add_language, add_readers
 from .picture import picture_accuracy, train_picture_reader
 from .samples import vocabulary
 from .training import load_reader, train_reader
@@ -36,6 +36,8 @@ def main(argv: list[str] | None = None) -> int:
     measuring.add_argument("--out", type=Path, help="write the record to this file, e.g. benchmarks/language/read.json")
     adding = commands.add_parser("add", help="add the readers to a pocket bundle, in place of earlier ones")
     adding.add_argument("bundle", type=Path, help="the bundle's folder, e.g. engines/pocket")
+    speaking = commands.add_parser("language", help="give a pocket bundle the present language file, and nothing else")
+    speaking.add_argument("bundle", type=Path, help="the bundle's folder, e.g. engines/pocket")
     for command in (training, measuring, adding):
         command.add_argument("--work", type=Path, default=Path("pocket-work"), help="folder of the trained weights")
     args = parser.parse_args(argv)
@@ -46,6 +48,8 @@ def main(argv: list[str] | None = None) -> int:
     elif args.command == "add":
         pictures = train_picture_reader(args.work / PICTURES, FULL.picture_reader_phase)
         add_readers(args.bundle, load_reader(args.work / TEXT), pictures, vocabulary(FULL.vocabulary_turns))
+    elif args.command == "language":
+        print(add_language(args.bundle, load(args.bundle).manifest).fingerprint)
     else:
         _measure(args.games, args.bundle, args.work, args.out)
     return 0

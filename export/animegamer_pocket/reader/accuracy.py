@@ -13,12 +13,13 @@ import torch
 
 from animegamer_rt.backends.interface import FloatArray, IntArray, ReaderEngine, ReaderLogits
 from animegamer_rt.backends.reader import load_reader
+from animegamer_rt.bundle.language_file import read_language
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.state.scene import Scene
 
-from .export import WORDS
+from .export import LANGUAGE, WORDS
 from .model import SCENE_NUMBERS, Reader
 
 FIELDS = ("who", "motion", "place", "night", "outfits", "level", "notice")
@@ -44,15 +45,13 @@ class TrainedReader:
 
 
 def reader_of(engine: ReaderEngine) -> InstructionReader:
-    """An engine with pocket's words."""
-    return InstructionReader(engine, None, WORDS, "pocket")
+    """An engine with pocket's words and language."""
+    return InstructionReader(engine, None, WORDS, read_language(LANGUAGE), "pocket")
 
 
 def bundle_reader(bundle: Bundle) -> InstructionReader:
     """The reader that a bundle ships, with its own words. Raises BackendError as `load_reader`."""
-    words = bundle.manifest.reader
-    assert words is not None, "a pocket bundle has a reader"
-    return InstructionReader(load_reader(bundle), None, words, bundle.manifest.name)
+    return InstructionReader.from_bundle(bundle, load_reader(bundle))
 
 
 def labels_of(scene: Scene) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +22,11 @@ from animegamer_pocket.world.scene import (
     POSITIONS,
     WIDTH,
 )
+from animegamer_rt.bundle.language_file import read_language
 from animegamer_rt.bundle.loader import Bundle, load
-from animegamer_rt.bundle.manifest import ReaderWords
+from animegamer_rt.bundle.manifest import Manifest, ReaderWords
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.stages.instruction_words import split_words, word_features
+from animegamer_rt.language.words import split_words, word_features
 
 from .model import HEADS, LEVELS, OUTPUTS, Reader
 from .picture import PICTURE_HEADS, PictureReader
@@ -44,7 +47,10 @@ WORDS = ReaderWords(
         "hair invisible kill killed kills lightning monster pixel pixels rainbow resolution shoot shoots snake snakes "
         "soundtrack stab stabs sword thunder tornado volume watercolor watercolour zombie zoom"
     ),
+    language="language.json",
 )
+LANGUAGE = Path(__file__).with_name(WORDS.language)
+"""The rules and phrases of pocket's English; the bundle gets a copy."""
 _EXAMPLE = "Tofi waves gently in the meadow, at night."
 
 
@@ -120,4 +126,15 @@ def add_readers(
     new = {name: part for one in written for name, part in one.parts.items()}
     changed = [file for part in new.values() for file in part.files]
     words = replace(WORDS, vocabulary=vocabulary)
-    return write_manifest(folder, replace(manifest, parts={**manifest.parts, **new}, reader=words), changed)
+    return add_language(folder, replace(manifest, parts={**manifest.parts, **new}, reader=words), changed)
+
+
+def add_language(folder: Path, manifest: Manifest, changed: Sequence[str] = ()) -> Bundle:
+    """Copy pocket's language file into a bundle's folder and write the manifest. changed: other files that are new.
+
+    Raises BundleFileError if the language file is not sound.
+    """
+    read_language(LANGUAGE)
+    shutil.copyfile(LANGUAGE, folder / WORDS.language)
+    words = replace(manifest.reader or WORDS, language=WORDS.language)
+    return write_manifest(folder, replace(manifest, reader=words), [*changed, WORDS.language])

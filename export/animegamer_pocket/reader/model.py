@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, POSITIONS
-from animegamer_rt.stages.instruction_words import BUCKETS, MAX_WORDS
+from animegamer_rt.language.words import BUCKETS, MAX_WORDS
 
 LEVELS = 5
 SCENE_SIZES = (

@@ -212,7 +212,7 @@ class ReaderEngine(Protocol):
     scene_numbers: int
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
-        """features i64 [1, words, pieces] of `stages.instruction_words`, scene i64 [1, numbers] of `stages.reader`."""
+        """features i64 [1, words, pieces] of `language.words`, scene i64 [1, numbers] of `stages.scene_logits`."""
         ...
 
 

@@ -130,16 +130,19 @@ class Bundle:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """sha256 of every file but built engines and `own_files`: what frames depend on, whatever computes them.
+        """sha256 of every file that the frames of a caption depend on, whatever computes them.
 
-        Parts that only some plans use are in the engines' identity instead.
+        Left out are built engines, `own_files` (in the engines' identity instead) and the language file: other rules
+        change what later sentences mean, not what a game has shown.
         """
         left_out = {engine.file for engine in self.manifest.engines.values()} | self.own_files
+        if self.manifest.reader is not None:
+            left_out.add(self.manifest.reader.language)
         return {name: record.sha256 for name, record in self.manifest.files.items() if name not in left_out}
 
     @property
     def fingerprint(self) -> str:
-        """Short hash of all files but engines. What stands in the manifest alone, as plans and words, is not in it."""
+        """Short hash of `hashes`. What stands in the manifest alone, as plans and words, is not in it."""
         records = sorted(self.hashes.items())
         return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
 
@@ -435,6 +438,8 @@ def named_files(manifest: Manifest) -> Iterable[str]:
     yield manifest.tokenizer.model
     yield manifest.tokenizer.added_tokens
     yield manifest.motion_tokenizer.model
+    if manifest.reader is not None and manifest.reader.language:
+        yield manifest.reader.language
     for engine in manifest.engines.values():
         yield engine.file
 

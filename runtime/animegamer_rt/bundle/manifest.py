@@ -225,7 +225,8 @@ class ReaderWords:
     ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
     manners: one for each of the five levels of motion, weakest first. vocabulary: the words of the texts that the part
     learned from, separated by spaces; empty where nobody wrote them down. undrawable: words that ask for what the
-    bundle cannot draw, whatever the part makes of them, separated by spaces.
+    bundle cannot draw, whatever the part makes of them, separated by spaces. language: the file of rules and phrases
+    (`language.rules`); empty: none.
     """
 
     people: tuple[str, ...]
@@ -238,13 +239,14 @@ class ReaderWords:
     position_words: tuple[str, ...]
     vocabulary: str = ""
     undrawable: str = ""
+    language: str = ""
 
     def __post_init__(self) -> None:
         _check_count("clothes_words", self.clothes_words, len(self.clothes))
         _check_count("position_words", self.position_words, len(self.positions))
         _check_count("manners", self.manners, len(LEVELS))
         for name in self.__slots__:
-            if name not in ("vocabulary", "undrawable") and not getattr(self, name):
+            if name not in ("vocabulary", "undrawable", "language") and not getattr(self, name):
                 raise ConfigError("a list of words is empty", where=f"reader: {name}", expected="at least one word")
 
 

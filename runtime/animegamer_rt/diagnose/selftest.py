@@ -43,10 +43,10 @@ from animegamer_rt.bundle.roles import (
 )
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import AnimeGamerError, ConfigError
+from animegamer_rt.language.words import split_words, word_features
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.stages.image_start import motion_ids
-from animegamer_rt.stages.instruction_words import split_words, word_features
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState

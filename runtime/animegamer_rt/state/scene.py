@@ -80,13 +80,3 @@ def left_last(people: Sequence[str], left: Sequence[str], now: Sequence[str]) ->
     """Who left last once `now` are shown, after `people` were and `left` had left before them."""
     gone = tuple(name for name in people if name not in now)
     return gone or tuple(name for name in left if name not in now)
-
-
-def third_person(motion: str) -> str:
-    """A motion as somebody does it: runs, lies down, flies a kite."""
-    verb, space, rest = motion.partition(" ")
-    if verb.endswith("y") and verb[-2:-1] not in "aeiou":
-        verb = verb[:-1] + "ies"
-    else:
-        verb += "es" if verb.endswith(("s", "x", "z", "ch", "sh", "o")) else "s"
-    return verb + space + rest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from animegamer_rt.api import Game, Player
 from animegamer_rt.backends.interface import IntArray, ReaderEngine, ReaderLogits
 from animegamer_rt.backends.reader import load_reader
 from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BackendError, ConfigError
+from animegamer_rt.errors import BackendError, BundleFileError, ConfigError
 from animegamer_rt.events import StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.stages.instruction_words import split_words, with_contractions_spelt_out, with_letters_in_order
 from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
@@ -60,9 +61,7 @@ class FixedReader:
 
 
 def reader(bundle: Bundle, engine: ReaderEngine | None = None) -> InstructionReader:
-    words = bundle.manifest.reader
-    assert words is not None
-    return InstructionReader(engine or load_reader(bundle), None, words, "tiny")
+    return InstructionReader.from_bundle(bundle, engine or load_reader(bundle))
 
 
 def test_what_an_instruction_leaves_out_stays_and_clothes_come_back_with_their_people(player: Player) -> None:
@@ -135,7 +134,7 @@ def test_only_the_first_words_of_a_long_text_are_read_and_that_is_said(bundle: B
 
 def knowing(bundle: Bundle, vocabulary: str, undrawable: str = "") -> InstructionReader:
     words = replace(tiny_reader.WORDS, vocabulary=vocabulary, undrawable=undrawable)
-    return InstructionReader(load_reader(bundle), None, words, "tiny")
+    return InstructionReader(load_reader(bundle), None, words, bundle_language(bundle), "tiny")
 
 
 def test_two_letters_in_the_wrong_order_are_put_right_where_one_known_word_comes_of_it(bundle: Bundle) -> None:
@@ -143,15 +142,9 @@ def test_two_letters_in_the_wrong_order_are_put_right_where_one_known_word_comes
     scene = reads.read(Instruction("Mia rusn in the foerst"), None).scene
     assert (scene.motion, scene.place) == ("run", "forest")
     assert reader(bundle).read(Instruction("Mia in the foerst"), None).scene.place == "town"
-    assert with_letters_in_order(["form", "fomr", "no"], {"form", "from", "on"}) == ["form", "form", "no"]
-    assert with_letters_in_order(["abdc"], {"abcd", "badc"}) == ["abdc"], "two known words: in doubt it stays"
 
 
 def test_a_contraction_that_is_not_known_is_read_as_two_words(bundle: Bundle) -> None:
-    said = "the fox's up, she's in, he's in, they'll go, mia's hat, o'clock"
-    known = ["fox", "she", "he", "he's", "they", "o"]
-    spelt = "the fox is up , she is in , he's in , they will go , mia's hat , o'clock"
-    assert with_contractions_spelt_out(split_words(said), known) == spelt.split()
     scene = knowing(bundle, "forest runs mia in").read(Instruction("forest's in, mia runs"), None).scene
     assert scene.place == "forest"
 
@@ -234,7 +227,7 @@ def test_who_finds_no_room_beside_two_others_is_told(bundle: Bundle) -> None:
     some = load_reader(bundle).read(np.zeros((1, 1, 48), np.int64), np.zeros((1, 7), np.int64))
     people, clothes = np.array([[0, 9, 0], [0, 0, 9], [9, 0, 0]], np.float32), np.zeros((3, 3), np.float32)
     engine = FixedReader(replace(some, people=people, clothes=clothes), scene_numbers=8)
-    reads = InstructionReader(engine, None, words, "tiny")
+    reads = InstructionReader(engine, None, words, bundle_language(bundle), "tiny")
     notice = reads.read(Instruction("Mia, Tobo and Zed run"), None).notice or ""
     assert notice.startswith("a picture has room for two, so Zed is left out; tiny reads English")
     assert reads.read(Instruction("Mia and Tobo run"), None).notice is None
@@ -338,3 +331,24 @@ def test_only_a_bundle_with_a_reader_has_the_newer_format(bundle: Bundle) -> Non
     parts = {name: part for name, part in bundle.manifest.parts.items() if name != "reader"}
     plain = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts, reader=None))
     assert plain.manifest.format_version == 2 and '"reader"' not in (bundle.folder / "manifest.json").read_text()
+
+
+def test_a_bundle_without_a_language_file_reads_by_its_network_alone(tmp_path: Path) -> None:
+    bundle = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "mute"), replace(tiny_reader.WORDS, language=""))
+    reads = reader(bundle)
+    first = reads.read(Instruction(GAME[0]), None)
+    assert (first.scene.caption, first.text, first.notice) == (CAPTIONS[0], CAPTIONS[0], None)
+    told = reads.read(Instruction("a dragon explodes"), first.scene)
+    assert told.scene.shows_the_same(first.scene) and told.unknown == ("dragon", "explodes") and told.notice is None
+
+
+def test_other_rules_leave_stored_games_as_they_are_but_are_verified(bundle: Bundle) -> None:
+    file = bundle.folder / "language.json"
+    file.write_text(json.dumps({**tiny_reader.LANGUAGE, "rules": {}}), encoding="utf-8")
+    with pytest.raises(BundleFileError, match="language.json: the bundle's file"):
+        load(bundle.folder)
+    assert write_manifest(bundle.folder, bundle.manifest).fingerprint == bundle.fingerprint
+    file.write_text('{"rules": {"crowd": ["<many>"]}}', encoding="utf-8")
+    broken = write_manifest(bundle.folder, bundle.manifest)
+    with pytest.raises(BundleFileError, match=r"language.json: .*rules: crowd\[0\].*no class <many>"):
+        reader(broken)

@@ -12,8 +12,9 @@ from itertools import islice, zip_longest
 
 from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.language.rules import Language
 from animegamer_rt.serving.store import StoredTurn
-from animegamer_rt.state.scene import HOURS, third_person
+from animegamer_rt.state.scene import HOURS
 
 from .instruction_filter import InstructionFilter
 
@@ -22,14 +23,16 @@ REMEMBERED_TURNS = 100
 
 
 class Guesser:
-    """Guesses for one bundle. words: None if it lists none; then habits only."""
+    """Guesses for one bundle: habits only, if it lists no words or has no phrase `suggestion`."""
 
-    def __init__(self, words: ReaderWords | None, instruction_filter: InstructionFilter) -> None:
-        self._words, self._filter = words, instruction_filter
+    def __init__(self, words: ReaderWords | None, language: Language, instruction_filter: InstructionFilter) -> None:
+        self._words, self._language, self._filter = words, language, instruction_filter
 
     def likeliest(self, played: Sequence[StoredTurn], seed: int, count: int) -> list[str]:
         """At most `count` instructions that may be played, the likeliest first."""
-        return list(islice((text for text in guesses(self._words, played, seed) if self._allowed(text)), count))
+        return list(
+            islice((text for text in guesses(self._words, self._language, played, seed) if self._allowed(text)), count)
+        )
 
     def _allowed(self, text: str) -> bool:
         try:
@@ -38,13 +41,10 @@ class Guesser:
             return False
 
 
-def guesses(words: ReaderWords | None, played: Sequence[StoredTurn], seed: int) -> Iterator[str]:
-    """Instructions, the likeliest first, each once: habits and sentences in turn.
-
-    played: the game's last turns, oldest first. words: None for a bundle that lists no words; then habits only.
-    """
+def guesses(words: ReaderWords | None, language: Language, played: Sequence[StoredTurn], seed: int) -> Iterator[str]:
+    """Instructions, the likeliest first, each once: habits and sentences in turn. played: oldest first."""
     habits = _habits([turn.instruction for turn in played])
-    sentences = [] if words is None else _sentences(words, played, seed)
+    sentences = [] if words is None else _sentences(words, language, played, seed)
     seen: set[str] = set()
     for text in (text for pair in zip_longest(habits, sentences) for text in pair if text is not None):
         if text not in seen:
@@ -63,7 +63,7 @@ def _habits(texts: list[str]) -> list[str]:
     return [text for counted in (followed, Counter(newest_first)) for text, _ in counted.most_common()]
 
 
-def _sentences(words: ReaderWords, played: Sequence[StoredTurn], seed: int) -> list[str]:
+def _sentences(words: ReaderWords, language: Language, played: Sequence[StoredTurn], seed: int) -> list[str]:
     """A sentence for each motion but the last one, mostly of the person and the place that are shown."""
     draw = random.Random(f"{seed} {len(played)}")
     scene = played[-1].scene if played else None
@@ -75,6 +75,6 @@ def _sentences(words: ReaderWords, played: Sequence[StoredTurn], seed: int) -> l
         person = scene.people[0] if scene is not None and stays else draw.choice(words.people)
         place = scene.place if scene is not None and stays else draw.choice(words.places)
         hour = scene.hour if scene is not None else HOURS[0]
-        when = " at night" if hour == "night" else ""
-        sentences.append(f"{person} {third_person(motion)} {'at' if place == 'beach' else 'in'} the {place}{when}.")
-    return sentences
+        said = {"motion": language.said(motion), "place": language.said(place), "hour": language.said(hour)}
+        sentences.append(language.say("suggestion", name=person, **said))
+    return list(filter(None, sentences))

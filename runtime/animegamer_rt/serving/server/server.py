@@ -18,6 +18,7 @@ from types import FrameType
 
 import zmq
 
+from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
@@ -103,7 +104,8 @@ class Server:
     ) -> None:
         instruction_filter = InstructionFilter(options.block_list, options.allow_list)
         self._sockets, self._workers = sockets, workers
-        self._core = ServerCore(options, storage, Guesser(bundle.manifest.reader, instruction_filter))
+        guesser = Guesser(bundle.manifest.reader, bundle_language(bundle), instruction_filter)
+        self._core = ServerCore(options, storage, guesser)
         status = ServerStatus(options, bundle, sockets, storage.store, workers, self._core)
         self._requests = Requests(options, status, storage, self._core, instruction_filter)
         self.upkeep = Upkeep(self._core, sockets, workers, gateway, Supervisor(options.parent))

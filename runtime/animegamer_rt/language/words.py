@@ -2,7 +2,7 @@
 
 A word is the sum of its pieces: the word itself, its runs of two to four letters, and its pairs of letters with one
 between. A misspelt word shares most pieces with the right one, and no table of words is needed: a piece's number is a
-hash. Training and playing use this same code. It knows nothing of the network.
+hash. Training and playing use this same code. It knows nothing of the network, and no word of any language.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import functools
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,7 @@ BUCKETS = 24576
 """How many numbers a piece may have; 0 stands for no piece."""
 
 GRAMS = 48
-"""The most pieces of a word. Further ones are left out; English words of up to 11 letters have no more."""
+"""The most pieces of a word. Further ones are left out; words of up to 11 letters have no more."""
 
 MAX_WORDS = 96
 """The most words of an instruction. Later ones are not read."""
@@ -30,16 +29,7 @@ _SPELLINGS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201b": "'", "`": "'
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)*|[0-9]+|[^\sa-z0-9]")
 _DROPPED = frozenset(("Mn", "Me", "Cf", "Cc", "Cs", "Sk"))
 """Unicode categories that are left out: accents, joiners, controls, skin tones."""
-
-_SPELT_OUT = MappingProxyType({"s": "is", "re": "are", "ll": "will", "ve": "have", "d": "would"})
 _LONG_RUN = re.compile(r"([a-z])\1{2,}")
-_PHRASES = ((re.compile(r"\bin place of\b"), "instead of"), (re.compile(r"\bwants in\b(?! \w)"), "joins"))
-"""Phrases that the part's texts do not have, and how those say it."""
-_CORRECTED = re.compile(
-    r"\b((?:the )?[a-z]+)\b((?: \S+)*?)"
-    r"(?: (?:[^a-z ]|no|wait|sorry|oops|scratch that|i mean))+ not \1 (?:, )?(?:but )?((?:the )?[a-z]+)"
-)
-"""Somebody or something that is taken back and named anew."""
 
 
 def split_words(text: str) -> list[str]:
@@ -59,38 +49,49 @@ def is_emoji(word: str) -> bool:
     return unicodedata.category(word[0]) == "So"
 
 
-def with_corrections(words: Sequence[str]) -> list[str]:
-    """The words as the speaker meant them: "Tofi waves, no wait, not Tofi, Bixo" is "Bixo waves"."""
-    text = _CORRECTED.sub(r"\3\2", " ".join(words))
-    for phrase, plain in _PHRASES:
-        text = phrase.sub(plain, text)
-    return text.split()
+class Vocabulary:
+    """The words that a reader learned from, and those that ask for what its bundle cannot draw; both lower case.
 
-
-def with_contractions_spelt_out(words: Sequence[str], known: Collection[str]) -> list[str]:
-    """The words; a contraction that is not known becomes two words if its first one is known: she's, she is."""
-    spelt: list[str] = []
-    for word in words:
-        first, _, rest = word.partition("'")
-        spelt += [first, _SPELT_OUT[rest]] if word not in known and first in known and rest in _SPELT_OUT else [word]
-    return spelt
-
-
-def with_letters_in_order(words: Sequence[str], known: Collection[str]) -> list[str]:
-    """The words; two letters next to each other are exchanged where exactly one known word comes of it: foerst, forest.
-
-    Known words stay, and so do those of fewer than three letters.
+    known: may be empty, if nobody wrote the words down; then no word is strange.
     """
-    return [word if word in known else _in_order(word, known) for word in words]
 
+    def __init__(self, known: Collection[str], undrawable: Collection[str] = ()) -> None:
+        self.known, self.undrawable = frozenset(known), frozenset(undrawable)
 
-def _in_order(word: str, known: Collection[str]) -> str:
-    if len(word) < 3:
-        return word
-    pairs = range(len(word) - 1)
-    exchanged = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in pairs}
-    found = [other for other in exchanged if other in known]
-    return found[0] if len(found) == 1 else word
+    def is_strange(self, word: str) -> bool:
+        """Whether none of the texts that the reader learned from has this word or emoji."""
+        stem = word.partition("'")[0]
+        return bool(self.known) and is_word(word) and not {word, stem} & self.known
+
+    def is_noise(self, word: str) -> bool:
+        """Whether the reader could only guess: an emoji that it never saw, or a word for what cannot be drawn.
+
+        Any other strange word shares letters with words that it saw.
+        """
+        return word in self.undrawable or (self.is_strange(word) and is_emoji(word))
+
+    def spelt_out(self, words: Sequence[str], endings: Mapping[str, str]) -> list[str]:
+        """The words; a contraction that is not known becomes two words if its first one is known: she's, she is.
+
+        endings: what stands after an apostrophe -> the word that it is short for.
+        """
+        spelt: list[str] = []
+        for word in words:
+            first, _, rest = word.partition("'")
+            two = word not in self.known and first in self.known and rest in endings
+            spelt += [first, endings[rest]] if two else [word]
+        return spelt
+
+    def with_letters_in_order(self, word: str) -> str:
+        """The word; two letters next to each other are exchanged if exactly one known word comes of it: foerst, forest.
+
+        A known word stays, and so does one of fewer than three letters.
+        """
+        if word in self.known or len(word) < 3:
+            return word
+        exchanged = {word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1)}
+        found = exchanged & self.known
+        return found.pop() if len(found) == 1 else word
 
 
 def word_features(words: Sequence[str]) -> npt.NDArray[np.int64]:
