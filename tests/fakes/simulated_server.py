@@ -32,7 +32,7 @@ class Listener:
 
     def __init__(self, frame_options: FrameOptions | None = None) -> None:
         self.frame_options: FrameOptions | None = frame_options or FrameOptions()
-        self.minor, self.heard = 2, list[Message]()
+        self.minor, self.connected, self.heard = 2, True, list[Message]()
 
     def kinds(self, parent: str | None = None) -> list[str]:
         """Types of the messages, with codes for errors; parent: of one request alone."""
@@ -185,6 +185,7 @@ class SimulatedServer:
 
     def vanishes(self, client: Any) -> None:
         """A connection is gone."""
+        client.connected = False
         self.carry_out(self.core.client_gone(client))
 
     def job(self, game: Game) -> Job | None:

@@ -38,7 +38,7 @@ from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, S
 from .guesses import Guesser
 from .jobs import Export, Job, Played, Start, Subscriber, Turn, fault, poisonous, read_said, stopped
 from .options import ServeOptions
-from .queue import GONE, JobQueue
+from .queue import JobQueue
 from .storage import Storage
 
 PREDICT_AGAIN_S = 1.0
@@ -262,7 +262,7 @@ class ServerCore:
         try:
             match job, finished:
                 case Start(), GameStarted():
-                    if job.owner is not GONE:  # else nobody has its token
+                    if job.subscriber.client.connected:  # else nobody has its token
                         self._effects.append(Started(job, finished))
                 case Export(), ExportFinished(files=files):
                     turns, folder = self._storage.finished_turns(job.session), self._storage.complete_export(job)

@@ -1,54 +1,10 @@
-"""One client's haste is no other client's loss: turns, places in the queue, sessions, deadlines."""
+"""One client's haste is no other client's loss. Places in the queue: test_line.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from live_server import Game, LiveServer, RawClient, error_code, frames
-
-
-def test_a_polite_player_plays_beside_one_that_sends_seventeen_turns_at_once(bundle: Path, tmp_path: Path) -> None:
-    limits = {"turns_per_minute": 0, "queue": 8}
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.1", **limits) as server:
-        with server.ready().client() as greedy, server.client() as polite:
-            games: dict[str, Game] = {}
-            refused = []
-
-            def send(game: Game) -> None:
-                games[greedy.begin(game)] = game
-
-            for game in [greedy.open() for _ in range(17)]:
-                send(game)
-            mine = polite.open()
-            done = 0
-            while done < 6:
-                turn = polite.begin(mine)
-                while True:
-                    if greedy.turns.poll(1):
-                        message = greedy.receive()
-                        if message.type == "done" and message.parent in games:
-                            send(games.pop(message.parent))
-                        elif message.type == "error":
-                            refused.append(error_code(message))
-                            games.pop(str(message.parent))
-                    if polite.turns.poll(1):
-                        message = polite.receive()
-                        assert message.type != "error", message
-                        if message.type == "accepted":
-                            assert message.fields["place"] <= 1, "at most the running turn comes before it"
-                        if message.parent == turn and message.type == "done":
-                            break
-                done += 1
-            assert set(refused) <= {"busy"} and refused, "the greedy one is told that its share is full"
-
-
-def test_a_newcomer_has_a_place_in_a_full_queue(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", queue=2) as server:
-        with server.ready().client() as one, server.client() as two, server.client() as three:
-            for client in (one, two):
-                for _ in range(3):
-                    client.begin(client.open())
-            assert frames(three.play(three.open()))
+from live_server import LiveServer, RawClient, error_code, frames
 
 
 def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_path: Path) -> None:
