@@ -21,7 +21,7 @@ from simulated_server import Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server.jobs import Played, Replay, Subscriber, Turn
-from animegamer_rt.serving.store import FinishedTurn, StoredSession, StoredTurn, TurnContext
+from animegamer_rt.serving.store import FinishedTurn, StoredSession, StoredTurn, SweepResult, TurnContext
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
 from animegamer_rt.state.game import CharacterState
 
@@ -64,6 +64,10 @@ class Memory:
         self._write()
         assert turn <= len(self.sessions[session])
         del self.sessions[session][turn:]
+
+    def sweep(self, now: float, in_use: object) -> SweepResult:
+        self._write()
+        return SweepResult((), (), 0, 0, False)
 
     def _write(self) -> None:
         if self.broken:
