@@ -14,7 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 INSTALLED = "animegamer_rt/commit.txt"
-MEASURED = ("runtime", "engines", "kernels")
+MEASURED = ("runtime", "benchmarks/bench", "engines", "kernels")
 """Paths whose changes mark the commit with `+`."""
 
 

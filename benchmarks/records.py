@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from animegamer_rt.bench.records import Record, of_the_gpu
+from animegamer_bench.records import Record, of_the_gpu
 
 CITED = ("standard", "full-size")
 """The presets whose records README shows. A quick run, or one with other settings, changes no row and no plot."""

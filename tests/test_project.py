@@ -40,7 +40,12 @@ def test_the_shipped_bundle_keeps_within_its_size() -> None:
 
 
 def test_importing_the_command_imports_no_torch() -> None:
-    modules = ("cli", "bench.run", "play.command", "diagnose.selftest")
-    code = f"import sys, {', '.join(f'animegamer_rt.{name}' for name in modules)}; print('torch' in sys.modules)"
+    modules = (
+        "animegamer_rt.cli",
+        "animegamer_bench.run",
+        "animegamer_rt.play.command",
+        "animegamer_rt.diagnose.selftest",
+    )
+    code = f"import sys, {', '.join(modules)}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

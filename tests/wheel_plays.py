@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WHEEL_MIB = 30.0
 TYPED = {
-    "animegamer_rt": {"animegamer_rt", "animegamer_export", "animegamer_kernels"},
+    "animegamer_rt": {"animegamer_rt", "animegamer_bench", "animegamer_export", "animegamer_kernels"},
     "animegamer_client": {"animegamer_client"},
     "animegamer_kiosk": {"animegamer_kiosk"},
 }

@@ -20,12 +20,12 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
+from animegamer_bench.measures import series
+from animegamer_bench.server_process import ServerProcess
 from animegamer_client import Client, Game, ServerRefused, Turn
 from animegamer_client.events import Done, Frame, Progress, Restarting
 from animegamer_kernels.library import find_library
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.serving.bench.measures import series
-from animegamer_rt.serving.bench.server_process import ServerProcess
 from benchmarks.soak.schedule import game_seed, instruction
 
 Entry = dict[str, Any]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from animegamer_bench.records import SAMPLES
 from animegamer_rt.backends.interface import FloatArray, StateSlots
-from animegamer_rt.bench.records import SAMPLES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.profiling import nvml

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from animegamer_bench.presets import TIMED
+from animegamer_bench.records import unsteady
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bench.presets import TIMED
-from animegamer_rt.bench.records import unsteady
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import Done, FrameReady, StageSeconds, StatePredicted

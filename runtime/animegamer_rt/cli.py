@@ -27,7 +27,6 @@ COMMAND_GROUP = "animegamer_rt.commands"
 OWN: Mapping[str, str] = MappingProxyType(
     {
         "play": "animegamer_rt.play.command:add_play",
-        "bench": "animegamer_rt.bench.verbs:add_bench",
         "selftest": "animegamer_rt.diagnose.command:add_selftest",
         "doctor": "animegamer_rt.diagnose.command:add_doctor",
         "info": "animegamer_rt.diagnose.command:add_info",

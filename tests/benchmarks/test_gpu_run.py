@@ -19,8 +19,8 @@ from benchmarks.gpu.record import Record
 from fake_nvml import FakeNvml
 from project import ROOT
 
-from animegamer_rt.bench.compare import compare
-from animegamer_rt.bench.records import read_records
+from animegamer_bench.compare import compare
+from animegamer_bench.records import read_records
 from animegamer_rt.errors import ConfigError
 from benchmarks import tables
 

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.records import cited, newest
 from project import ROOT
 
-from animegamer_rt.bench.records import read_records
+from animegamer_bench.records import read_records
 from benchmarks import plots, tables
 
 STAGES = ("predictor", "denoiser", "vae")

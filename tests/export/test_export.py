@@ -22,13 +22,13 @@ import pytest
 from project import run_command
 from watching import FP16, BreaksOff, Watching
 
+from animegamer_bench.records import read_records
 from animegamer_export.build.command import add_command, precisions
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_export.quantize.exclusions import fp16_exclusions
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bench.records import read_records
 from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest

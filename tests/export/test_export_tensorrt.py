@@ -17,6 +17,7 @@ import pytest
 from project import ROOT, run_command
 
 import fakes
+from animegamer_bench.records import read_records
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
@@ -24,7 +25,6 @@ from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import RESIDENT, BuildJob, BuildResult, build
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import cli
-from animegamer_rt.bench.records import read_records
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.files import SPARE_BYTES
 from animegamer_rt.bundle.loader import Bundle

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import animegamer_rt.bench.run
 import animegamer_rt.bundle.loader
 import animegamer_rt.cli
 import fakes

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from animegamer_bench.quality_gate import ssim
 from animegamer_export.evaluate.judges import ClipJudge
 from animegamer_export.evaluate.metrics import Clip, psnr, relative_error
 from animegamer_rt.backends.interface import FloatArray
-from animegamer_rt.bench.quality_gate import ssim
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from animegamer_bench.run import LIBRARIES
 from animegamer_export.evaluate.judges import judge_of
 from animegamer_export.evaluate.turns import plan_engines
 from animegamer_export.plan_search.measure import SearchBudget, measure_own_plans, measure_plans
 from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
 from animegamer_rt.arguments import whole
-from animegamer_rt.bench.run import LIBRARIES
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle

@@ -15,6 +15,7 @@ import torch
 from benchmarks.gpu.half_products import HalfProducts
 
 import fakes
+from animegamer_bench import run as bench
 from animegamer_export.evaluate.metrics import psnr
 from animegamer_kernels.library import OFF, PATH_VARIABLE
 from animegamer_rt import cli
@@ -23,7 +24,6 @@ from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.bench import run as bench
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.roles import ENCODER, PLAY_ROLES
@@ -164,7 +164,7 @@ def test_torch_that_is_not_there_is_named(bundle: Bundle, monkeypatch: pytest.Mo
 
 COMMANDS = {
     "play": (["--instructions", "{file}"], "animegamer_rt.play.command"),
-    "bench run": (["--results", "{folder}"], "animegamer_rt.bench.run"),
+    "bench run": (["--results", "{folder}"], "animegamer_bench.run"),
     "selftest": (["--out", "{folder}/report.json"], "animegamer_rt.diagnose.selftest"),
     "search-plans": (["pocket", "--dry-run", "--results", "{folder}"], "animegamer_export.evaluate.turns"),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_rt.bench.records import read_records
+from animegamer_bench.records import read_records
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.errors import BackendError

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.gpu.prompt import prompt_tokens
 
 import fakes
-from animegamer_rt.bench import roofline
-from animegamer_rt.bench import run as bench
-from animegamer_rt.bench.presets import Preset
+from animegamer_bench import roofline
+from animegamer_bench import run as bench
+from animegamer_bench.presets import Preset
 from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Geometry

@@ -16,15 +16,15 @@ import pytest
 from project import ROOT
 
 import fakes
-from animegamer_rt.bench import quality_gate
-from animegamer_rt.bench import run as bench
-from animegamer_rt.bench.measure import TimedTurn, TimedTurns
-from animegamer_rt.bench.presets import Preset, load_suite
-from animegamer_rt.bench.quality_gate import GateClips, play_gate
-from animegamer_rt.bench.records import read_records, unsteady
-from animegamer_rt.bench.roofline import Roofline
-from animegamer_rt.bench.run import BenchOptions
-from animegamer_rt.bench.verify import problems
+from animegamer_bench import quality_gate
+from animegamer_bench import run as bench
+from animegamer_bench.measure import TimedTurn, TimedTurns
+from animegamer_bench.presets import Preset, load_suite
+from animegamer_bench.quality_gate import GateClips, play_gate
+from animegamer_bench.records import read_records, unsteady
+from animegamer_bench.roofline import Roofline
+from animegamer_bench.run import BenchOptions
+from animegamer_bench.verify import problems
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from project import ROOT
 
-from animegamer_rt.bench.records import read_records
+from animegamer_bench.records import read_records
 from animegamer_rt.cli import main
 
 RECORD: dict[str, Any] = {

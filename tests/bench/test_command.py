@@ -16,16 +16,16 @@ import numpy as np
 import pytest
 from fake_nvml import FakeNvml
 
-import animegamer_rt.bench.run
-import animegamer_rt.bench.verbs
+import animegamer_bench.command
+import animegamer_bench.run
 import animegamer_rt.bundle.loader
 import animegamer_rt.profiling.host
 import fakes
+from animegamer_bench import measure
+from animegamer_bench.measure import measure_turns
+from animegamer_bench.presets import Preset
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines
-from animegamer_rt.bench import measure
-from animegamer_rt.bench.measure import measure_turns
-from animegamer_rt.bench.presets import Preset
 from animegamer_rt.bundle.files import write_error
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.cli import main
@@ -80,7 +80,7 @@ def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_chan
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        animegamer_rt.bench.verbs, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)}
+        animegamer_bench.command, "PRESETS", {"standard": Preset(bundle, ("exact", "balanced"), turns=1)}
     )
     assert main(["bench", "run", "--preset", "standard", "--results", str(tmp_path / "all")]) == 0
     records = [json.loads(path.read_text()) for path in sorted((tmp_path / "all").glob("*.json"))]
@@ -118,9 +118,9 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     def opened(bundle: Bundle, config: EngineConfig, plan: str) -> Engines:
         return replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")
 
-    monkeypatch.setattr(animegamer_rt.bench.run, "open_engines", opened)
+    monkeypatch.setattr(animegamer_bench.run, "open_engines", opened)
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_rt.bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
+    monkeypatch.setattr(animegamer_bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     assert main([*RUN, "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
@@ -166,7 +166,7 @@ def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    command = animegamer_rt.bench.run
+    command = animegamer_bench.run
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     if after == "two turns":
@@ -198,7 +198,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_
         raise write_error(path, OSError(errno.ENOSPC, "No space left on device"))
 
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_rt.bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
+    monkeypatch.setattr(animegamer_bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     monkeypatch.setattr(animegamer_rt.profiling.host, "write_file", full)
     assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
     said = capsys.readouterr()

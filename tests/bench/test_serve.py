@@ -10,15 +10,15 @@ import pytest
 import tiny_reader
 
 import fakes
-from animegamer_rt.bench.records import read_records
+from animegamer_bench import measures
+from animegamer_bench import serve as run
+from animegamer_bench.player import TurnTiming
+from animegamer_bench.recording import read_recording
+from animegamer_bench.records import read_records
+from animegamer_bench.serve import ServeBench, bench_serve
+from animegamer_bench.serve_table import rows
+from animegamer_bench.server_process import ServerProcess
 from animegamer_rt.errors import ConfigError, ServerError
-from animegamer_rt.serving.bench import measures
-from animegamer_rt.serving.bench import serve as run
-from animegamer_rt.serving.bench.player import TurnTiming
-from animegamer_rt.serving.bench.recording import read_recording
-from animegamer_rt.serving.bench.serve import ServeBench, bench_serve
-from animegamer_rt.serving.bench.server_process import ServerProcess
-from animegamer_rt.serving.bench.table import rows
 from animegamer_rt.serving.wire import Message
 
 

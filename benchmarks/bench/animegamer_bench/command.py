@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from animegamer_rt.serving.bench.serve import ServeBench, bench_serve
+    from .serve import ServeBench, bench_serve
 
     results = options.results or results_folder()
     return bench_serve(ServeBench(options.bundle, options.plan, options.turns, results=results, replay=options.replay))

@@ -26,8 +26,8 @@ from animegamer_rt.serving.wire import CODECS
 
 from . import measures
 from .recording import Recording, read_recording
+from .serve_table import COMPUTED, lines
 from .server_process import ServerProcess
-from .table import COMPUTED, lines
 
 PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4, 16)
 FAST = "fast"

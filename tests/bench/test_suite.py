@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_rt.bench.measure import measure_suite
-from animegamer_rt.bench.presets import load_suite
+from animegamer_bench.measure import measure_suite
+from animegamer_bench.presets import load_suite
 from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.nvml import EnergyMeter
