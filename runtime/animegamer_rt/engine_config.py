@@ -80,6 +80,9 @@ ATTENTIONS: Mapping[str, str] = MappingProxyType(
 """The attention of PyTorch's denoiser. All but `torch` need this project's kernels."""
 
 
+FASTEST = "fastest"
+
+
 def _arguments(options: Mapping[str, str | None]) -> list[str]:
     return [word for option, value in options.items() if value is not None for word in (option, value)]
 

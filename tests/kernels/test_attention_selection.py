@@ -12,6 +12,8 @@ from torch import Tensor
 from torch_parts import Turn, noise, scattered
 from torch_tape import TapeDevice
 
+from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE, Library
+from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import attention
 from animegamer_rt.backends.torch.attention import (
@@ -27,7 +29,11 @@ from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
+from animegamer_rt.bundle.files import sha256
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.noise_schedule import even_timesteps
+from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.engine_identity import named_fields
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
@@ -148,6 +154,15 @@ def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernel
         select_attention("int8", half, kernels, narrow)
     way, words = select_attention("fastest", Clock(torch.float32, {"torch": 2.0, "flash": 1.0}), kernels, SIZE)
     assert way == "flash" and "int8 not usable" in words
+
+
+def test_engines_say_which_attention_and_kernels_they_have(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, str(library.path))
+    bundle = open_bundle("pocket")
+    engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "bf16", "int8"))
+    assert engines.device.endswith(f"int8 attention, references of {FILE_NAME}")
+    said = named_fields(engines.identity(bundle))
+    assert (said["attention"], said["kernels"]) == ("int8", sha256(library.path)[:12])
 
 
 @pytest.mark.gpu

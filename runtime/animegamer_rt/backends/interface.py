@@ -18,6 +18,7 @@ from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, PLAY_ROLES, PlanParts
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.engine_identity import EngineIdentity
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -243,7 +244,7 @@ class DeviceMemory:
 class Engines:
     """The loaded engines of one bundle, for the plans of the same `parts`. `device` describes in words where they run.
 
-    kind: the library and the kind of device, the same words on every machine; `registry.open_engines` sets it.
+    kind, library, machine, kernels, settings: of `EngineIdentity`; `registry.open_engines` sets kind and parts.
     precision: role -> what its part computes in, where that differs from the bundle's.
     attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
     memory: reads the peak memory on the device; None where the library does not report it.
@@ -259,6 +260,10 @@ class Engines:
     encoder: EncoderEngine | None = None
     device: str = "CPU"
     kind: str = ""
+    library: str = ""
+    machine: str = ""
+    kernels: str = ""
+    settings: str = ""
     concurrent_prediction: bool = False
     one_at_a_time: bool = False
     precision: Mapping[str, str] = field(default_factory=dict)
@@ -277,8 +282,11 @@ class Engines:
         return self.precision.get(role) or (found.precision if found is not None else "no weights")
 
     def identity(self, bundle: Bundle) -> str:
-        """Kind and precisions in one line: engines of the same line and bundle play a game on as it began."""
-        return ", ".join([self.kind, *(f"{role} {self.precision_of(bundle, role)}" for role in PLAY_ROLES)])
+        """The text of their `EngineIdentity`: engines of the same one play a game of the bundle on as it began."""
+        precision = {role: self.precision_of(bundle, role) for role in PLAY_ROLES}
+        parts = {role: bundle.part_hash(role, self.parts[role]) for role in PLAY_ROLES}
+        built = self.library, self.machine, self.attention or "", self.kernels, parts, self.settings
+        return str(EngineIdentity(self.kind, precision, *built))
 
 
 class EngineProvider(Protocol):

@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import distributions, version
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,9 @@ from animegamer_rt.bundle.roles import (
 )
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError, DeviceLostError
-from animegamer_rt.profiling.host import available_cores
+from animegamer_rt.profiling.host import available_cores, processor
 from animegamer_rt.profiling.libraries import INSTALL_CUDA
+from animegamer_rt.profiling.nvml import open_nvml
 
 from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch, TowerEngines
 
@@ -45,6 +47,7 @@ CUDA_LIBRARIES: Mapping[str, str] = {
     "linux": "libonnxruntime_providers_cuda.so",
     "win32": "onnxruntime_providers_cuda.dll",
 }
+CUDA_PACKAGES = ("nvidia-cublas", "nvidia-cudnn")
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 GPU_FAILURE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
@@ -104,8 +107,21 @@ def load(
         _Encoder(*by_role[ENCODER]) if ENCODER in by_role else None,
         f"onnxruntime {onnxruntime.__version__} on {device}, {threads or available_cores()} threads"
         + "".join(f", {role} in 8 bits" for role in in_8_bits),
+        library=", ".join([f"onnxruntime {onnxruntime.__version__}", *(_cuda_packages() if device == "cuda" else [])]),
+        machine=_gpu_name() if device == "cuda" else processor(),
         precision=dict.fromkeys(in_8_bits, "int8"),
     )
+
+
+def _cuda_packages() -> list[str]:
+    """CUDA's libraries that came with pip, with their versions: onnxruntime's are not built in."""
+    names = (one.metadata["Name"] for one in distributions())
+    return sorted(f"{name} {version(name)}" for name in names if name and name.startswith(CUDA_PACKAGES))
+
+
+def _gpu_name() -> str:
+    card, _ = open_nvml()
+    return str(card.facts()["name"]) if card is not None else "an unknown GPU"
 
 
 def load_towers(bundle: Bundle, config: EngineConfig) -> TowerEngines:

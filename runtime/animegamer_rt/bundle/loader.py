@@ -84,6 +84,13 @@ class Bundle:
         names = (self.part_path(part, eight_bit).name, *self.manifest.parts[part].data_files)
         return hashlib.sha256(json.dumps([self.manifest.files[name].sha256 for name in names]).encode()).hexdigest()
 
+    def part_hash(self, role: str, part: str) -> str:
+        """One short hash over all files of a part; empty where the bundle does not have it."""
+        records = [record for graph in graph_names(role, part) if (record := self.manifest.parts.get(graph))]
+        files = sorted({file for record in records for file in record.files})
+        hashes = "".join(self.manifest.files[file].sha256 for file in files)
+        return hashlib.sha256(hashes.encode()).hexdigest()[:12] if hashes else ""
+
     @property
     def bytes(self) -> int:
         """Size of all files that the manifest names."""

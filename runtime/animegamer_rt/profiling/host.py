@@ -137,10 +137,22 @@ def read_system_file(path: Path) -> str:
         return ""
 
 
+def processor() -> str:
+    """Who made the processor and its instruction sets; its name where the system does not tell these."""
+    sets = instruction_sets()
+    maker = re.search(r"^(?:vendor_id|CPU implementer)\s*: (.*)", read_system_file(CPUINFO), re.MULTILINE)
+    return " ".join([maker[1] if maker else "", *sets]).strip() if sets else processor_name()
+
+
+def processor_name() -> str:
+    """The processor's model, or its architecture where the system does not tell it."""
+    models = re.search(r"^model name\s*:(.*)", read_system_file(Path("/proc/cpuinfo")), re.MULTILINE)
+    return models[1].strip() if models else platform.processor() or platform.machine()
+
+
 def describe_host() -> str:
     """This machine in words: processor, cores that this process may use, system."""
-    models = re.search(r"^model name\s*:(.*)", read_system_file(Path("/proc/cpuinfo")), re.MULTILINE)
-    name = models[1].strip() if models else platform.processor() or platform.machine()
+    name = processor_name()
     mine, all_cores = available_cores(), os.cpu_count() or 1
     return f"{name}, {mine if mine == all_cores else f'{mine} of {all_cores}'} cores, {platform.system()}"
 

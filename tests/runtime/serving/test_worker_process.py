@@ -13,11 +13,14 @@ import pytest
 import zmq
 
 import fakes
+from animegamer_rt.bundle.loader import load
 from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server import local_host as module
 from animegamer_rt.serving.server.local_host import LocalHost, share_out, shortages, usable_gpus
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.workers import MAX_BACKOFF_S, WorkerProcess
+from animegamer_rt.serving.server.workers import MAX_BACKOFF_S, RequiredWorker, WorkerProcess
+from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire.worker_messages import READY, WorkerReady
 
 
 @pytest.fixture
@@ -25,7 +28,8 @@ def process(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as worker_socket:
         options = ServeOptions(state_dir=tmp_path, backoff_s=1.0)
-        yield WorkerProcess(options, bundle.fingerprint, worker_socket, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
+        host = LocalHost(options, bundle, "tcp://127.0.0.1:1")
+        yield WorkerProcess(options, RequiredWorker(bundle.fingerprint), worker_socket, host)
 
 
 @pytest.fixture
@@ -133,3 +137,74 @@ def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) ->
     assert ["share cores" in said for said in shortages(3, "cpu", 2, 0)] == [True]
     assert ["share GPUs" in said for said in shortages(2, "torch", 2, 1)] == [True]
     assert ["could be counted" in said for said in shortages(2, "torch", 2, 0)] == [True]
+
+
+IDENTITY = "PyTorch on CUDA, denoiser bf16; library: torch 2.9.0; attention: wgmma"
+
+
+class Started:
+    """A worker's process that runs, and the command that started it."""
+
+    commands: list[list[str]] = []
+
+    def __init__(self, command: list[str], *_: Any, **__: Any) -> None:
+        self.stdin, self.pid, self.code = io.BytesIO(), 1, None
+        self.commands.append(command)
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def kill(self) -> None:
+        self.code = -9  # type: ignore[assignment]
+
+    def wait(self, timeout: float) -> int | None:
+        return self.code
+
+
+def say_ready(process: WorkerProcess, fingerprint: str, engines: str) -> None:
+    """What a worker's message does, without its socket."""
+    ready = WorkerReady(process._secret, 0.0, 1.0, fingerprint, engines)
+    process._handle_worker_message(b"peer", Message(READY, ready.to_fields()), 0.0)
+
+
+def test_a_worker_with_other_engines_than_the_first_plays_no_turn(
+    process: WorkerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a turn that is given to it after the first one died would have frames of both."""
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    fingerprint = load(tmp_path / "tiny").fingerprint
+    process.watch(0.0)
+    say_ready(process, fingerprint, IDENTITY)
+    assert process.serving and "--engines-before" not in Started.commands[-1]
+    process._clean_up(0.1, "it died")
+    process.watch(100.0)
+    assert Started.commands[-1][-2:] == ["--engines-before", IDENTITY], "it chooses as the first one did"
+    say_ready(process, fingerprint, IDENTITY.replace("wgmma", "int8"))
+    assert not process.serving
+    reason = process.watch(100.1)
+    assert reason is not None
+    assert "other engines than the first worker; found attention: int8; expected attention: wgmma" in reason
+    process.watch(200.0)
+    say_ready(process, fingerprint, IDENTITY)
+    assert process.serving
+
+
+def test_the_engines_of_the_last_turn_are_named_to_the_first_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    bundle, options = fakes.write_bundle(tmp_path / "tiny"), ServeOptions(state_dir=tmp_path)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        required = RequiredWorker(bundle.fingerprint, IDENTITY)
+        first = WorkerProcess(options, required, socket, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
+        first.watch(0.0)
+        assert Started.commands[-1][-2:] == ["--engines-before", IDENTITY]
+        other = IDENTITY.replace("wgmma", "flash")
+        say_ready(first, bundle.fingerprint, other)
+        assert first.serving and required.engines == other, "on another machine, say: then it decides for all others"
+
+
+def test_workers_of_pytorch_on_the_cpu_have_as_many_cores_each() -> None:
+    cores = tuple(range(5))
+    assert [len(share.cores) for share in share_out(2, "torch-cpu", cores, ())] == [2, 2]
+    assert [len(share.cores) for share in share_out(2, "cpu", cores, ())] == [2, 3]

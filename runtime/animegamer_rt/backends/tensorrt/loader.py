@@ -66,6 +66,9 @@ def load(
             Vae(opened),
             Encoder(opened) if ENCODER in loaded else None,
             f"{gpu.library} {gpu.version} on {gpu.name}{_describe_streaming(budget)}",
+            library=f"{gpu.library} {gpu.version}",
+            machine=f"{gpu.name} {gpu.arch}",
+            settings="engines " + ", ".join(f"{graph} {found[:12]}" for graph, found in sha256.items()),
             concurrent_prediction=budget.concurrent_prediction,
             memory=lambda: held,
         )

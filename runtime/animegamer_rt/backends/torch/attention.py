@@ -20,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from animegamer_kernels.attention import HEAD_WIDTH, MmaKind
 
+from ...engine_config import FASTEST
 from ...errors import BackendError
 from ...models.denoiser import HEAD_NORM_EPSILON, DenoiserSize
 from .device import TorchDevice
@@ -116,7 +117,7 @@ def select_attention(
         return "torch", ""
     if choice in OWN_ATTENTIONS:
         check_own(choice, torch_device, size)
-    attentions = [name for name in candidates(torch_device.device) if choice in (name, "fastest")]
+    attentions = [name for name in candidates(torch_device.device) if choice in (name, FASTEST)]
     timings = time_attentions(torch_device, kernels, size, attentions=attentions)
     timings.sort(key=lambda timing: (not timing.accurate, timing.milliseconds))
     best = timings[0]
@@ -130,7 +131,7 @@ def select_attention(
             expected=f"relative error at most {MAX_RELATIVE_ERROR}",
             do="use another --attention, or omit it",
         )
-    if choice != "fastest":
+    if choice != FASTEST:
         return best.attention, f"{best.attention} attention"
     return best.attention, f"{best.attention} attention as the fastest of {', '.join(map(str, timings))}"
 

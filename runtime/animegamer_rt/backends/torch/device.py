@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from animegamer_rt.backends.interface import DeviceMemory
 from animegamer_rt.errors import BackendError, DeviceLostError
+from animegamer_rt.profiling.host import processor, processor_name
 from animegamer_rt.profiling.host_memory import VAE_BYTES
 
 Work = Callable[[], None]
@@ -43,6 +44,8 @@ FIRST = -1
 """The priority of a stream whose blocks the GPU starts before those of other streams (CUDA's are 0 to -5)."""
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """Variables in which users set PyTorch's allocator."""
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+"""Variable that gives cuBLAS a workspace for each stream (docs.nvidia.com/cuda/cublas, "Results reproducibility")."""
 TIMED_RUNS = 6
 """Runs of the work to be timed. The first does not count: libraries initialise in it."""
 
@@ -61,6 +64,12 @@ class TorchDevice:
     def description(self) -> str:
         """The device for people to read, such as "CPU, 2 threads"."""
         return f"CPU, {torch.get_num_threads()} threads"
+
+    @property
+    def machine(self) -> str:
+        """What of the machine changes results: sums are taken in another order by another processor or threads."""
+        kind = torch.backends.cpu.get_cpu_capability()
+        return f"{processor_name()}, {processor()}, {kind}, {torch.get_num_threads()} threads"
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
@@ -164,6 +173,11 @@ class CudaTorchDevice(TorchDevice):
     def description(self) -> str:
         words = [torch.cuda.get_device_name(self.device), "CUDA graphs" if self.captures else "eager"]
         return ", ".join([*words, "float16 sums in the denoiser"] if self.half_sums else words)
+
+    @property
+    def machine(self) -> str:
+        major, minor = torch.cuda.get_device_capability(self.device)
+        return f"{torch.cuda.get_device_name(self.device)} sm{major}{minor}"
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
@@ -282,6 +296,16 @@ class CudaTorchDevice(TorchDevice):
                 self._to_reserve = 0
             work()
         return graph.replay
+
+
+def compute_deterministically() -> None:
+    """Has PyTorch compute with deterministic algorithms, in this process, where it has them. Before CUDA is used.
+
+    Unwritten memory stays as it is: nothing reads it, and filling it would take time.
+    """
+    os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _use_growing_segments() -> None:

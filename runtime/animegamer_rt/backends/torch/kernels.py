@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import animegamer_kernels as operators
 from animegamer_kernels.library import PATH_VARIABLE, find_library, open_library
+from animegamer_rt.bundle.files import sha256
 from animegamer_rt.errors import BackendError
 
 from .custom_ops import OPERATORS, as_backend_error
@@ -75,6 +76,11 @@ class Kernels:
     """
 
     library: str
+
+    @property
+    def hash(self) -> str:
+        """Short hash of the library's file."""
+        return sha256(Path(self.library))[:12]
 
     def norm_modulate(
         self, x: Tensor, norm: RowNorm, modulation: Modulation, shot_tokens: int, out: torch.dtype

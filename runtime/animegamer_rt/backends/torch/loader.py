@@ -8,6 +8,7 @@ is the torch device with its CUDA graphs. docs/TORCH.md says what of it has run 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
@@ -32,7 +33,7 @@ from animegamer_rt.profiling.host_memory import with_torch
 from .attention import Attention, check_attention, select_attention
 from .card import check_gpu, check_memory, opening, try_kernel
 from .denoiser import Denoiser
-from .device import CudaTorchDevice, TorchDevice
+from .device import CudaTorchDevice, TorchDevice, compute_deterministically
 from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
 from .networks import PACKED_PRECISIONS, Models, load_models, read_network, read_size, refuse_quantised
@@ -160,21 +161,50 @@ class EngineSetup:
             height, width = self.geometry.latent_height, self.geometry.latent_width
             return VAE_ENGINES[type(network)](self.torch_device, network, height, width, self.kernels)
 
-    def engines(self, words: str, packed: bool, **fields: Any) -> Engines:
-        """The engines of these fields, with what this setup says of them; words: ends their description."""
-        device = self.torch_device
-        dtypes = [str(device.dtype).removeprefix("torch.")]
-        dtypes += [DTYPE_NAMES[self.rowwise]] if self.rowwise is not None else []
-        arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == device.dtype)
+    @property
+    def library(self) -> str:
+        """PyTorch and the library below it, with their versions."""
+        cudnn = torch.backends.cudnn.version() if self.torch_device.device.type == "cuda" else None
+        return f"torch {torch.__version__}" + (f", cuDNN {cudnn}" if cudnn else "")
+
+    @property
+    def settings(self) -> str:
+        """What else results depend on: the modulations of all timesteps are one product; the blocks may be compiled."""
+        timesteps = sorted({step.timestep for plan in self.plans for step in plan})
+        said = f"{len(timesteps)} timesteps {hashlib.sha256(repr(timesteps).encode()).hexdigest()[:8]}"
+        return f"{said}, compiled" if self.compiled else said
+
+    @property
+    def precision(self) -> dict[str, str]:
+        """Role -> what its part computes in."""
+        arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == self.torch_device.dtype)
         precision = dict.fromkeys(PLAY_ROLES, arithmetic)
-        if packed:
-            del precision[PREDICTOR]  # the bundle's manifest is more precise
-        if device.half_sums:
+        if self.torch_device.half_sums:
             precision[DENOISER] = HALF_SUMS
         if self.rowwise is not None:
             precision[DENOISER] = DTYPE_NAMES[self.rowwise].lower()
+        return precision
+
+    def engines(self, words: str, packed: bool, memory_saved: str = "", **fields: Any) -> Engines:
+        """The engines of these fields, with what this setup says of them.
+
+        words: end their description. packed: the predictor's weights are. memory_saved: how the vae saves memory.
+        """
+        device, precision = self.torch_device, self.precision
+        dtypes = [str(device.dtype).removeprefix("torch.")]
+        dtypes += [DTYPE_NAMES[self.rowwise]] if self.rowwise is not None else []
+        if packed:
+            del precision[PREDICTOR]  # the bundle's manifest is more precise
         said = f"torch {torch.__version__} in {' and '.join(dtypes)} on {device.description}"
-        return Engines(device=", ".join(filter(None, (said, words))), precision=precision, **fields)
+        return Engines(
+            device=", ".join(filter(None, (said, words, memory_saved))),
+            library=self.library,
+            machine=device.machine,
+            kernels="" if self.kernels is None else self.kernels.hash,
+            settings=", ".join(filter(None, (self.settings, memory_saved))),
+            precision=precision,
+            **fields,
+        )
 
 
 VAE_ENGINES: Mapping[type[nn.Module], type[Vae]] = {VaeDecoder: Vae}
@@ -219,8 +249,9 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
     denoiser = setup.denoiser(networks.denoiser, networks.unconditional, attention)
     vae = setup.vae(networks.decoder)
     return setup.engines(
-        ", ".join(filter(None, (about_attention, vae.description))),
+        about_attention,
         packed=packed,
+        memory_saved=vae.description,
         predictor=predictor,
         denoiser=denoiser,
         vae=vae,
@@ -238,6 +269,7 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
     """
     if precision is not None and precision not in PRECISIONS:
         raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
+    compute_deterministically()
     if device == "cpu":
         return TorchDevice(PRECISIONS[precision or "fp32"])
     if device == "cuda":

@@ -89,8 +89,11 @@ class WorkerHost(Protocol):
     def open_log(self) -> None:
         """Begin a new log. Raises StoreError when the state folder cannot be written."""
 
-    def start(self, secret: str) -> RunningWorker:
-        """Start the worker, which says `secret` with its first messages. Raises OSError if that cannot be done now."""
+    def start(self, secret: str, engines_before: str | None = None) -> RunningWorker:
+        """Start the worker, which says `secret` with its first messages. Raises OSError if that cannot be done now.
+
+        engines_before: the identity of the engines of earlier workers.
+        """
 
 
 class LocalHost:
@@ -122,8 +125,9 @@ class LocalHost:
         """Begin a new worker.log. Raises StoreError when the state folder cannot be written."""
         begin_log(self._log_path)
 
-    def start(self, secret: str) -> LocalWorker:
+    def start(self, secret: str, engines_before: str | None = None) -> LocalWorker:
         """Start the worker. Raises OSError."""
+        command = self._command + (["--engines-before", engines_before] if engines_before else [])
         environment = {**os.environ, WORKER_SECRET: secret}
         if self._share.gpu is not None:
             environment[VISIBLE_GPUS] = self._share.gpu
@@ -131,7 +135,7 @@ class LocalHost:
             if worker_log.tell() > MAX_LOG_BYTES:
                 worker_log.truncate(0)
             process = subprocess.Popen(
-                self._command,
+                command,
                 stdin=subprocess.PIPE,
                 stdout=worker_log,
                 stderr=worker_log,
@@ -242,6 +246,8 @@ def share_out(workers: int, device: str, cores: tuple[int, ...], gpus: tuple[str
     """A share for each worker: cores in neighbouring ranges, GPUs one after the other; shared where there are fewer."""
     if workers == 1:
         return [EVERYTHING]
+    if device == "torch-cpu" and len(cores) >= workers:  # all have as many, as its sums depend on their number
+        cores = cores[: len(cores) - len(cores) % workers]
     count = len(cores)
     if count >= workers:
         ranges = [cores[count * one // workers : count * (one + 1) // workers] for one in range(workers)]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import zmq
 
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.engine_identity import difference
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.serving.wire import WORKER_LIMITS, Buffer, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import CANCEL, HEARTBEAT, JOB, LOADING, READY, STOP, WorkerReady
@@ -41,16 +42,38 @@ PROBE_S = 1.0
 log = logging.getLogger(__name__)
 
 
-class WorkerProcess:
-    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped. number: from 1.
+class RequiredWorker:
+    """What every worker of one server must have, so that a turn is the same by whichever of them it is played.
 
-    fingerprint: of the bundle that the worker must have.
+    fingerprint: of the bundle. engines: identity of the first one that was ready, which all others must have too; of
+    the store's last turn before that, by which a worker may choose alike.
     """
 
+    def __init__(self, fingerprint: str, engines: str | None = None) -> None:
+        self._fingerprint, self.engines, self._known = fingerprint, engines, False
+
+    def refuse(self, ready: WorkerReady) -> str:
+        """Why a worker that is ready is not used; empty if it is."""
+        if ready.fingerprint != self._fingerprint:
+            return "the bundle's files were changed while the server ran; start the server again"
+        if self._known and self.engines is not None and (unlike := difference(ready.engines, self.engines)):
+            return f"it has other engines than the first worker; found {unlike[0]}; expected {unlike[1]}"
+        self.engines, self._known = ready.engines, True
+        return ""
+
+
+class WorkerProcess:
+    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped. number: from 1."""
+
     def __init__(
-        self, options: ServeOptions, fingerprint: str, socket: zmq.Socket[bytes], host: WorkerHost, number: int = 1
+        self,
+        options: ServeOptions,
+        required: RequiredWorker,
+        socket: zmq.Socket[bytes],
+        host: WorkerHost,
+        number: int = 1,
     ) -> None:
-        self._options, self._fingerprint, self._socket = options, fingerprint, socket
+        self._options, self._required, self._socket = options, required, socket
         self._host, self.number = host, number
         self._name = host.name
         self._process: RunningWorker | None = None
@@ -195,14 +218,14 @@ class WorkerProcess:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
         self._unreachable, self._refused = False, ""
         self._heard_at = now
-        self._process = self._host.start(self._secret)
+        self._process = self._host.start(self._secret, self._required.engines)
 
     def _handle_worker_message(self, routing: bytes, message: Message, now: float) -> None:
         self._peer, self._heard_at = routing, now
         if message.type == READY:
             ready = WorkerReady.from_message(message)
-            if ready.fingerprint != self._fingerprint:
-                self._refused = "the bundle's files were changed while the server ran; start the server again"
+            self._refused = self._required.refuse(ready)
+            if self._refused:
                 return
             self.ready_info, self._ready_at, self.state = ready, now, "ready"
             self.resident_mib = self.ready_info.resident_mib
@@ -308,8 +331,12 @@ class Workers:
             self._cluster.stop()
 
 
-def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) -> Workers:
+def open_workers(
+    options: ServeOptions, bundle: Bundle, sockets: ServerSockets, engines_before: str | None = None
+) -> Workers:
     """The workers that the options ask for, not yet started, with new logs; what they have to share is logged.
+
+    engines_before: the identity of the engines that made the store's last turn.
 
     Raises ClusterError when the Ray cluster cannot be joined, StoreError when the state folder cannot be written.
     """
@@ -327,8 +354,8 @@ def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) 
         shares = share_out(options.workers, device, cores, gpus)
         for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1):
             hosts.append(LocalHost(options, bundle, address, number, share))
-    processes = []
+    processes, required = [], RequiredWorker(bundle.fingerprint, engines_before)
     for number, ((socket, _), host) in enumerate(zip(sockets.workers, hosts, strict=True), 1):
         host.open_log()
-        processes.append(WorkerProcess(options, bundle.fingerprint, socket, host, number))
+        processes.append(WorkerProcess(options, required, socket, host, number))
     return Workers(processes, cluster)

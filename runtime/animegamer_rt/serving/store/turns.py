@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from animegamer_rt.engine_identity import difference
 from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState
 from animegamer_rt.state.scene import Scene
 from animegamer_rt.state.turn_record import TurnRecord
@@ -52,13 +53,18 @@ class StoredSession:
             )
 
     def require_engines(self, engines: str | None) -> None:
-        """Raises EnginesMismatchError unless `engines` made the session's turns, or one of the two is unknown."""
-        if engines is not None and self.engines not in (None, engines):
+        """Raises EnginesMismatchError unless `engines` made the session's turns, or one of the two is unknown.
+
+        What an older version stored, kind and precision, is compared in these alone.
+        """
+        if engines is None or self.engines is None:
+            return
+        if unlike := difference(self.engines, engines):
             raise EnginesMismatchError(
                 "the session was played with other engines, so that its turns would not look the same",
                 where=f"session {self.id}",
-                found=self.engines,
-                expected=engines,
+                found=unlike[0],
+                expected=unlike[1],
                 do="open a new session, or ask the operator to start the server with those engines, or with "
                 "--continue-on-other-engines",
             )

@@ -26,3 +26,34 @@ def test_a_game_goes_on_with_other_engines_only_if_the_operator_says_so(bundle: 
         server.ready()
         assert error_code(player.play(early)) == "engines_mismatch"
         assert player.ask("list", {"token": game.token}, session=game.session, answer="listed").fields["turns"]
+
+
+SITE = """import os
+from dataclasses import replace
+from animegamer_rt.backends import simulated
+plain = simulated.load
+simulated.load = lambda *given: replace(plain(*given), attention=os.environ["ATTENTION"])
+"""
+
+
+def with_attention(folder: Path, attention: str) -> str:
+    """What a server runs first, so that its workers' engines say that they have this attention."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(SITE)
+    return f"import os; os.environ.update(PYTHONPATH={str(folder / 'site')!r}, ATTENTION={attention!r})"
+
+
+def test_a_restart_with_another_attention_does_not_go_on_in_silence(bundle: Path, tmp_path: Path) -> None:
+    state, flash, int8 = tmp_path / "state", with_attention(tmp_path, "flash"), with_attention(tmp_path, "int8")
+    with LiveServer(bundle, state, code=flash) as server, server.ready().client() as player:
+        game = player.open()
+        assert frames(player.play(game))
+    with LiveServer(bundle, state, code=int8) as server, server.ready().client() as player:
+        refused = player.ask("open", {"token": game.token}, answer="error").fields
+        assert refused["code"] == "engines_mismatch" and ALLOWED in refused["do"]
+        assert "found attention: flash; expected attention: int8" in refused["text"]
+    with LiveServer(bundle, state, ALLOWED, code=int8) as server, server.ready().client() as player:
+        assert frames(player.play(player.open(token=game.token)))
+    with LiveServer(bundle, state, code=flash) as server, server.ready().client() as player:
+        refused = player.ask("open", {"token": game.token}, answer="error").fields
+        assert "found attention: int8; expected attention: flash" in refused["text"], "its last turn is marked"
