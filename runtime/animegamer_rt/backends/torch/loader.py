@@ -104,7 +104,7 @@ def load(
         engines = open_in_turn(setup, bundle, parts)
     else:
         engines = build_engines(setup, load_models(bundle, torch_device, parts))
-    return replace(engines, device=f"{engines.device}, {which}")
+    return replace(engines, device=f"{engines.device}, {which}", kernels="" if opened is None else opened.hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,6 @@ class EngineSetup:
             device=", ".join(filter(None, (said, words, memory_saved))),
             library=self.library,
             machine=device.machine,
-            kernels="" if self.kernels is None else self.kernels.hash,
             settings=", ".join(filter(None, (self.settings, memory_saved))),
             precision=precision,
             **fields,
