@@ -34,6 +34,7 @@ from .stages.reader import InstructionReader
 from .stages.vae import Vae
 from .state.game import motion_scope
 from .state.instruction import Instruction
+from .state.scene import Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Pipeline:
         instruction: Instruction,
         *,
         prediction: Prediction | None = None,
+        shown: Scene | None = None,
         pixel_format: str = "rgb24",
         flip: bool = False,
     ) -> Iterator[Event]:
@@ -107,6 +109,7 @@ class Pipeline:
 
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
+        `shown`: the scene of a finished turn that is played again, which it keeps.
         Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
         UnusableOutputError where a stage gave no usable numbers or frames, BackendError where its engine failed, and
         SessionError if the game got another turn, or was rewound, while this one ran.
@@ -117,7 +120,7 @@ class Pipeline:
         # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
         scene, prompt, reader_seconds = None, instruction, 0.0
         if self.reader is not None:
-            reading = self.reader.read(instruction, session.scene)
+            reading = self.reader.read(instruction, session.scene, shown)
             scene, prompt = reading.scene, Instruction(reading.scene.caption)
             reader_seconds = reading.seconds
             unseen = session.initial_turn is not None and session.scene is None

@@ -82,9 +82,10 @@ class InstructionReader:
         assert words is not None, "open_engines loads the reader of a bundle that has one"
         return cls(engine, pictures, words, bundle_language(bundle), bundle.manifest.name)
 
-    def read(self, instruction: Instruction, before: Scene | None) -> Reading:
+    def read(self, instruction: Instruction, before: Scene | None, shown: Scene | None = None) -> Reading:
         """The scene that an instruction asks for after the scene `before` (None: nothing has been shown yet).
 
+        shown: what the turn has shown already, if it is played again: it stays, should the rules be others by now.
         A text without a Latin letter or an emoji, or mostly of words that no text had which the part learned from, such
         as one in another language, leaves the scene as it was. Raises BackendError where the engine fails.
         """
@@ -109,6 +110,8 @@ class InstructionReader:
         scene = self._decode(logits, before, doubtful=bool(unknown), text=learned)
         seconds = time.perf_counter() - started
 
+        if shown not in (None, scene):
+            return Reading(shown, (), self.describe(shown), None, seconds)
         unchanged = before is not None and scene.shows_the_same(before) and not self._goes_on(words, scene)
         if unchanged and not unknown:
             unknown = strange

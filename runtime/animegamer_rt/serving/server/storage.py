@@ -185,7 +185,7 @@ class Storage:
     def _export_message(self, job: Export, folder: Path) -> Message:
         session = self.store.get(job.session)
         turns = self.store.turns(job.session, 1, session.turns)
-        history = tuple(TurnRecord(turn.instruction, turn.game_state) for turn in turns)
+        history = tuple(TurnRecord(turn.instruction, turn.game_state, turn.scene) for turn in turns)
         seeds = tuple(turn.seed for turn in turns)
         export = ExportJob(str(folder), session.seed, session.history_turns, history, seeds)
         start = self.store.start_of(job.session)
@@ -215,6 +215,7 @@ class Storage:
             frames=job.frame_options,
             scene=context.scene,
             start_text=None if start is None else start.text,
+            shown=None if isinstance(job, Turn) else self.store.turns(job.session, job.turn, job.turn)[0].scene,
         )
         message = Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
         return message, missing

@@ -86,6 +86,7 @@ class TurnJob(WorkerMessage):
     history: each turn's text is the one that prompts contain. character, scene: before the turn.
     shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
     start_text: of turn 0 of a game that starts from a picture, whose shot is then the first of them.
+    shown: the scene of a turn that is played again.
     """
 
     instruction: str
@@ -98,6 +99,7 @@ class TurnJob(WorkerMessage):
     frames: FrameOptions = FrameOptions()
     scene: Scene | None = None
     start_text: str | None = None
+    shown: Scene | None = None
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of `job`."""

@@ -61,7 +61,7 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
     for turn, (record, seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
         session.seed, clip = seed, ClipBuilder()
-        for event in retry.run_turn(session, Instruction(record.text)):
+        for event in retry.run_turn(session, Instruction(record.text), shown=record.scene):
             clip.add(event)
             if isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from typing import Any
 
 from animegamer_rt.errors import BackendError, UnusableOutputError
 from animegamer_rt.events import Done, Event, StatePredicted
@@ -19,6 +20,7 @@ from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.scene import Scene
 
 LOOK_S = 0.2
 """How often `heartbeat` is called while the other engines load."""
@@ -73,15 +75,15 @@ class PrecisionRetry:
         instruction: Instruction,
         *,
         prediction: Prediction | None = None,
+        shown: Scene | None = None,
         pixel_format: str = "rgb24",
         flip: bool = False,
     ) -> Iterator[Event]:
         """As `Pipeline.run_turn`. A retry keeps a prediction that was yielded, and yields only what comes after it."""
         started, seen = time.perf_counter(), -1
+        given: dict[str, Any] = {"shown": shown, "pixel_format": pixel_format, "flip": flip}
         try:
-            for event in self.pipeline.run_turn(
-                session, instruction, prediction=prediction, pixel_format=pixel_format, flip=flip
-            ):
+            for event in self.pipeline.run_turn(session, instruction, prediction=prediction, **given):
                 seen = event.sequence
                 if isinstance(event, StatePredicted):
                     seconds = time.perf_counter() - started
@@ -90,7 +92,7 @@ class PrecisionRetry:
             return
         except UnusableOutputError as error:
             higher = self._open_higher(error)
-        for event in higher.run_turn(session, instruction, prediction=prediction, pixel_format=pixel_format, flip=flip):
+        for event in higher.run_turn(session, instruction, prediction=prediction, **given):
             if isinstance(event, Done):
                 event = replace(event, seconds=replace(event.seconds, total=time.perf_counter() - started))
             if event.sequence > seen:

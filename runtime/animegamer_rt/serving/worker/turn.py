@@ -83,6 +83,7 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
         session,
         Instruction(job.instruction),
         prediction=prepared.prediction,
+        shown=job.shown,
         pixel_format=pixel_format,
         flip=job.frames.flip,
     )

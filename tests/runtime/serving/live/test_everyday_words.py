@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 from live_server import LiveServer, RawClient, frames
-from tiny_reader import CAPTIONS, GAME, add_reader
+from tiny_reader import CAPTIONS, GAME, LANGUAGE, add_reader
 
 import fakes
 from animegamer_client import Client, Person, State, Understood, aio
+from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.serving.wire import Message
 
 
@@ -116,3 +117,23 @@ def test_both_python_clients_say_what_was_understood_before_the_state(words: Liv
         understood, state = turn[1:3]
         assert isinstance(understood, Understood) and isinstance(state, State)
         assert (understood.people, understood.caption) == ((Person("Mia", "everyday"),), CAPTIONS[0])
+
+
+def test_replays_and_exports_show_what_was_understood_whatever_the_rules_are_now(tmp_path: Path) -> None:
+    bundle, state = add_reader(fakes.write_bundle(tmp_path / "tiny")), tmp_path / "state"
+    with LiveServer(bundle.folder, state) as server, server.ready().client(minor=1) as player:
+        game = player.open(seed=7)
+        first = player.play(game, "Mia waves, no wait, not Mia, Tobo")
+        player.play(game, GAME[1])
+    language = {**LANGUAGE, "rewrites": [], "phrases": {**LANGUAGE["phrases"], "dressed": "{name} wearing {clothes}"}}
+    (bundle.folder / "language.json").write_text(json.dumps(language), encoding="utf-8")
+    write_manifest(bundle.folder, bundle.manifest)
+    with LiveServer(bundle.folder, state) as server, server.ready().client(minor=1) as player:
+        game = player.open(token=game.token)
+        again = player.rest(player.send("replay", {"token": game.token}, session=game.session, turn=1))
+        assert captions(again) == captions(first) and captions(first)[0].startswith("Character: Tobo in ")
+        assert frames(again) == frames(first)
+        exported = player.rest(player.send("export", {"token": game.token}, session=game.session))[-1].fields
+        turns = json.loads((Path(exported["folder"]) / "game.json").read_text())["turns"]
+        assert turns[0]["caption"] == captions(first)[0]
+        assert "Mia wearing " in captions(player.play(game, "Mia waves, no wait, not Mia"))[0]
