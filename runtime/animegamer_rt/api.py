@@ -180,7 +180,7 @@ class Player:
         image: str | Path | None = None,
         motion: str | None = None,
     ) -> Game:
-        """Starts a game. The same bundle, plan, device, seed and instructions give the same frames.
+        """Starts a game. The same bundle, plan, engines, seed and instructions give the same frames.
 
         seed: 0 or more; None draws one, which `Game.seed` tells. history_turns: how many earlier turns the model sees
         (None: the bundle's own number; 0 or more). image, motion: a picture to start from and what happens in it
