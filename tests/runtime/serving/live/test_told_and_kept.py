@@ -116,7 +116,7 @@ def test_an_export_is_whole_named_in_full_and_private_or_it_is_storage(bundle: P
 def test_a_state_folder_whose_name_is_not_utf8_is_refused(bundle: Path, tmp_path: Path) -> None:
     state = tmp_path / os.fsdecode(b"caf\xe9")
     code, said = refusal(bundle, state)
-    assert code == 2 and "--state-dir" in said and "UTF-8" in said and "Traceback" not in said
+    assert code == 2 and "state_dir" in said and "UTF-8" in said and "Traceback" not in said
 
 
 def test_a_backup_of_a_running_server_is_played_on_by_another(
