@@ -12,15 +12,19 @@ MECHANISM_BYTES, FILLER_BYTES = 20, 32
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"NULL".ljust(MECHANISM_BYTES, b"\0") + bytes(FILLER_BYTES)
 READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06ROUTER"
 """How a ROUTER begins a connection of ZMTP 3.1."""
-MAGIC, ROUTERS = b"\x01\x05AGRT\x01", ("absurd", "picture", "version")
+MAGIC = b"\x01\x05AGRT\x01"
 SAYS = {
     "web": b"HTTP/1.1 400 Bad Request\r\n\r\n",
     "silent": b"",
+    "flags": b"\xf0",
+    "command": b"\x06" + (64 << 20).to_bytes(8, "big"),
+    "short": b"\x04\x00",
     "absurd": MAGIC + b"\x02" + (1 << 60).to_bytes(8, "big"),
     "picture": MAGIC + b"\x01\x0c\x81\xa4type\xa5frame" + b"\x02" + ((64 << 20) + 1).to_bytes(8, "big"),
     "version": b"\x01\x05AGRT\x02\x00\x01\x80",
 }
-"""The bytes that each program sends to whoever connects; `absurd` and `picture` end in a length over the limit."""
+"""The bytes that each program sends to whoever connects, a ROUTER's after its greeting. Lengths are over the limit."""
+PLAIN = ("web", "silent", "none")
 READY_BYTES = 64 + 26
 """A client has sent at least so much when it may be sent messages: its greeting and its READY."""
 
@@ -29,7 +33,7 @@ class OtherProgram:
     """A program at two adjacent ports that sends its bytes once and then only reads. kind: of `SAYS`, or `none`."""
 
     def __init__(self, kind: str) -> None:
-        self._says, self._is_router = SAYS.get(kind, b""), kind in ROUTERS
+        self._says, self._is_router = SAYS.get(kind, b""), kind not in PLAIN
         self._ports = ReservedPorts()
         self.address = f"tcp://127.0.0.1:{self._ports.port}"
         self._listeners: list[socket.socket] = []

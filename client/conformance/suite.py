@@ -196,14 +196,19 @@ class Suite:
             return ""
         if verb == "keys":
             command = new if rest == "none" else f"{new} server_key={rest} client_keys={self._client_keys}"
-        answer, pattern = driver.ask(command), re.sub(r"\{(whole|again|whole or again) (\d)\}", turn_pattern, expected)
+        answer, pattern = driver.ask(command), with_turns(expected)
         return (
             "" if re.match(pattern, answer) else f"`{command[:60]}` was answered `{answer[:300]}`, expected `{pattern}`"
         )
 
 
-def turn_pattern(found: re.Match[str]) -> str:
-    """What a driver says of a whole turn with seed 3: every event once and in order, and the right pictures."""
+def with_turns(expected: str) -> str:
+    """The pattern of an answer, in which `{whole 1}`, `{again 1}` and `{whole or again 1}` stand for a turn of a game
+    with seed 3: every event once and in order, and the right pictures."""
+    return re.sub(r"\{(whole|again|whole or again) (\d)\}", _turn_pattern, expected)
+
+
+def _turn_pattern(found: re.Match[str]) -> str:
     hashed, number = 2166136261, int(found[2])
     for index in range(FRAMES):
         for byte in frame_rows(3, number, index, 4)[:, :-PADDING].tobytes():

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,11 @@ from PIL import Image
 import fakes
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.serving.server import curve_keys
-from client.with_keys import WITH_KEYS, check_conformance
+from client import driver_stories as stories
+from client.with_keys import WITH_KEYS, check_conformance, needs_keys
 
 BUILDS = os.environ.get("ANIMEGAMER_CLIENT_BUILDS")
 NATIVE = Path(__file__).parents[2] / "client" / "native"
-SERVE = f"{shlex.quote(sys.executable)} -m animegamer_rt serve"
-"""Starts a server, as a line for the shell."""
-
 PICTURE = NATIVE.parent / "web" / "attract.jpg"
 
 
@@ -44,26 +41,72 @@ def run(*command: object, cwd: Path) -> str:
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(BUILDS or tmp_path_factory.mktemp("builds")) / "native"
     folder.mkdir(parents=True, exist_ok=True)
-    serve = f"-DANIMEGAMER_SERVE={SERVE if BUILDS else ''}"
     keys = f"-DANIMEGAMER_CURVE={'ON' if WITH_KEYS else 'OFF'}"
-    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", serve, keys)
+    options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", keys)
     run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=folder)
     run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
     return folder
 
 
-def test_golden_bytes_hostile_servers_and_changed_bytes(build: Path) -> None:
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.fixture(scope="module")
+def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with LiveServer(bundle, tmp_path_factory.mktemp("state"), device="simulated:0.2", turns_per_minute=0) as running:
+        yield running.ready()
+
+
+@pytest.fixture
+def driver(build: Path) -> Iterator[Process]:
+    with stories.started([str(build / "tests" / "driver")]) as driver:
+        yield driver
+
+
+def test_golden_bytes_and_changed_bytes(build: Path) -> None:
     run("ctest", "--parallel", 3, "--output-on-failure", *(() if BUILDS else ("--exclude-regex", "package")), cwd=build)
+
+
+def test_what_only_this_interface_has(build: Path, server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANIMEGAMER_ADDRESS", stories.address_of(server))
+    run(build / "tests" / "game_test", cwd=build)
+
+
+def test_a_game_is_that_of_the_python_client(driver: Process, server: LiveServer) -> None:
+    stories.check_game(driver, server)
+
+
+def test_a_killed_server_is_resumed(driver: Process, bundle: Path, tmp_path: Path) -> None:
+    stories.check_killed_server(driver, bundle, tmp_path)
+
+
+def test_a_turn_is_whole_over_a_bad_wire(driver: Process) -> None:
+    stories.check_bad_wire(driver)
+
+
+def test_pings_are_answered_while_nobody_calls(driver: Process) -> None:
+    stories.check_pings(driver)
+
+
+@needs_keys
+def test_keys_let_in_those_on_the_list_only(driver: Process, bundle: Path, tmp_path: Path) -> None:
+    stories.check_keys(driver, bundle, tmp_path)
 
 
 @pytest.mark.skipif(not BUILDS, reason="builds the client twice more, for minutes: `make clients` runs it")
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_sanitizers_report_nothing(sanitizers: str) -> None:
+def test_sanitizers_report_nothing(sanitizers: str, server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(BUILDS or "") / f"native-{sanitizers.replace(',', '-')}"
-    options = (f"-DANIMEGAMER_SANITIZE={sanitizers}", f"-DANIMEGAMER_SERVE={SERVE}")
-    run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=NATIVE)
+    run("cmake", "-S", NATIVE, "-B", folder, f"-DANIMEGAMER_SANITIZE={sanitizers}", cwd=NATIVE)
     run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
     run("ctest", "--parallel", 2, "--output-on-failure", cwd=folder)
+    monkeypatch.setenv("ANIMEGAMER_ADDRESS", stories.address_of(server))
+    run(folder / "tests" / "game_test", cwd=folder)
+    with stories.started([str(folder / "tests" / "driver")]) as driver:
+        stories.check_game(driver, server)
+        stories.check_bad_wire(driver)
     played = conformance.play("native", [str(folder / "tests" / "driver")], lacks={"curve": "built without keys"})
     assert set(played.values()) == {"yes", "no: built without keys"}
 
@@ -72,10 +115,8 @@ def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
     check_conformance("native", [str(build / "tests" / "driver")])
 
 
-def test_example_plays_a_turn_and_writes_its_frames(build: Path, tmp_path: Path) -> None:
-    bundle = fakes.write_bundle(tmp_path / "tiny").folder
-    with LiveServer(bundle, tmp_path / "state") as server:
-        said = run(build / "play_turn", f"tcp://127.0.0.1:{server.ready().port}", "Mia waves.", cwd=tmp_path)
+def test_example_plays_a_turn_and_writes_its_frames(build: Path, server: LiveServer, tmp_path: Path) -> None:
+    said = run(build / "play_turn", stories.address_of(server), "Mia waves.", cwd=tmp_path)
     assert re.search(r"^stamina \d+, social \d+, entertainment \d+$", said, re.MULTILINE)
     assert "turn 1 took" in said
     pictures = sorted(tmp_path.glob("frame-*.png"))

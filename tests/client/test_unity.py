@@ -13,7 +13,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -25,14 +24,13 @@ import zmq
 import zmq.auth
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
-from client.conformance.ports import ReservedPorts
 from client.conformance.suite import Process
 from live_server import LiveServer
 
 import animegamer_rt
 import fakes
-from animegamer_client.codec import Message, decode, encode
 from animegamer_rt.serving.server import curve_keys
+from client import driver_stories as stories
 from client.mono_build import DRIVER, PACKAGE, MonoBuild
 from client.with_keys import check_conformance, needs_keys
 
@@ -63,8 +61,10 @@ def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
         yield running.ready()
 
 
-def address_of(server: LiveServer) -> str:
-    return f"tcp://127.0.0.1:{server.port}"
+@pytest.fixture
+def driver(build: MonoBuild) -> Iterator[Process]:
+    with stories.started(["mono", DRIVER, "conform"], build.folder) as driver:
+        yield driver
 
 
 def in_hex(frame: str | dict[str, Any]) -> str:
@@ -96,19 +96,64 @@ def test_golden_messages_are_read_and_written_to_the_byte(build: MonoBuild) -> N
             assert seen["type"] == vector["header"]["type"], vector["name"]
 
 
-def test_a_game_is_played_cancelled_rewound_branched_exported_and_resumed(build: MonoBuild, server: LiveServer) -> None:
-    assert build.run("play", address_of(server)) == [
-        "three turns",
-        "cancel",
-        "say instead",
-        "refusals",
-        "rewind, branch, export, close",
-        "resume, replay, closed",
-    ]
+def test_a_game_is_that_of_the_python_client(driver: Process, server: LiveServer) -> None:
+    stories.check_game(driver, server)
+
+
+def test_a_killed_server_is_resumed(driver: Process, bundle: Path, tmp_path: Path) -> None:
+    stories.check_killed_server(driver, bundle, tmp_path)
+
+
+def test_a_turn_is_whole_over_a_bad_wire(driver: Process) -> None:
+    stories.check_bad_wire(driver)
+
+
+def test_pings_are_answered_while_nobody_calls(driver: Process) -> None:
+    stories.check_pings(driver)
+
+
+@needs_keys
+def test_keys_let_in_those_on_the_list_only(driver: Process, bundle: Path, tmp_path: Path) -> None:
+    stories.check_keys(driver, bundle, tmp_path)
+
+
+@needs_keys
+def test_what_is_no_key_is_refused_and_not_repeated(driver: Process) -> None:
+    server, secret = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
+    for one, other in (
+        *((server, ""), ("", secret), (server, "no-key"), ("#" + server, secret), (server[1:], secret)),
+        *(("#" * 40, secret), (server, secret[1:] + "~")),
+    ):
+        said = driver.ask(f"new tcp://127.0.0.1:5570 1 server_key={one} client_keys={other}")
+        assert said.startswith("error bad_argument ") and not (other and other in said), said
+
+
+def test_without_libsodium_keys_are_refused_in_words(build: MonoBuild, tmp_path: Path) -> None:
+    folder = shutil.copytree(build.folder, tmp_path / "build")
+    absent = '<configuration><dllmap dll="libsodium" target="not-installed"/></configuration>'
+    (folder / "AnimeGamer.Core.dll.config").write_text(absent, encoding="utf-8")
+    with stories.started(["mono", DRIVER, "conform"], folder) as driver:
+        said = driver.ask("new tcp://127.0.0.1:5570 1 server_key=x client_keys=y")
+    assert said.startswith("error no_keys ") and "NuGet package libsodium" in said
+
+
+@needs_keys
+def test_a_session_takes_the_file_of_a_key_and_no_key(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
+    mine, players = tmp_path / "keys", tmp_path / "players"
+    server_key, _ = curve_keys.new("server", mine)
+    _, friend = curve_keys.new("friend", players)
+    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
+        at = stories.address_of(server.ready())
+        session, logged, pasted = build.run("engine-keys", at, str(server_key), str(friend))
+    assert session == "a session with keys"
+    assert pasted.startswith("bad_argument: ") and "never put the key itself there" in pasted
+    assert logged == pasted.replace("bad_argument", "warning: AnimeGamer"), "it does not log the key"
 
 
 def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, server: LiveServer) -> None:
-    said = subprocess.run(["mono", "turn.exe", address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True)
+    said = subprocess.run(
+        ["mono", "turn.exe", stories.address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True
+    )
     assert re.fullmatch(r"stamina \d+\nturn 1 took [\d.]+ s\n", said.stdout)
 
 
@@ -117,21 +162,6 @@ def test_the_code_of_the_readme_compiles(build: MonoBuild) -> None:
     (build.folder / "readme.cs").write_text(code, encoding="utf-8")
     references = [f"-r:{name}" for name in ("AnimeGamer.Core.dll", "AnimeGamer.Unity.dll", "UnityStubs.dll")]
     subprocess.run(["mcs", "-target:library", "-warnaserror", *references, "readme.cs"], cwd=build.folder, check=True)
-
-
-def test_a_server_that_is_killed_and_restarted_in_a_turn_is_resumed(
-    build: MonoBuild, bundle: Path, tmp_path: Path
-) -> None:
-    with ReservedPorts() as ports, LiveServer(bundle, tmp_path, *ports.option, device="simulated:0.5") as first:
-        with build.start("restart", address_of(first.ready())) as driver:
-            try:
-                assert driver.stdout is not None and driver.stdout.readline() == "kill the server\n"
-                first.process.kill()
-                first.process.wait()
-                with LiveServer(bundle, tmp_path, *ports.option):
-                    assert driver.communicate(timeout=100)[0] == "restart\n"
-            finally:
-                driver.kill()
 
 
 def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
@@ -144,69 +174,12 @@ def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
     assert said.startswith("server_process: ") and "no-such-device" in said
 
 
-def test_pings_of_the_transport_are_answered_while_nobody_calls(build: MonoBuild) -> None:
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    router = context.socket(zmq.ROUTER)
-    try:
-        router.linger, router.router_mandatory, router.rcvtimeo = 0, 1, 60_000
-        router.heartbeat_ivl, router.heartbeat_timeout = 50, 2000  # a peer that does not answer is dropped after 2 s
-        with build.start("reach", f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}", "20") as driver:
-            for answer in ("welcome", "pong"):
-                routing, *frames = router.recv_multipart()
-                time.sleep(2.5)
-                fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
-                router.send_multipart([routing, *encode(Message(answer, fields, parent=decode(frames).id))])
-            assert driver.communicate(timeout=60)[0] == "connected to pocket\n"
-    finally:
-        context.destroy(linger=0)
-
-
 @needs_keys
-def test_what_is_no_key_is_refused_and_not_repeated(build: MonoBuild) -> None:
-    said = build.run("bad-keys")
-    assert len(said) == 7
-    assert all(line.startswith("bad_argument: ") for line in said), said
-
-
-def test_without_libsodium_keys_are_refused_in_words(build: MonoBuild, tmp_path: Path) -> None:
-    shutil.copytree(build.folder, tmp_path / "build")
-    (tmp_path / "build" / "AnimeGamer.Core.dll.config").write_text(
-        '<configuration><dllmap dll="libsodium" target="not-installed"/></configuration>', encoding="utf-8"
-    )
-    done = subprocess.run(["mono", DRIVER, "bad-keys"], cwd=tmp_path / "build", stdout=subprocess.PIPE, text=True)
-    assert "no_keys: keys need libsodium" in done.stdout and "NuGet package libsodium" in done.stdout
-
-
-@needs_keys
-def test_keys_let_in_those_on_the_list_only_and_each_refusal_says_what_to_do(
-    build: MonoBuild, bundle: Path, tmp_path: Path
-) -> None:
-    mine, players = tmp_path / "keys", tmp_path / "players"
-    server_key, _ = curve_keys.new("server", mine)
-    _, friend = curve_keys.new("friend", players)
-    _, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
-    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
-        at = address_of(server.ready())
-        text = zmq.auth.load_certificate(server_key)[0].decode()
-        played, *refused = build.run("keys", at, text, str(friend), str(stranger))
-        assert played == "a game with keys"
-        codes = ("not_allowed", "timed_out", "timed_out|not_allowed")
-        what_to_do = ("add your public key", "set ServerKey to the public key", "set ServerKey and SecretKey")
-        for line, code, do in zip(refused, codes, what_to_do, strict=True):
-            assert re.match(f"({code}): .*{do}", line), line
-        session, logged, pasted = build.run("engine-keys", at, str(server_key), str(friend))
-    assert session == "a session with keys"
-    assert pasted.startswith("bad_argument: ") and "never put the key itself there" in pasted
-    assert logged == pasted.replace("bad_argument", "warning: AnimeGamer"), "it does not log the key"
-
-
-@needs_keys
-def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(build: MonoBuild, tmp_path: Path) -> None:
+def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(driver: Process, tmp_path: Path) -> None:
     picture, (public, secret) = tmp_path / "start.png", zmq.curve_keypair()
     picture.write_bytes(PNG + os.urandom(3 * 2**20))
     _, mine = zmq.auth.create_certificates(tmp_path, "mine")
     server = FakeServer(secret, minor=2)
-    driver = Process(["mono", DRIVER, "conform"], build.folder)
     try:
         keys = f"server_key={public.decode()} client_keys={mine}"
         assert driver.ask(f"new {server.address} 60 {keys}") == "ok"
@@ -216,7 +189,6 @@ def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(build: MonoB
         assert bytes(received) == picture.read_bytes()
         assert server.kinds().count("hello") == 1, "it did not have to connect again"
     finally:
-        driver.close()
         server.close()
 
 
@@ -226,12 +198,12 @@ def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:
 
 def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        said = build.run("domains", address_of(server), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
+        said = build.run("domains", stories.address_of(server), f"tcp://127.0.0.1:{silent.getsockname()[1]}")
     assert said == ["unloaded 20 times, 13 turns"]
 
 
 def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, server: LiveServer) -> None:
-    refused, played = build.run("engine", address_of(server))
+    refused, played = build.run("engine", stories.address_of(server))
     assert played == "two plays of one game"
     assert refused == "warning: AnimeGamer: a turn is running; wait for its end, or call SayInstead", (
         "nobody may listen"

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <new>
@@ -40,7 +39,7 @@ public:
         try {
             return run(verb, words);
         } catch (const ag::Error &error) {
-            return "error " + error.code + " " + error.text + (error.what_to_do.empty() ? "" : "; " + error.what_to_do);
+            return error_line(error.code, error.text, error.what_to_do);
         }
     }
 
@@ -134,19 +133,6 @@ private:
         return verb == "measure-frames" ? measure_frames(count, text) : "error unknown " + verb;
     }
 
-    static std::int64_t number(std::istringstream &words) {
-        std::int64_t value = 0;
-        words >> value;
-        return value;
-    }
-
-    static std::string rest_of(std::istringstream &words) {
-        std::string text;
-        words.get();
-        std::getline(words, text);
-        return text;
-    }
-
     void renew() {
         client_.reset();
         ag::Options options(address_.c_str());
@@ -229,15 +215,9 @@ private:
         } else if (event.type == AG_EVENT_UNDERSTOOD) {
             turn.understood = std::string(" ") + event.of.understood.text;
         } else if (event.type == AG_EVENT_FRAME) {
-            ++turn.pictures;
             framed_(event);
             const auto &frame = event.of.frame;
-            for (int y = 0; hashes_ && y < frame.height; ++y) {
-                const auto *row = static_cast<const std::uint8_t *>(event.buffer) + std::ptrdiff_t(y) * frame.stride;
-                for (int x = 0; x < 4 * frame.width; ++x) {
-                    turn.hash = (turn.hash ^ row[x]) * 16777619U;
-                }
-            }
+            turn.add_picture(static_cast<const std::uint8_t *>(event.buffer), hashes_ ? frame.width : 0, frame.height, frame.stride);
         } else if (event.type == AG_EVENT_DONE) {
             understood_ = turn.understood;
             turn.turns = event.of.done.turns;
@@ -373,11 +353,4 @@ private:
 
 } // namespace
 
-int main() {
-    Driver driver;
-    for (std::string line; std::getline(std::cin, line);) {
-        std::string answer = driver.answer(line);
-        std::replace(answer.begin(), answer.end(), '\n', ' ');
-        std::cout << answer << std::endl;
-    }
-}
+int main() { return run_driver<Driver>(); }

@@ -1,9 +1,11 @@
-// What the driver says of a turn, and the files that it reads.
+// What a driver says of a turn, the files that it reads, and its loop. Unreal's driver has it, too.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -24,10 +26,10 @@ template <typename T> std::string joined(const std::vector<T> &values) {
     return text.str();
 }
 
-inline std::string error_line(const ag_error &error) {
-    const std::string to_do = error.what_to_do;
-    return std::string("error ") + error.code + " " + error.text + (to_do.empty() ? "" : "; " + to_do);
+inline std::string error_line(const std::string &code, const std::string &text, const std::string &what_to_do) {
+    return "error " + code + " " + text + (what_to_do.empty() ? "" : "; " + what_to_do);
 }
+inline std::string error_line(const ag_error &error) { return error_line(error.code, error.text, error.what_to_do); }
 
 /// What was seen of one turn.
 struct Turn {
@@ -38,6 +40,15 @@ struct Turn {
     std::int64_t turns = 0;
     double server_s = 0.0;
     std::string error, understood;
+
+    void add_picture(const std::uint8_t *pixels, int width, int height, int stride) {
+        ++pictures;
+        for (int y = 0; y < height; ++y) {
+            for (int x = 0; x < 4 * width; ++x) {
+                hash = (hash ^ pixels[std::ptrdiff_t(y) * stride + x]) * 16777619U;
+            }
+        }
+    }
 
     std::string line() const {
         if (!error.empty()) {
@@ -76,6 +87,30 @@ inline std::string words_of(const ag_welcome &welcome) {
 inline std::vector<std::uint8_t> bytes_of(const std::string &path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline std::int64_t number(std::istringstream &words) {
+    std::int64_t value = 0;
+    words >> value;
+    return value;
+}
+
+inline std::string rest_of(std::istringstream &words) {
+    std::string text;
+    words.get();
+    std::getline(words, text);
+    return text;
+}
+
+/// Answer each line of the standard input.
+template <typename Driver> int run_driver() {
+    Driver driver;
+    for (std::string line; std::getline(std::cin, line);) {
+        std::string answer = driver.answer(line);
+        std::replace(answer.begin(), answer.end(), '\n', ' ');
+        std::cout << answer << std::endl;
+    }
+    return 0;
 }
 
 /// Of a key file as `animegamer-rt keys new` writes it.

@@ -1,24 +1,15 @@
 // The driver of the conformance suite: commands on standard input, one line of answer to each (client/conformance/README.md). It
 // drives the part of the plugin that knows nothing of Unreal, in ticks, as the subsystem does.
-#include <algorithm>
-#include <chrono>
-#include <fstream>
 #include <functional>
-#include <iostream>
-#include <iterator>
 #include <memory>
-#include <sstream>
 #include <thread>
 
+#include "../../native/tests/driver_turn.h"
 #include "Core/Connection.h"
 
 namespace {
 
 namespace plugin = animegamer_unreal;
-
-std::string error_line(const std::string &code, const std::string &text, const std::string &what_to_do) {
-    return "error " + code + " " + text + (what_to_do.empty() ? "" : "; " + what_to_do);
-}
 
 class Driver : public plugin::Listener {
 public:
@@ -29,7 +20,7 @@ public:
         said_.clear();
         run(verb, words);
         if (verb == "turn" || verb == "begin" || verb == "rest" || verb == "replay") {
-            while (ended_.empty() && said_.empty() && (verb != "begin" || seqs_.empty())) {
+            while (ended_.empty() && said_.empty() && (verb != "begin" || turn_.seqs.empty())) {
                 tick();
             }
             return !said_.empty() ? said_ : ended_.empty() ? "ok" : ended_;
@@ -65,31 +56,11 @@ public:
         }
     }
     void frame(plugin::Picture picture, const ag_frame &) override {
-        ++pictures_;
-        for (int y = 0; y < picture.height; ++y) {
-            for (int x = 0; x < 4 * picture.width; ++x) {
-                hash_ = (hash_ ^ picture.pixels()[y * picture.stride + x]) * 16777619U;
-            }
-        }
+        turn_.add_picture(picture.pixels(), picture.width, picture.height, picture.stride);
     }
     void done(const ag_done &done) override {
-        bool whole = true;
-        std::ostringstream text, numbers;
-        for (std::size_t n = 0; n < seqs_.size(); ++n) {
-            whole = whole && (n == 0 || seqs_[n] == seqs_[n - 1] + 1);
-            numbers << (n == 0 ? "" : ",") << seqs_[n];
-        }
-        text << "done turns=" << done.turns << " seq=";
-        if (whole && !seqs_.empty()) {
-            text << seqs_.front() << "-" << seqs_.back();
-        } else {
-            text << numbers.str();
-        }
-        text << " pictures=" << pictures_ << " hash=";
-        text.width(8);
-        text.fill('0');
-        text << std::hex << hash_ << std::dec << " replayed=" << replayed_;
-        ended_ = text.str();
+        turn_.turns = done.turns;
+        ended_ = turn_.line();
     }
     void failed(const std::string &code, const std::string &text, const std::string &what_to_do) override {
         const bool of_turn = game_ != nullptr && game_->ticket() == ticket_;
@@ -98,10 +69,10 @@ public:
     void heard(const ag_event &event) override {
         const bool is_numbered = event.type >= AG_EVENT_ACCEPTED && event.type <= AG_EVENT_DONE && event.type != AG_EVENT_RESTARTING;
         if (is_numbered && event.turn > 0) {
-            seqs_.push_back(event.seq);
+            turn_.seqs.push_back(event.seq);
         }
         if (event.type == AG_EVENT_ACCEPTED) {
-            replayed_ = event.of.accepted.replayed;
+            turn_.replayed = event.of.accepted.replayed != 0;
         }
     }
 
@@ -113,7 +84,7 @@ private:
             keys_ = {};
             for (std::string word; words >> word;) {
                 const std::string value = word.substr(word.find('=') + 1);
-                (word[0] == 's' ? keys_.server : keys_.secret) = word[0] == 's' ? value : plugin::secret_key_of(text_of(value));
+                (word[0] == 's' ? keys_.server : keys_.secret) = word[0] == 's' ? value : secret_key_of(value);
             }
             renew();
             const plugin::Refusal &refusal = connection_->refusal();
@@ -131,28 +102,22 @@ private:
             game_->open("", number(words));
         } else if (verb == "open-picture") {
             const auto seed = number(words);
-            std::string motion;
             words >> first;
-            words.get();
-            std::getline(words, motion);
-            const std::string picture = text_of(first);
+            const auto picture = bytes_of(first);
             if (game_ == nullptr) {
                 add();
             }
-            game_->open_picture(picture.data(), picture.size(), motion, seed);
+            game_->open_picture(picture.data(), picture.size(), rest_of(words), seed);
         } else if (verb == "resume") {
             renew();
             add();
             game_->open(words >> first ? first : token_);
         } else if (verb == "turn" || verb == "begin") {
             words >> first;
-            words.get();
-            std::string text;
-            std::getline(words, text);
             if (!game_->busy()) {
                 begin();
             }
-            game_->say(text, first);
+            game_->say(rest_of(words), first);
         } else if (verb == "replay") {
             const auto turn = number(words);
             begin();
@@ -188,29 +153,11 @@ private:
         }
     }
 
-    static std::string text_of(const std::string &file) {
-        std::ifstream stream(file, std::ios::binary);
-        return {std::istreambuf_iterator<char>(stream), {}};
-    }
-
-    static std::int64_t number(std::istringstream &words) {
-        std::int64_t value = 0;
-        words >> value;
-        return value;
-    }
-
     void renew() {
         game_ = nullptr;
         connection_.reset();
         connection_ = std::make_unique<plugin::Connection>(address_, timeout_s_, keys_);
-        connection_->welcomed = [this](const ag_welcome &welcome) {
-            words_.clear();
-            for (const ag_strings &list : {welcome.people, welcome.motions, welcome.places, welcome.hours, welcome.clothes, welcome.manners}) {
-                for (std::size_t n = 0; n < list.count; ++n) {
-                    words_ += std::string(n == 0 ? " " : ",") + list.items[n];
-                }
-            }
-        };
+        connection_->welcomed = [this](const ag_welcome &welcome) { words_ = words_of(welcome); };
     }
 
     void add() {
@@ -233,11 +180,9 @@ private:
 
     void begin() {
         ticket_ = game_->next_ticket();
-        seqs_.clear();
+        turn_ = Turn();
         ended_.clear();
         understood_.clear();
-        pictures_ = replayed_ = 0;
-        hash_ = 2166136261U;
     }
 
     void tick() {
@@ -251,20 +196,11 @@ private:
     std::unique_ptr<plugin::Connection> connection_;
     plugin::Game *game_ = nullptr;
     std::int64_t ticket_ = -1; // of the turn that was begun
-    std::vector<std::int64_t> seqs_; // of the turn that was begun
-    int pictures_ = 0, replayed_ = 0;
-    std::uint32_t hash_ = 0;
+    Turn turn_; // that was begun
     std::string said_, ended_; // the answer; how the turn ended
     bool closes_at_progress_ = false, asks_for_offers_ = false;
 };
 
 } // namespace
 
-int main() {
-    Driver driver;
-    for (std::string line; std::getline(std::cin, line);) {
-        std::string answer = driver.answer(line);
-        std::replace(answer.begin(), answer.end(), '\n', ' ');
-        std::cout << answer << std::endl;
-    }
-}
+int main() { return run_driver<Driver>(); }

@@ -81,7 +81,7 @@ namespace AnimeGamer.Driver
     {
         public string Act(string moment, string address, string token, long turns)
         {
-            AnimeGamerClient client = Scenarios.Connect(address);
+            AnimeGamerClient client = Help.Connect(address);
             if (moment == "connecting" || moment == "server dead")
             {
                 client.OpenAsync();

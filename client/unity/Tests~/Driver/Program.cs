@@ -1,12 +1,11 @@
 using System;
-using System.Collections.Generic;
 using System.Threading;
 using System.Threading.Tasks;
 
 namespace AnimeGamer.Driver
 {
-    /// <summary>Plays scenarios against a live server. Says what it saw, a line each; a line "failed: ..." and exit code 1
-    /// where it was not as expected.</summary>
+    /// <summary>What only this package has; the rest is played by commands (Conformance). Says what it saw, a line each; a line
+    /// "failed: ..." and exit code 1 where it was not as expected.</summary>
     static class Program
     {
         static int Main(string[] arguments)
@@ -17,12 +16,7 @@ namespace AnimeGamer.Driver
                 {
                     case "vectors": return Vectors.Run();
                     case "conform": new Conformance().Run(); break;
-                    case "bad-keys": Scenarios.BadKeys(); break;
-                    case "play": Scenarios.Play(arguments[1]); break;
-                    case "restart": Scenarios.Restart(arguments[1]); break;
-                    case "reach": Scenarios.Reach(arguments[1], int.Parse(arguments[2])); break;
-                    case "keys": Scenarios.Keys(arguments[1], arguments[2], arguments[3], arguments[4]); break;
-                    case "launch": Scenarios.Launch(arguments[1], arguments[2], arguments[3]); break;
+                    case "launch": Launch(arguments[1], arguments[2], arguments[3]); break;
                     case "tests": Engine.RunTests(arguments[1]); break;
                     case "engine": Engine.Run(arguments[1]); break;
                     case "engine-server": Engine.WithServer(arguments[1], arguments[2], arguments[3], arguments[4]); break;
@@ -40,11 +34,32 @@ namespace AnimeGamer.Driver
                 return 1;
             }
         }
+
+        // A server of this program's own.
+        static void Launch(string command, string arguments, string options)
+        {
+            var server = new ServerLauncher(command, arguments, options);
+            try
+            {
+                using (AnimeGamerClient client = Help.Connect(server.Address.Get()))
+                    client.OpenAsync(3).Get().Say("Mirel waves gently.").Until(TurnEventKind.Done);
+                Help.Check(server.Running, "it runs until it is disposed");
+                server.Dispose();
+                Console.WriteLine(server.Running ? "it goes on" : "launched, then ended");
+            }
+            catch (AnimeGamerException error)
+            {
+                server.Dispose();
+                Console.WriteLine(error.Code + ": " + error.Text.Replace('\n', ' '));
+            }
+        }
     }
 
     static class Help
     {
         public const int LimitMs = 60000;
+
+        public static AnimeGamerClient Connect(string address) { return new AnimeGamerClient(new ClientOptions { Address = address }); }
 
         public static void Check(bool condition, string claim)
         {
@@ -79,10 +94,9 @@ namespace AnimeGamer.Driver
             return "none";
         }
 
-        /// <summary>The turn's events up to the first of a kind, or to its end; frames are given back.</summary>
-        public static List<TurnEvent> Until(this Turn turn, TurnEventKind kind, List<uint> pictures = null)
+        /// <summary>Read the turn up to the first event of a kind, or to its end; frames are given back.</summary>
+        public static void Until(this Turn turn, TurnEventKind kind)
         {
-            var events = new List<TurnEvent>();
             for (int waited = 0; waited < LimitMs; )
             {
                 if (!turn.TryRead(out TurnEvent next))
@@ -91,40 +105,10 @@ namespace AnimeGamer.Driver
                     waited += 2;
                     continue;
                 }
-                if (next.Frame != null)
-                {
-                    Check(next.Frame.Data.Length == next.Frame.PictureBytes, "a picture has no gaps");
-                    pictures?.Add(Hash(next.Frame.Data));
-                    next.Frame.Release();
-                }
-                events.Add(next);
-                if (next.Kind == kind || next.Kind == TurnEventKind.Done || next.Kind == TurnEventKind.Error) return events;
+                next.Frame?.Release();
+                if (next.Kind == kind || next.Kind == TurnEventKind.Done || next.Kind == TurnEventKind.Error) return;
             }
             throw new Exception("not so: the turn goes on");
-        }
-
-        /// <summary>Hashes of the pictures of a whole turn; fails unless every event came once, in order.</summary>
-        public static List<uint> Pictures(this Turn turn, List<TurnEvent> before = null, List<uint> seen = null)
-        {
-            List<uint> pictures = seen ?? new List<uint>();
-            List<TurnEvent> events = before ?? new List<TurnEvent>();
-            events.AddRange(turn.Until(TurnEventKind.Done, pictures));
-            TurnEvent last = events[events.Count - 1];
-            Check(last.Kind == TurnEventKind.Done, "the turn is done; " + last.Error);
-            long seq = 0;
-            foreach (TurnEvent each in events)
-                if (each.Kind != TurnEventKind.Restarting && each.Kind != TurnEventKind.Understood) Check(each.Seq == seq++, "events come once, in order");
-            Check(pictures.Count == 17, "a turn has 17 pictures");
-            return pictures;
-        }
-
-        public static bool Same(List<uint> a, List<uint> b) { return string.Join(" ", a) == string.Join(" ", b); }
-
-        static uint Hash(byte[] data)
-        {
-            uint hash = 2166136261;
-            foreach (byte each in data) hash = (hash ^ each) * 16777619;
-            return hash;
         }
     }
 }
