@@ -1,7 +1,7 @@
 """Write the files that clients in any language are tested with: `python client/vectors/make.py`.
 
-Writes client/vectors/vectors.json, client/schema/messages.json, client/schema/asyncapi.json and the made parts of
-client/PROTOCOL.md, all from animegamer_rt.serving.wire. Knows files; the contents come from its neighbours.
+Writes client/vectors/vectors.json, client/schema/messages.json and the made parts of client/PROTOCOL.md, all from
+animegamer_rt.serving.wire. Knows files; the contents come from its neighbours.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt.serving.wire import FIRST_FRAME, VERSION, Message, encode
-from asyncapi import asyncapi
 from broken import BROKEN
 from samples import SAMPLES
 from schema import schema
@@ -82,7 +81,6 @@ def main() -> int:
     files = {
         CLIENT / "vectors" / "vectors.json": json.dumps(vectors(), indent=1, ensure_ascii=True) + "\n",
         CLIENT / "schema" / "messages.json": json.dumps(schema(), indent=1, ensure_ascii=True) + "\n",
-        CLIENT / "schema" / "asyncapi.json": json.dumps(asyncapi(), indent=1, ensure_ascii=True) + "\n",
         document: protocol(document.read_text(encoding="utf-8")),
     }
     old = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]

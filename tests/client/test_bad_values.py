@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -121,33 +120,13 @@ def test_a_pipe_as_picture_is_not_waited_for(server: FakeServer, tmp_path: Path)
         client.open(picture=tmp_path / "start.png", motion="gently wave")
 
 
-@pytest.mark.parametrize(
-    "number", ["²", "٣", "1_0", "-1", "", "9" * 400, "1.5", "--3"], ids=lambda text: ascii(text[:9])
-)
-def test_a_seed_is_ascii_digits(number: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["play", GOOD, f"--seed={number}"])
-    assert "argument --seed" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("path", ["", "~nosuchuser/x", "n" * 300])
-def test_a_folder_of_nothing_is_refused_before_the_server_is_asked(
-    server: FakeServer, path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["play", server.address, f"--out={path}"])
-    assert "argument --out" in capsys.readouterr().err and server.games == {}
-
-
 def test_a_seed_of_an_earlier_game_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["play", GOOD, "--resume", "token", "--seed", "3"])
     assert "--seed is of a new game" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "number", ["²", "٣", "1_0", "-1", "9" * 5000, "1.0", "+1", ""], ids=lambda text: ascii(text[:9])
-)
+@pytest.mark.parametrize("number", ["²", "-1", "9" * 5000, ""], ids=lambda text: ascii(text[:9]))
 def test_a_rewind_to_no_number_shows_the_help_and_the_game_goes_on(
     server: FakeServer,
     tmp_path: Path,
@@ -159,13 +138,6 @@ def test_a_rewind_to_no_number_shows_the_help_and_the_game_goes_on(
     assert main(["play", server.address, "--timeout", "5", "--out", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.count(":rewind N") == 2
     assert [turn["instruction"] for turn in server.games["token-1"].turns] == ["a.", "b."]
-
-
-def test_help_on_a_full_device_is_one_line() -> None:
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "animegamer_client", "play", "--help"]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("error: the output cannot be written")
 
 
 def test_a_server_does_not_steer_the_terminal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -131,9 +131,8 @@ def test_folder_that_cannot_be_written_is_told_before_any_turn(
 
 
 def test_one_key_option_without_the_other_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["status", "tcp://127.0.0.1:5570", "--server-key", "x"])
-    assert "--server-key and --client-keys go together" in capsys.readouterr().err
+    assert main(["status", "tcp://127.0.0.1:5570", "--server-key", "x"]) == 2
+    assert "server_key and client_keys go together" in capsys.readouterr().err
 
 
 def test_status_is_shown_and_is_the_exit_code(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,3 +222,21 @@ def test_what_was_understood_is_a_line_and_what_was_not_another(capsys: pytest.C
     understood, notice = capsys.readouterr().out.splitlines()
     assert understood == "  understood: Mia in a raincoat and Tobo in everyday clothes run wildly, town, night"
     assert notice.startswith('  not understood: "explodes"; pocket reads English')
+
+
+@pytest.mark.parametrize(
+    "files", [{"turn-001.mp4": "mine"}, {"animegamer-client.txt": "another game", "notes.txt": ""}]
+)
+def test_a_folder_of_others_is_refused_and_left_alone(
+    server: FakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    files: dict[str, str],
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert play(server, monkeypatch, "a.\n", "--out", tmp_path) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path} holds ")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == files
+    assert server.games["token-1"].turns == []

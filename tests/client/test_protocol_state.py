@@ -25,6 +25,7 @@ from animegamer_client import (
 )
 from animegamer_client.calls import Call, TurnCall
 from animegamer_client.codec import Message, encode
+from animegamer_client.fields import read
 from animegamer_client.options import Options
 from animegamer_client.protocol_state import MAX_BACKOFF_S, ProtocolState
 from animegamer_client.requests import export, new_turn, page, ping, replay
@@ -256,5 +257,5 @@ def test_what_was_understood_is_told_once_however_often_the_turn_is_replayed(tal
 def test_a_client_says_its_minor_version_and_reads_what_a_bundle_knows() -> None:
     assert Options().hello().fields["minor"] == 2
     (vector,) = [vector for vector in golden.MESSAGES if vector["name"].startswith("welcome, of a bundle that reads")]
-    bundle = Welcome.read(Message("welcome", vector["header"]["fields"])).bundle
+    bundle = read(Welcome, vector["header"]["fields"]).bundle
     assert (bundle.people, bundle.hours) == (("Mia", "Tobo"), ("day", "night"))

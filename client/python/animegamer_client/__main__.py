@@ -7,56 +7,43 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
-from .arguments import Parser, whole
 from .client import Client
 from .errors import ClientError
-from .play import INTERRUPTED, PlayOptions, play
+from .play import INTERRUPTED, play
 from .terminal_view import TerminalView, plain
 
-STATUS_TIMEOUT_S = 5.0
 FAILED = 2
 """Exit code if the command could not run. 1: the server is not ready, or it refused a line."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    _prepare_streams()
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
+        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
+            stream.reconfigure(errors=errors)
     parser = _parser()
-    try:
-        options = parser.parse_args(argv)
-    except SystemExit:  # argparse has printed its help, or an error
-        try:
-            sys.stdout.flush()
-        except OSError as error:
-            return _output_lost(error)
-        raise
-    except OSError as error:
-        return _output_lost(error)
+    options = parser.parse_args(argv)
     if options.command == "play" and options.resume is not None and options.seed is not None:
         parser.error("--seed is of a new game, and --resume continues an earlier one: give one of them")
-    if (options.server_key is None) != (options.client_keys is None):
-        parser.error(
-            "--server-key and --client-keys go together: give the server's public key, and the file of your secret key"
-        )
     try:
         code = _status(options) if options.command == "status" else _play(options)
         sys.stdout.flush()
         return code
     except OSError as error:
-        if error.filename is None:
-            return _output_lost(error)
-        _say(
-            f"{error.filename}: cannot be written; found {error.strerror or error}; make room, or choose another place"
-        )
-        _mute()
-        return FAILED
-    except MemoryError:
-        _say("the memory is full; close other programs")
+        if error.filename is not None:
+            _say(f"{error.filename}: cannot be written; found {error.strerror}; make room, or choose another place")
+            return FAILED
+        # What is still buffered would fail again when Python exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):  # its reader has closed the pipe, as `head` does
+            return 1
+        _say(f"the output cannot be written; found {error.strerror}; make room, or choose another place")
         return FAILED
     except (ClientError, ValueError) as error:
         _say(str(error))
@@ -65,58 +52,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _prepare_streams() -> None:
-    """Open the null device for a stream that is closed; replace characters that a stream cannot encode."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "replace"), (sys.stderr, "replace")):
-        if isinstance(stream, io.TextIOWrapper) and not stream.closed:
-            stream.reconfigure(errors=errors)
-
-
 def _say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):  # a terminal that is gone takes both streams along
         print(f"error: {plain(text)}", file=sys.stderr)
 
 
-def _output_lost(error: OSError) -> int:
-    """Say that the output cannot be written, unless its reader has closed the pipe, as `head` does."""
-    _mute()
-    if isinstance(error, BrokenPipeError):
-        return 1
-    _say(f"the output cannot be written; found {error.strerror or error}; make room, or choose another place")
-    return FAILED
-
-
-def _mute() -> None:
-    """Send stdout to the null device: what is still buffered would fail again when Python exits."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _play(options: argparse.Namespace) -> int:
-    return play(
-        PlayOptions(
-            address=options.address,
-            seed=options.seed,
-            resume=options.resume,
-            out=options.out,
-            timeout_s=options.timeout,
-            server_key=options.server_key,
-            client_keys=options.client_keys,
-        )
-    )
+    keys = (("--server-key", options.server_key), ("--client-keys", options.client_keys))
+    key_options = "".join(f" {name} {shlex.quote(value)}" for name, value in keys if value is not None)
+    with _client(options, codec="mp4") as client:
+        return play(client, options.seed, options.resume, options.out, key_options)
 
 
 def _status(options: argparse.Namespace) -> int:
     """Print the server's status; returns 0 if it is ready, else 1."""
-    client = Client(
-        options.address,
-        timeout_s=options.timeout,
-        server_key=options.server_key,
-        client_keys=options.client_keys,
-    )
+    client = _client(options, codec="raw")
     try:
         status = client.status()
     finally:
@@ -128,21 +78,24 @@ def _status(options: argparse.Namespace) -> int:
     return 0 if status.get("state") == "ready" else 1
 
 
+def _client(options: argparse.Namespace, codec: str) -> Client:
+    keys = {"server_key": options.server_key, "client_keys": options.client_keys}
+    return Client(options.address, timeout_s=options.timeout, codec=codec, **keys)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser("animegamer_client", description="Play games on an AnimeGamer server.")
+    parser = argparse.ArgumentParser("animegamer_client", description="Play games on an AnimeGamer server.")
     parser.add_argument("--version", action="version", version=f"animegamer-client {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     game = commands.add_parser("play", help="play a game in the terminal, or the instructions on stdin, one a line")
-    game.add_argument("--seed", type=whole(0, 2**63 - 1), help="seed of a new game (default: the server chooses one)")
+    game.add_argument("--seed", type=int, help="seed of a new game (default: the server chooses one)")
     game.add_argument("--resume", metavar="TOKEN", help="continue an earlier game")
     game.add_argument("--out", type=Path, metavar="DIR", help="folder for the clips (default: games/game-NNN)")
     status = commands.add_parser("status", help="print the server's status; exit code 0 if it is ready")
     status.add_argument("--json", action="store_true", help="print all fields, as JSON")
-    for command, timeout_s in ((game, 30.0), (status, STATUS_TIMEOUT_S)):
+    for command, timeout_s in ((game, 30.0), (status, 5.0)):
         command.add_argument("address", metavar="ADDRESS", help="the server's address, as tcp://127.0.0.1:5570")
-        command.add_argument(
-            "--timeout", type=float, default=timeout_s, metavar="S", help="seconds to wait for an answer"
-        )
+        command.add_argument("--timeout", type=float, default=timeout_s, metavar="S", help="seconds without an answer")
         command.add_argument("--server-key", metavar="KEY", help="the server's public key, or its file")
         command.add_argument("--client-keys", metavar="FILE", help="the file of your secret key")
     return parser

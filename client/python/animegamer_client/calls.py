@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from .codec import Message
 from .errors import ClientError, ConnectionLost, ServerRefused
 from .events import Accepted, Character, Done, Event, State, Understood, read_event
-from .fields import integer
+from .fields import integer, read
 from .responses import Exported, SessionInfo
 
 T = TypeVar("T")
@@ -256,7 +256,8 @@ class ExportCall(Call[Exported]):
     may_be_slow = True
 
     def __init__(self, session: SessionInfo, on_progress: Callable[[int, int], None] | None) -> None:
-        super().__init__(session_message(session, "export"), "exported", Exported.read, session)
+        request = session_message(session, "export")
+        super().__init__(request, "exported", lambda answer: read(Exported, answer.fields), session)
         self._on_progress = on_progress
         self._raised: Exception | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .codec import Message
 from .errors import ProtocolError
-from .fields import flag, integer, nested, number, several, text, words
+from .fields import read
 
 Pixels = npt.NDArray[np.uint8]
 """A picture, uint8 [height, width, channels], top row first; bottom row first with the client's option `flip`."""
@@ -27,16 +27,9 @@ class Character:
     social: int
     entertainment: int
 
-    @classmethod
-    def read(cls, fields: Mapping[str, object]) -> Character:
-        """Read the map of the three values. Raises ProtocolError."""
-        return cls(**{name: integer(fields, name) for name in VALUES})
-
 
 VALUES = ("stamina", "social", "entertainment")
 """The names of the character's values."""
-STRENGTHS = ("motion_level", *VALUES)
-"""The names of a state's strengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +94,7 @@ class Understood(Event):
     caption: str
     unknown: tuple[str, ...]
     text: str
-    notice: str | None
+    notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +126,15 @@ class Progress(Event):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Picture(Event):
-    """A picture. data: the received buffer, read-only, not copied, valid for as long as it is held.
+class Frame(Event):
+    """Frame `index` of `count`, from 0, sent as soon as it is decoded.
 
     width, height: in pixels. stride: bytes from one row to the next; 0 for a JPEG.
+    data: pixels (codec raw) or a JPEG file: the received buffer, read-only, not copied, valid as long as it is held.
     """
 
+    index: int
+    count: int
     width: int
     height: int
     stride: int
@@ -157,21 +153,6 @@ class _Picture(Event):
         channels = CHANNELS[self.pixel_format]
         shape, strides = (self.height, self.width, channels), (self.stride, channels, 1)
         return np.ndarray(shape, np.uint8, self.data, 0, strides)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame(_Picture):
-    """Frame `index` of `count`, from 0, sent as soon as it is decoded. data: pixels (codec raw) or a JPEG file."""
-
-    index: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Preview(_Picture):
-    """A rough picture after denoise step `step`. Reserved: no server of protocol 1.0 sends it."""
-
-    step: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,117 +184,44 @@ class Done(Event):
     turns: int
 
 
+KINDS: Mapping[str, type[Event]] = {
+    "accepted": Accepted,
+    "understood": Understood,
+    "state": State,
+    "progress": Progress,
+    "frame": Frame,
+    "clip": Clip,
+    "restarting": Restarting,
+    "done": Done,
+}
+"""Type of a message -> its event, whose fields have the names of the message's."""
+
+
 def read_event(message: Message, seq: int) -> Event | None:
     """The event in a message; None if this client does not know its type. Raises ProtocolError."""
-    if message.type not in _READERS:
+    kind = KINDS.get(message.type)
+    if kind is None:
         return None
     if message.session is None or message.turn is None:
         raise ProtocolError(f"received {message.type} without session or turn", code="missing_field")
-    return _READERS[message.type](message, message.session, message.turn, seq)
+    given = {"session": message.session, "turn": message.turn, "seq": seq}
+    if kind not in (Frame, Clip):
+        return read(kind, message.fields, **given)
+    event = read(kind, message.fields, **given, data=_buffer(message))
+    if isinstance(event, Frame):
+        _check_size(event)
+    return event
 
 
-def _accepted(message: Message, session: str, turn: int, seq: int) -> Event:
-    fields = message.fields
-    place, estimate = integer(fields, "place"), number(fields, "estimate_s")
-    return Accepted(
-        session,
-        turn,
-        seq,
-        text(fields, "turn_id"),
-        place,
-        estimate,
-        text(fields, "instruction"),
-        flag(fields, "replayed"),
-    )
-
-
-def _understood(message: Message, session: str, turn: int, seq: int) -> Event:
-    fields = message.fields
-    people = (Person(text(person, "name"), text(person, "clothes")) for person in several(fields, "people"))
-    return Understood(
-        session,
-        turn,
-        seq,
-        tuple(people),
-        text(fields, "motion"),
-        integer(fields, "level"),
-        text(fields, "place"),
-        text(fields, "hour"),
-        text(fields, "position"),
-        text(fields, "caption"),
-        words(fields, "unknown"),
-        text(fields, "text"),
-        text(fields, "notice") if "notice" in fields else None,
-    )
-
-
-def _state(message: Message, session: str, turn: int, seq: int) -> Event:
-    fields = message.fields
-    character, shown = (Character.read(nested(fields, name)) for name in ("character", "shown"))
-    strengths = {name: integer(fields, name) for name in STRENGTHS}
-    scope = number(fields, "motion_scope")
-    return State(session, turn, seq, character=character, shown=shown, motion_scope=scope, **strengths)
-
-
-def _progress(message: Message, session: str, turn: int, seq: int) -> Event:
-    fields = message.fields
-    return Progress(
-        session, turn, seq, integer(fields, "step"), integer(fields, "steps"), number(fields, "seconds_left")
-    )
-
-
-def _frame(message: Message, session: str, turn: int, seq: int) -> Event:
-    index, count = integer(message.fields, "index"), integer(message.fields, "count")
-    return Frame(session, turn, seq, *_picture(message), index, count)
-
-
-def _preview(message: Message, session: str, turn: int, seq: int) -> Event:
-    return Preview(session, turn, seq, *_picture(message), integer(message.fields, "step"))
-
-
-def _clip(message: Message, session: str, turn: int, seq: int) -> Event:
-    fields = message.fields
-    return Clip(
-        session, turn, seq, integer(fields, "index"), flag(fields, "last"), text(fields, "codec"), _buffer(message)
-    )
-
-
-def _restarting(message: Message, session: str, turn: int, seq: int) -> Event:
-    return Restarting(session, turn, seq, integer(message.fields, "attempt"), number(message.fields, "retry_in_s"))
-
-
-def _done(message: Message, session: str, turn: int, seq: int) -> Event:
-    spent = nested(message.fields, "seconds")
-    seconds = Seconds(*(number(spent, stage) for stage in ("queue", "predictor", "denoiser", "vae", "total")))
-    return Done(session, turn, seq, seconds, integer(message.fields, "turns"))
-
-
-_READERS: Mapping[str, Callable[[Message, str, int, int], Event]] = {
-    "accepted": _accepted,
-    "understood": _understood,
-    "state": _state,
-    "progress": _progress,
-    "preview": _preview,
-    "frame": _frame,
-    "clip": _clip,
-    "restarting": _restarting,
-    "done": _done,
-}
-
-
-def _picture(message: Message) -> tuple[int, int, int, str, str, memoryview]:
-    """Width, height, stride, pixel format, codec and buffer of a picture. Raises ProtocolError if they disagree."""
-    fields, data = message.fields, _buffer(message)
-    width, height, stride = (integer(fields, name) for name in ("width", "height", "stride"))
-    pixel_format, codec = text(fields, "pixel_format"), text(fields, "codec")
-    if codec == "raw":
-        row = width * CHANNELS.get(pixel_format, 0)
-        if not (0 < row <= stride and height > 0 and len(data) >= (height - 1) * stride + row):
-            raise ProtocolError(
-                f"received {len(data)} bytes for a {pixel_format} picture of {width} x {height}, stride {stride}",
-                code="bad_field",
-            )
-    return width, height, stride, pixel_format, codec, data
+def _check_size(frame: Frame) -> None:
+    row = frame.width * CHANNELS.get(frame.pixel_format, 0)
+    if frame.codec == "raw" and not (
+        0 < row <= frame.stride and frame.height > 0 and len(frame.data) >= (frame.height - 1) * frame.stride + row
+    ):
+        size = f"{frame.width} x {frame.height}, stride {frame.stride}"
+        raise ProtocolError(
+            f"received {len(frame.data)} bytes for a {frame.pixel_format} picture of {size}", code="bad_field"
+        )
 
 
 def _buffer(message: Message) -> memoryview:

@@ -1,12 +1,17 @@
-"""Read a field of a message by name and type. Each function raises ProtocolError, which names the field."""
+"""Read the fields of a message by name and type. Each function raises ProtocolError, which names the field."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+import functools
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .errors import ProtocolError
 
+T = TypeVar("T")
 Fields = Mapping[str, Any]
 
 
@@ -53,6 +58,34 @@ def several(fields: Fields, name: str) -> list[Any]:
 def words(fields: Fields, name: str) -> tuple[str, ...]:
     """A list of texts."""
     return tuple(str(word) for word in several(fields, name))
+
+
+def read(kind: type[T], found: Fields, **given: Any) -> T:
+    """An object of a dataclass: each field is read by its type, or is `given`. One with a default may be missing."""
+    values = {
+        name: reader(found, name)
+        for name, (reader, required) in _readers(kind).items()
+        if name not in given and (required or name in found)
+    }
+    return kind(**values, **given)
+
+
+@functools.cache
+def _readers(kind: Any) -> dict[str, tuple[Callable[[Fields, str], Any], bool]]:
+    """Field of a dataclass -> what reads it, and whether it is required."""
+    hints, all_fields = get_type_hints(kind), dataclasses.fields(kind)
+    return {each.name: (_reader(hints[each.name]), each.default is dataclasses.MISSING) for each in all_fields}
+
+
+def _reader(kind: Any) -> Callable[[Fields, str], Any]:
+    if get_origin(kind) is types.UnionType:  # X | None
+        (kind,) = (each for each in get_args(kind) if each is not types.NoneType)
+    if is_dataclass(kind):
+        return lambda found, name: read(kind, nested(found, name))
+    if get_origin(kind) is tuple and is_dataclass(get_args(kind)[0]):
+        return lambda found, name: tuple(read(get_args(kind)[0], each) for each in several(found, name))
+    known: dict[Any, Callable[[Fields, str], Any]] = {int: integer, float: number, str: text, bool: flag}
+    return known.get(kind) or (words if get_origin(kind) is tuple else nested)
 
 
 def _field(fields: Fields, name: str) -> object:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from .client import Client, Game, Turn
@@ -19,50 +18,30 @@ INTERRUPTED = 130
 QUIT = (":quit", ":q", "quit", "exit")
 
 
-@dataclass(frozen=True, slots=True)
-class PlayOptions:
-    """Options of the command. None: the server (seed) or this program (out) chooses."""
+def play(client: Client, seed: int | None, resume: str | None, out: Path | None, key_options: str) -> int:
+    """Play until the player leaves; returns the exit code. Raises ClientError, OSError and ValueError.
 
-    address: str
-    seed: int | None = None
-    resume: str | None = None
-    out: Path | None = None
-    timeout_s: float = 30.0
-    server_key: str | None = None
-    client_keys: str | None = None
-
-
-def play(options: PlayOptions) -> int:
-    """Play until the player leaves; returns the exit code. Raises ClientError, OSError and ValueError."""
+    seed, out: None: the server or this program chooses. key_options: for the command that continues the game.
+    """
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     view = TerminalView(overwrite=sys.stdout.isatty())
-    with Client(
-        options.address,
-        timeout_s=options.timeout_s,
-        codec="mp4",
-        server_key=options.server_key,
-        client_keys=options.client_keys,
-    ) as client:
-        game = client.open(resume=options.resume) if options.resume else client.open(seed=options.seed)
-        view.start(client.connect(), client.address, game.character)
-        # Made before the first turn, so that a folder that cannot be written costs no turn.
-        folder = GameFolder(new_folder(GAMES_FOLDER) if options.out is None else options.out, game.token)
-        player = Player(client, game, folder, view, _key_options(options))
-        view.line(f"seed {game.seed}, {_count(game.turns, 'turn')} so far, in {folder.path}")
-        try:
-            player.finish_running()
-            return player.play_prompt() if interactive else player.play_lines()
-        finally:
-            player.folder.close()
-            player.print_how_to_resume()
+    game = client.open(resume=resume) if resume else client.open(seed=seed)
+    view.start(client.connect(), client.address, game.character)
+    # Made before the first turn, so that a folder that cannot be written costs no turn.
+    folder = GameFolder(new_folder(GAMES_FOLDER) if out is None else out, game.token)
+    player = Player(client, game, folder, view, key_options)
+    view.line(f"seed {game.seed}, {_count(game.turns, 'turn')} so far, in {folder.path}")
+    try:
+        player.finish_running()
+        return player.play_prompt() if interactive else player.play_lines()
+    finally:
+        player.print_how_to_resume()
 
 
 class Player:
     """Plays one game: follows commands, shows turns and keeps their clips."""
 
-    def __init__(
-        self, client: Client, game: Game, folder: GameFolder, view: TerminalView, key_options: str = ""
-    ) -> None:
+    def __init__(self, client: Client, game: Game, folder: GameFolder, view: TerminalView, key_options: str) -> None:
         self.client, self.game, self.folder, self.view = client, game, folder, view
         self._key_options = key_options
 
@@ -123,7 +102,6 @@ class Player:
     def _run(self, text: str) -> None:
         """Run a command, or play a turn."""
         if text[0] not in ":/":  # an instruction never begins with a slash: it was meant to be a colon
-            self.folder.check_clip(self.game.turns + 1)
             self._play(self.game.turn(text))
             return
         name, _, rest = text[1:].partition(" ")
@@ -135,7 +113,6 @@ class Player:
             self._moved()
         elif name == "branch" and number is not None:
             self.game = self.game.branch(number)
-            self.folder.close()
             self.folder = GameFolder(new_folder(self.folder.path.parent), self.game.token)
             self._moved()
         elif name == "status" and not rest:
@@ -166,12 +143,6 @@ class Player:
             self.view.clear_progress()
             if self.game.turns == turns:  # the turn did not count
                 self.view.values = values
-
-
-def _key_options(options: PlayOptions) -> str:
-    """The keys, as options of the command line."""
-    named = (("--server-key", options.server_key), ("--client-keys", options.client_keys))
-    return "".join(f" {name} {shlex.quote(value)}" for name, value in named if value is not None)
 
 
 def _count(count: int, noun: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from .calls import Call, TurnCall
 from .codec import Buffer, Message, decode, encode
 from .errors import ClientError, ProtocolError, ServerRefused, TimedOut
-from .fields import text, words
+from .fields import read, text, words
 from .requests import resume
 from .responses import Welcome
 
@@ -252,7 +252,7 @@ class ProtocolState:
         self.answered = True
         if message.type == "welcome":
             if message.parent == self._hello_id and self.phase is Phase.GREETING:
-                self.welcome = Welcome.read(message)
+                self.welcome = read(Welcome, message.fields)
                 self._trouble = "it stopped answering"
                 self._ready()
             return

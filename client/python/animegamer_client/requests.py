@@ -12,7 +12,7 @@ from typing import Any
 from .calls import Call, CloseCall, ExportCall, PictureCall, TurnCall, session_message
 from .codec import Message
 from .events import Character
-from .fields import flag, integer, nested, several
+from .fields import flag, integer, nested, read, several
 from .responses import Exported, LoggedTurn, SessionInfo
 
 
@@ -48,11 +48,11 @@ def replay(session: SessionInfo, turn: int, after_seq: int) -> TurnCall:
 def rewind(session: SessionInfo, turn: int) -> Call[None]:
     """Delete the turns after this one."""
 
-    def read(message: Message) -> None:
+    def on_rewound(message: Message) -> None:
         session.turns = integer(message.fields, "turns")
-        session.character = Character.read(nested(message.fields, "character"))
+        session.character = read(Character, nested(message.fields, "character"))
 
-    return Call(session_message(session, "rewind", {"turn": turn}), "rewound", read, session)
+    return Call(session_message(session, "rewind", {"turn": turn}), "rewound", on_rewound, session)
 
 
 def branch(session: SessionInfo, turn: int, seed: int | None) -> Call[SessionInfo]:
@@ -64,12 +64,12 @@ def branch(session: SessionInfo, turn: int, seed: int | None) -> Call[SessionInf
 def page(session: SessionInfo, before: int | None) -> Call[tuple[list[LoggedTurn], bool]]:
     """A page of the log, and whether there are turns before it."""
 
-    def read(message: Message) -> tuple[list[LoggedTurn], bool]:
-        turns = [LoggedTurn.read(entry) for entry in several(message.fields, "turns")]
+    def on_listed(message: Message) -> tuple[list[LoggedTurn], bool]:
+        turns = [read(LoggedTurn, entry) for entry in several(message.fields, "turns")]
         return turns, flag(message.fields, "more")
 
     fields = {} if before is None else {"before": before}
-    return Call(session_message(session, "list", fields), "listed", read, session)
+    return Call(session_message(session, "list", fields), "listed", on_listed, session)
 
 
 def export(session: SessionInfo, on_progress: Callable[[int, int], None] | None) -> Call[Exported]:

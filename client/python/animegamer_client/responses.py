@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .codec import Message
-from .events import STRENGTHS, Character, Person
-from .fields import Fields, flag, integer, nested, number, several, text, words
-
-_WORDS = ("people", "motions", "places", "hours", "clothes", "manners")
-"""The fields of a bundle that says what it knows, since 1.1."""
+from .events import Character, Person
+from .fields import Fields, nested, read, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +50,6 @@ class Welcome:
     limits: Fields
     state: str
 
-    @classmethod
-    def read(cls, message: Message) -> Welcome:
-        """Read a `welcome`. Raises ProtocolError."""
-        fields, about = message.fields, nested(message.fields, "bundle")
-        bundle = Bundle(
-            name=text(about, "name"),
-            fingerprint=text(about, "fingerprint"),
-            plan=text(about, "plan"),
-            height=integer(about, "height"),
-            width=integer(about, "width"),
-            frames=integer(about, "frames"),
-            fps=number(about, "fps"),
-            random_weights=flag(about, "random_weights"),
-            **{name: words(about, name) for name in _WORDS if name in about},
-        )
-        return cls(
-            server=text(fields, "server"),
-            protocol=text(fields, "protocol"),
-            bundle=bundle,
-            capabilities=words(fields, "capabilities"),
-            limits=nested(fields, "limits"),
-            state=text(fields, "state"),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class RunningTurn:
@@ -100,14 +73,6 @@ class Seen:
     caption: str
     text: str
 
-    @classmethod
-    def read(cls, fields: Fields) -> Seen:
-        """Read the `understood` of an `opened`. Raises ProtocolError."""
-        people = tuple(Person(text(one, "name"), text(one, "clothes")) for one in several(fields, "people"))
-        names = ("place", "hour", "position", "caption", "text")
-        place, hour, position, caption, line = (text(fields, name) for name in names)
-        return cls(people, text(fields, "motion"), integer(fields, "level"), place, hour, position, caption, line)
-
 
 @dataclass(slots=True)
 class SessionInfo:
@@ -125,18 +90,8 @@ class SessionInfo:
     @classmethod
     def read(cls, message: Message) -> SessionInfo:
         """Read an `opened`. Raises ProtocolError."""
-        fields = message.fields
-        running = nested(fields, "running") if "running" in fields else None
-        return cls(
-            id=text({"session": message.session}, "session"),
-            token=text(fields, "token"),
-            seed=integer(fields, "seed"),
-            history_turns=integer(fields, "history_turns"),
-            turns=integer(fields, "turns"),
-            character=Character.read(nested(fields, "character")),
-            running=RunningTurn(integer(running, "turn"), text(running, "turn_id")) if running else None,
-            seen=Seen.read(nested(fields, "understood")) if "understood" in fields else None,
-        )
+        seen = read(Seen, nested(message.fields, "understood")) if "understood" in message.fields else None
+        return read(cls, message.fields, id=text({"session": message.session}, "session"), seen=seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +106,6 @@ class LoggedTurn:
     entertainment: int
     stamina: int
 
-    @classmethod
-    def read(cls, fields: Fields) -> LoggedTurn:
-        """Read an entry of `listed`. Raises ProtocolError."""
-        strengths = {name: integer(fields, name) for name in STRENGTHS}
-        return cls(integer(fields, "turn"), text(fields, "turn_id"), text(fields, "instruction"), **strengths)
-
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -165,9 +114,3 @@ class Exported:
     folder: str
     turns: int
     files: tuple[str, ...]
-
-    @classmethod
-    def read(cls, message: Message) -> Exported:
-        """Read an `exported`. Raises ProtocolError."""
-        fields = message.fields
-        return cls(text(fields, "folder"), integer(fields, "turns"), words(fields, "files"))
