@@ -30,7 +30,6 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
-from animegamer_rt.errors import PlanError
 from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import activity
@@ -274,10 +273,3 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle)
     assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.
     assert noted == [False] * (window + 1) + [True] * 4
-
-
-def test_unknown_plan_is_refused_before_the_work(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "measure_fresh_process", pytest.fail)
-    told = BenchOptions(settings=Preset(str(bundle.folder), plans=("exact", "fastest")), results=bundle.folder.parent)
-    with pytest.raises(PlanError, match="fastest"):
-        bench.bench(told)

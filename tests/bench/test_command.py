@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import signal
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -27,7 +24,7 @@ from animegamer_bench.presets import Preset
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.bundle.files import write_error
-from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.profiling import activity
@@ -64,16 +61,6 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert record["fps"] == pytest.approx(17 / record["seconds_per_turn_p50"], rel=1e-2)
     assert record["machine"] and record["commit"] and record["date"].endswith("+00:00")
     assert record["fingerprint"] is None  # of random weights it would say nothing
-
-
-def test_a_record_says_which_bundle_was_played(tmp_path: Path) -> None:
-    trained = fakes.write_bundle(tmp_path / "tiny").folder
-    manifest = trained / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"random weights"', '"trained"'))
-    results = tmp_path / "results"
-    assert main([*RUN, "--bundle", str(trained), "--plan", "exact", "--turns", "1", "--results", str(results)]) == 0
-    (path,) = results.glob("*.json")
-    assert json.loads(path.read_text())["fingerprint"] == open_bundle(str(trained)).fingerprint
 
 
 def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_changed(
@@ -134,24 +121,6 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     assert record["memory_source"].startswith("in use on the card")
 
 
-def test_results_that_cannot_be_written_are_said_before_measuring(
-    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    assert main([*RUN, "--bundle", bundle, "--results", str(tmp_path / "file")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
-    assert main([*RUN, "--bundle", bundle, "--results", str(tmp_path), "--trace", str(tmp_path / "turn.svg")]) == 2
-    assert "--trace: not a file for a trace" in capsys.readouterr().err
-
-
-def test_trace_in_the_folder_of_records_is_no_record(bundle: str, tmp_path: Path) -> None:
-    arguments = ["bench", "run", "--bundle", bundle, "--turns", "3", "--results", str(tmp_path)]
-    assert main([*arguments, "--trace", str(tmp_path / "trace.json")]) == 0  # where records are read from, too
-    assert (tmp_path / "trace.json").is_file()
-    assert main([*arguments, "--plan", "exact", "--trace", str(tmp_path / "traces" / "turn.json")]) == 0
-    assert (tmp_path / "traces" / "turn.json").is_file()
-
-
 @pytest.mark.parametrize("after", ["two turns", "the last turn"])
 def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], after: str
@@ -204,16 +173,3 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_
     said = capsys.readouterr()
     assert "cannot be written; found no space left on device" in said.err and not list(tmp_path.iterdir())
     assert json.loads(said.out.splitlines()[-1])["n"] == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows waits in another call")
-def test_an_interrupt_ends_the_process_that_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    started, start = list[subprocess.Popen[bytes]](), subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *args, **rest: started.append(start(*args, **rest)) or started[0])
-    monkeypatch.setattr(os, "wait4", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure._run([sys.executable, "-c", "import time; time.sleep(600)"])
-    assert started[0].returncode == -signal.SIGKILL

@@ -61,11 +61,6 @@ def test_a_narrow_terminal_shows_the_whole_name_of_every_figure(
     assert "seconds_per_turn_p50seconds_per_turn_max" in cells and "…" not in said
 
 
-@pytest.mark.parametrize("fidelity", [3, [1], {"ssim": "x"}, {"ssim": None}, None])
-def test_a_record_with_odd_fidelity_is_compared(tmp_path: Path, fidelity: object) -> None:
-    assert compare(tmp_path, json.dumps({**RECORD, "fidelity": fidelity})) == 0
-
-
 def test_the_machine_of_a_record_does_not_steer_the_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from benchmarks.gpu.prompt import prompt_tokens
 
 import fakes
 from animegamer_bench import roofline
 from animegamer_bench import run as bench
 from animegamer_bench.presets import Preset
 from animegamer_rt.bundle.denoise_plan import build_plan
-from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import activity
-from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import GameState
 
 FULL = {"hidden": 1920, "layers": 30, "patch": 2}
 H100, RTX_3060 = "NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 3060"
@@ -58,13 +54,6 @@ def test_bound_of_a_gpu_uses_its_own_rates(full: Bundle) -> None:
     assert hopper is not None and hopper.seconds == pytest.approx(18.5 / 989.4 + 5.6 / 1978.7 + 5.6 / 989.4, rel=5e-3)
 
 
-def test_unknown_bound_is_none(full: Bundle) -> None:
-    assert roofline.gpu_roofline(full, 100, "NVIDIA GeForce RTX 4090 Laptop GPU", "bf16") is None
-    assert roofline.gpu_roofline(full, 100, H100, "fp32") is None
-    without = replace(full, manifest=replace(full.manifest, sizes={}))
-    assert roofline.cpu_roofline(without, 100) is None and roofline.gpu_roofline(without, 100, H100, "bf16") is None
-
-
 def test_bound_of_a_plan_that_skips_blocks_counts_only_computed_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,13 +67,3 @@ def test_bound_of_a_plan_that_skips_blocks_counts_only_computed_ones(
     record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, pipeline, {"host_memory_peak_mib": None})
     assert seen == 2 * [record["cost_rows"]] == 2 * [2 + 1 + 2], "of the second step's pair half is skipped"
     assert record["network_rows"] == 6
-
-
-def test_prompt_is_as_long_as_the_prompter_writes_it() -> None:
-    bundle = open_bundle("pocket")
-    prompt_builder, texts = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples
-    shot = np.zeros((226, bundle.manifest.geometry.shot_width), np.float16)
-    prompt = prompt_builder.build(texts[4], [HistoryTurn(text, GameState(1, 2, 3, 4), shot) for text in texts[:4]])
-    assert prompt.history is not None
-    written = prompt.history.ids.shape[1], prompt.turn.ids.shape[1]
-    assert prompt_tokens([len(prompt_builder.encode_text(text)) for text in texts[:5]]) == written

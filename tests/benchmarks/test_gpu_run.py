@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
 import threading
@@ -14,10 +13,6 @@ from typing import Any
 
 import pytest
 from benchmarks.gpu import run as gpu
-from benchmarks.gpu.jobs import Job
-from benchmarks.gpu.record import Record
-from fake_nvml import FakeNvml
-from project import ROOT
 
 from animegamer_bench.compare import compare
 from animegamer_bench.records import read_records
@@ -173,53 +168,6 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
     assert sorted(turns_in(record)) == sorted(ALL)
 
 
-def test_record_is_whole_when_it_cannot_be_written_any_more(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace = os.replace
-
-    def full_disk(part: Path, path: Path) -> None:
-        if str(path).endswith("-gpu.json") and len(json.loads(part.read_text()).get("turns", [])) > 2:
-            raise OSError(28, "No space left on device")
-        replace(part, path)
-
-    monkeypatch.setattr(os, "replace", full_disk)
-    assert run("--stages", "turns") == 2
-    _, record = record_in(tmp_path)
-    assert turns_in(record) == ALL[:2]
-    assert not list((tmp_path / "results").glob(".*"))
-
-
-@pytest.mark.parametrize("failed", ["checks bf16", "serve players"])
-def test_failed_check_is_the_exit_status_and_stops_nothing(run: Run, tmp_path: Path, failed: str) -> None:
-    assert run("--stages", "checks,turns,serve", faults={failed: "wrong"}) == 1
-    assert turns_in(record_in(tmp_path)[1]) == ALL
-
-
-def test_turns_whose_check_crashed_come_last(run: Run, tmp_path: Path) -> None:
-    chosen = ("--variants", "bf16,fp8", "--plans", "fast")
-    assert run("--stages", "checks,turns", *chosen, faults={"checks bf16": "die"}) == 1
-    order = [line.strip() for line in (tmp_path / "log").read_text().splitlines()]
-    assert [name for name in order if name.startswith("turns")] == ["turns full-fp8 fast", "turns full-bf16 fast"]
-
-
-def test_run_that_is_killed_leaves_a_record_that_says_what_it_did_not_reach(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-
-    def killed(*given: object, **options: object) -> tuple[str, str]:
-        if seen or list((tmp_path / "results").glob("*-gpu.json")):
-            seen.append(record_in(tmp_path)[1]["not_run"])
-        return start(*given, **options)  # type: ignore[arg-type]
-
-    start = gpu.run
-    monkeypatch.setattr(gpu, "run", killed)
-    assert run("--stages", "turns", "--variants", "bf16,fp8") == 0
-    left = ["reference full", "turns full-bf16", "turns full-fp8"]
-    assert seen == [left, left[1:], left[2:]]
-
-
 def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Path) -> None:
     assert run("--stages", "turns,peers", "--timeout-scale", "2") == 0
     results = tmp_path / "results"
@@ -238,16 +186,6 @@ def test_turns_and_peers_are_unpacked_as_records_of_turns(run: Run, tmp_path: Pa
     assert any("**fast**" in row and "fp8" in row and "| 12.0 |" in row for row in rows)
 
 
-def test_paths_of_a_record_are_relative_to_the_checkout_and_found_from_anywhere(tmp_path: Path) -> None:
-    record, job = Record(tmp_path / "record.json", {"jobs": []}), Job("build", "library")
-    record.add(job, {"library": str(ROOT / "README.md")})
-    record.end(job, "failed", 1.0, f'File "{ROOT / "a.py"}", line 1\n{ROOT / "b.py"}: a warning\n/usr{ROOT / "c.py"}')
-    written = json.loads(record.path.read_text())
-    assert written["build"][0]["library"] == "README.md"
-    assert written["jobs"][0]["said"] == f'File "a.py", line 1\nb.py: a warning\n/usr{ROOT / "c.py"}'
-    assert gpu.library_of(Record(record.path, written)) == str(ROOT / "README.md")
-
-
 def test_jobs_that_did_not_fit_are_listed_as_not_run(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,21 +198,3 @@ def test_jobs_that_did_not_fit_are_listed_as_not_run(
     assert "5 jobs not run: reference full, " in capsys.readouterr().out
     assert run("--stages", "turns", "--minutes", "10") == 0
     assert [json.loads(path.read_text())["not_run"] for path in (tmp_path / "results").iterdir()].count([]) == 1
-
-
-def test_record_says_what_the_card_did_in_each_job(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = FakeNvml()
-    card.throttle_bits = 0x4
-    monkeypatch.setitem(sys.modules, "pynvml", card)
-    assert run("--stages", "turns") == 0
-    seen = {"sm_clock_mhz": [1980, 1980], "memory_clock_mhz": [2619, 2619], "temperature_c": [41, 41]}
-    expected = {**seen, "power_w": [120.0, 120.0], "throttled": ["power cap"]}
-    assert [job["card"] for job in record_in(tmp_path)[1]["jobs"]] == [expected] * 5
-
-
-def test_network_far_from_plain_bf16_fails_the_run(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--stages", "turns", faults={"turns full-fp8": "unlike"}) == 1
-    assert "unlike plain bf16: fp8, fast: latent error 0.4" in capsys.readouterr().out
-    assert turns_in(record_in(tmp_path)[1]) == ALL

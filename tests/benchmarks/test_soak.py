@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.soak.run import main
-from benchmarks.soak.schedule import ENDING, LASTING, SCRIPTS, faults, games
-from benchmarks.soak.watch import growth
+from benchmarks.soak.schedule import ENDING, LASTING
 from project import ROOT
 
 import fakes
@@ -48,24 +47,3 @@ def test_a_soak_that_is_stopped_keeps_what_was_played_and_says_that_it_is_incomp
     assert soak.returncode == 130, said
     assert record["incomplete"] and 0 < record["turns"] < 100000
     assert (record["turns_compared"], record["wrong_bytes"]) == (record["turns"], 0)
-
-
-def test_the_comparison_plays_each_game_once_however_many_turns_are_played() -> None:
-    scripts = [game.script for player in range(8) for game in games(player, 1250)]
-    assert len(scripts) == 256 and len(set(scripts)) == SCRIPTS
-    assert len({games(player, 1250)[0].script for player in range(8)}) == 8, "what begins together differs"
-
-
-def test_growth_is_that_of_the_longest_life_after_its_first_500_turns() -> None:
-    def sample(turns: int, pid: int, mib: float) -> dict[str, object]:
-        return {"turns": turns, "server": {"pid": pid, "resident_mib": mib}}
-
-    short = [sample(turns, 1, 50 + turns) for turns in range(0, 900, 100)]
-    long = [sample(turns, 2, 50 + min(turns - 900, 500) / 10 + turns / 1000) for turns in range(900, 3000, 100)]
-    last = [sample(3000, 3, 40)]
-    assert growth([*short, *long, *last], "server") == 1.0
-    assert growth(short, "server") is None, "fewer turns than say anything"
-
-
-def test_a_seed_repeats_the_schedule() -> None:
-    assert faults(5, 100, 2000, 8) == faults(5, 100, 2000, 8) != faults(6, 100, 2000, 8)

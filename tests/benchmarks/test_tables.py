@@ -36,19 +36,6 @@ def test_only_the_newest_of_a_kind_is_shown_and_the_slowest_comes_first() -> Non
     assert shown == [("exact", 4.0), ("fast", 1.0)]
 
 
-def test_the_fastest_variant_of_a_precision_is_shown_by_its_newest_record() -> None:
-    timed = [("fp8-kernels", "01", 1.0), ("fp8", "01", 4.0), ("fp8-compiled", "01", 5.0), ("fp8-kernels", "02", 3.0)]
-    records = [record(f"2026-01-{day}", total=total, device="torch", variant=name) for name, day, total in timed]
-    (shown,) = newest(records)
-    assert (shown["variant"], shown["seconds_per_turn_p50"]) == ("fp8-kernels", 3.0)
-
-
-def test_an_earlier_bundle_of_the_same_name_is_not_shown() -> None:
-    first = record("2026-01-01", machine="another", fingerprint="first")
-    second = record("2026-01-02", fingerprint="second")
-    assert newest([record("2026-01-01", "fast"), first, second]) == [second]
-
-
 def test_quick_runs_are_not_cited() -> None:
     assert cited({"preset": "standard", "peer": None})
     assert cited({"peer": None}), "a record from before there were presets"
@@ -56,12 +43,6 @@ def test_quick_runs_are_not_cited() -> None:
     assert cited({"preset": None, "peer": None, "variant": "bf16"})
     of_suite = record("2026-01-01", suite=1, total=5.0)
     assert newest([of_suite, record("2026-01-02")]) == [of_suite], "a later preset does not replace a suite"
-
-
-def test_a_row_says_max_for_p95_of_few_turns_and_marks_an_unsteady_run() -> None:
-    few = record(n=8, seconds_per_turn_p95=None, seconds_per_turn_max=11.5, unsteady=["busy"])
-    text = tables.table([few | {"quality_gate": {"passed": False}}])
-    assert "| max 11.50 | 8 | **unsteady**, **gate failed** |" in text
 
 
 def test_a_gpus_table_leaves_out_what_most_of_its_rows_lack_and_says_that_weights_are_random() -> None:
@@ -76,38 +57,6 @@ def test_a_gpus_table_leaves_out_what_most_of_its_rows_lack_and_says_that_weight
     assert "| 1.0 | not measured | `aaaaaaaaaa`, 2026-01-02 |" in rows[0]
     assert rows[1].startswith("| full, **exact**, torch, fp8, int8-wgmma attention | 98 | **4.00** |")
     assert "| 0.40 / 2.40 / 1.20 | 0.60 | 2.5 | 100 MiB |" in rows[1]
-
-
-def test_processors_of_one_name_have_a_table_each_and_are_not_mixed_with_suites_of_another() -> None:
-    old, new = ["avx2", "amx_int8"], ["avx2", "avx512_bf16"]
-    suites = [record(total=total, suite=1, instruction_sets=sets) for total, sets in ((4.0, old), (5.0, new))]
-    of_preset = record(machine="another", preset="standard", total=6.0)
-    text = tables.table([*suites, of_preset])
-    heads = [line for line in text.splitlines() if line.startswith("On ")]
-    assert sorted(heads) == [
-        "On a machine, with amx_int8 (suite 1):",
-        "On a machine, with avx512_bf16 (suite 1):",
-        "On another (preset standard):",
-    ]
-    assert all(f"**{seconds}**" in text for seconds in ("4.00", "5.00", "6.00"))
-
-
-def test_time_to_first_frame_stands_next_to_seconds_a_turn() -> None:
-    about = {"machine": "a machine", "instruction_sets": ["avx2"], "fingerprint": "f"}
-    turns = [record(plan=plan, device="cpu", **about) for plan in ("balanced", "fast")]
-    crowd = [
-        {"engines": "cpu", "plans": plans, "sessions": players, "first_frame_s": {"p95": p95, "max": 9.0, "n": n}}
-        for plans, players, p95, n in (
-            (["balanced"], 1, 0.5, 25),
-            (["balanced"], 4, None, 8),
-        )
-    ]
-    served = {"size": "full", "date": "2026-01-03", "crowd": crowd, **about}
-    text = tables.table(turns, [served])
-    balanced, fast = (line for line in text.splitlines() if line.startswith("| full"))
-    assert "| 0.50 / max 9.00 / - |" in balanced and "| not measured |" in fast
-    assert "On a machine (no suite; commit `abc`, 2026-01-02):" in text, "what all rows share stands above them"
-    assert "| 0.50" not in tables.table(turns, [{**served, "fingerprint": "of another bundle"}])
 
 
 def test_readmes_table_names_its_machines_and_random_weights_in_the_title() -> None:

@@ -18,7 +18,6 @@ import torch
 from tiny_checkpoints import (
     GOLDEN,
     MISTRAL_CONFIG,
-    QKV,
     Executes,
     golden,
     read_tiny_denoiser,
@@ -30,14 +29,13 @@ from torch import Tensor
 from animegamer_export.build.sizes import FULL
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.files import TensorFile, open_tensors, open_torch
-from animegamer_export.checkpoints.key_names import vae_naming
 from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parity.fixtures import open_folder, vae_weights
 from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.models.vae import VaeDecoder
 
 
 def full_size(name: str) -> TensorFile:
@@ -62,22 +60,6 @@ def full_size_map(name: str) -> tuple[TensorFile, WeightMap]:
         predictor = releases.predictor_size(MISTRAL_CONFIG, file, Path("config.json"))
         assert predictor == FULL.predictor
         return file, releases.predictor_weight_map(file, Predictor(predictor))
-
-
-def test_a_vae_whose_widths_are_no_multiples_of_the_finest_stages_is_read() -> None:
-    size = VaeSize(channels=32, multipliers=(2, 1, 3), res_blocks=1)
-    naming = vae_naming(len(size.multipliers))
-    with torch.device("meta"):
-        state = {naming.checkpoint_name(name): value for name, value in VaeDecoder(size).state_dict().items()}
-    assert releases.vae_size(open_tensors(state, Path("3d-vae.pt"))) == size
-    config = {
-        "_class_name": releases.DIFFUSERS_VAE,
-        "block_out_channels": list(size.widths),
-        "layers_per_block": size.res_blocks,
-        "latent_channels": size.latent_channels,
-        "norm_num_groups": size.norm_groups,
-    }
-    assert releases.diffusers_vae_size(config, Path("config.json")) == size
 
 
 @pytest.mark.parametrize(
@@ -107,17 +89,6 @@ def test_a_tiny_denoiser_checkpoint_gives_the_recorded_step(tmp_path: Path) -> N
         v = denoiser(step["x"], step["timesteps"], step["flow_idx"], shot)
     assert (v - step["output"]).abs().max() <= 1e-5
     assert set(extra) <= set(recipe.unused)
-
-
-def test_half_precision_weights_are_merged_in_float32(tmp_path: Path) -> None:
-    tensors = {key: value.half() for key, value in golden("dit_weights_a").items()}
-    denoiser, _, _ = read_tiny_denoiser(write_denoiser(tmp_path / "a.pt", tensors))
-    merged = denoiser.state_dict()["blocks.0.attention.output.weight"]
-    dense = QKV.replace("query_key_value", "dense")
-    down, up = tensors[f"{dense}.matrix_A.0"].float(), tensors[f"{dense}.matrix_B.0"].float()
-    expected = tensors[f"{dense}.original.weight"].float() + up @ down / len(down)
-    assert merged.dtype == torch.float32
-    torch.testing.assert_close(merged, expected)
 
 
 @pytest.mark.parametrize("zipped", [True, False])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from tiny_checkpoints import QKV, Executes, golden, read_tiny_denoiser, tiny_predictor, write_denoiser
 
 from animegamer_export.checkpoints import releases
@@ -155,13 +154,4 @@ def test_an_index_that_names_no_file_beside_it_is_refused(tmp_path: Path, name: 
     index = {"weight_map": {"model.norm.weight": name}}
     (mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"index\.json: the index names files outside its folder"):
-        releases.open_predictor(mistral, adapter)
-
-
-def test_whole_numbers_in_a_safetensors_file_are_refused(tmp_path: Path) -> None:
-    mistral, adapter = tiny_predictor(tmp_path, False, "safetensors")
-    base = load_file(mistral / "model.safetensors")
-    name = "model.layers.0.mlp.up_proj.weight"
-    save_file({**base, name: base[name].to(torch.int8)}, mistral / "model.safetensors")
-    with pytest.raises(CheckpointError, match=rf"{name} \(found I8, expected floating point\)"):
         releases.open_predictor(mistral, adapter)

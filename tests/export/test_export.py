@@ -20,16 +20,16 @@ import numpy as np
 import onnx
 import pytest
 from project import run_command
-from watching import FP16, BreaksOff, Watching
+from watching import FP16, Watching
 
 from animegamer_bench.records import read_records
-from animegamer_export.build.command import add_command, precisions
+from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
 from animegamer_export.quantize.exclusions import fp16_exclusions
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load, open_bundle
+from animegamer_rt.bundle.loader import UNFINISHED, Bundle, load
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
@@ -53,13 +53,6 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
         if isinstance(event, FrameReady)
     ]
     assert np.stack(frames).shape == (17, 32, 48, 3)
-
-
-def test_a_whole_bundle_is_left_alone(whole: Bundle, source: ExportSource) -> None:
-    again = Watching()
-    export(source, ExportRequest(FP16, whole.folder), again)
-    assert again.steps == []
-    assert load(whole.folder).fingerprint == whole.fingerprint
 
 
 def flip_a_bit(path: Path) -> None:
@@ -118,26 +111,6 @@ def test_another_denoiser_takes_no_plan_over(finished: Bundle, source: ExportSou
     assert set(load(finished.folder).manifest.plans) == {"exact", "balanced", "fast"}
 
 
-@pytest.mark.parametrize(
-    ("step", "at_weight", "left"),
-    [
-        ("encoder", 3, ["encoder", "encoder verified", "tokenizer"]),
-        ("encoder verified", -1, ["encoder verified", "tokenizer"]),
-    ],
-)
-def test_an_export_broken_off_goes_on(
-    tmp_path: Path, source: ExportSource, step: str, at_weight: int, left: list[str]
-) -> None:
-    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
-    with pytest.raises(BreaksOff):
-        export(source, asked, Watching(step, at_weight))
-    with pytest.raises(BundleFileError, match="not finished.*missing: .*predictor"):
-        open_bundle(tmp_path / "b")
-    again = Watching()
-    assert export(source, asked, again) is None  # the predictor and the denoiser were never asked for
-    assert again.steps == left
-
-
 def test_a_disk_that_fills_up_is_told_and_the_export_goes_on(tmp_path: Path, source: ExportSource) -> None:
     class Full(Watching):
         def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
@@ -180,17 +153,6 @@ def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_pat
     done = Watching()
     export(source, asked, done)
     assert done.steps == []
-
-
-def test_a_part_of_another_precision_or_seed_is_made_again(tmp_path: Path, source: ExportSource) -> None:
-    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
-    export(source, asked, Watching())
-    again = Watching()
-    export(source, ExportRequest({"encoder": "fp32"}, tmp_path / "b"), again)
-    assert again.steps == ["encoder", "encoder verified"]
-    other = Watching()
-    export(from_seed(1, "tiny"), asked, other)
-    assert other.steps == ["encoder", "encoder verified", "tokenizer"]
 
 
 def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
@@ -272,11 +234,6 @@ def test_full_size_needs_the_bytes_that_its_weights_take() -> None:
         keeps, shapes = fp16_exclusions(part), FULL.shapes(part).items()
         rounded = sum(int(np.prod(shape)) for name, shape in shapes if len(shape) >= 2 and not keeps(name))
         assert (rounded, count[part] - rounded) == expected
-
-
-def test_precisions_of_several_parts_are_given_as_quantize_takes_them() -> None:
-    for given in (["vae=bf16,predictor=nf4"], ["vae=bf16", "predictor=nf4"], ["vae=bf16, predictor=nf4"]):
-        assert precisions("predictor,vae", given) == {"predictor": "nf4", "vae": "bf16"}
 
 
 RANDOM = ["--random-weights", "0", "--size", "tiny"]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -26,10 +24,9 @@ from animegamer_export.tensorrt.builder import RESIDENT, BuildJob, BuildResult, 
 from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import cli
 from animegamer_rt.bundle import loader as bundles
-from animegamer_rt.bundle.files import SPARE_BYTES
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility
-from animegamer_rt.errors import BundleError, ConfigError, OutputError
+from animegamer_rt.errors import BundleError, ConfigError
 from animegamer_rt.profiling import gpu_specs
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -73,25 +70,6 @@ def typed(half: ir.DataType) -> onnx.ModelProto:
             value.dtype = value.dtype or ir.DataType.FLOAT
     rewrite(model, half, ("kept", "next_kept"))
     return ir.to_proto(model)
-
-
-def types_of(model: onnx.ModelProto) -> dict[str, str]:
-    values = [*model.graph.input, *model.graph.output, *model.graph.value_info]
-    return {value.name: onnx.TensorProto.DataType.Name(value.type.tensor_type.elem_type) for value in values}
-
-
-@pytest.mark.parametrize(("half", "name"), [(ir.DataType.FLOAT16, "FLOAT16"), (ir.DataType.BFLOAT16, "BFLOAT16")])
-def test_products_are_half_and_edges_statistics_and_angles_float(half: ir.DataType, name: str) -> None:
-    types = types_of(typed(half))
-    assert {types[key] for key in ("grown", "query", "mixed", "normed", "product")} == {name}
-    assert {types[key] for key in ("turn", "squares", "mean", "root", "x", "y", "shown")} == {"FLOAT"}
-    assert types["kept"] == types["next_kept"] == name, "caches stay on the GPU, so they are half at the edge too"
-
-
-def test_bytes_appear_at_the_edge_only_and_attention_is_the_standards() -> None:
-    model = typed(ir.DataType.FLOAT16)
-    assert [name for name, kind in types_of(model).items() if kind == "UINT8"] == ["bytes"]
-    assert {node.domain for node in model.graph.node} == {""}
 
 
 def test_typed_graph_computes_what_the_part_does() -> None:
@@ -234,13 +212,6 @@ def test_a_disk_that_fills_up_is_named_with_what_to_do(
     assert hidden_or_half(bundle) == []
 
 
-def test_a_disk_that_is_too_small_is_refused_before_building(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=SPARE_BYTES))
-    with pytest.raises(OutputError, match="not enough space on the disk.*fewer --parts or for fewer --gpu"):
-        run_command(command.add_command, ["--bundle", str(bundle.folder), "--gpu", "sm89", "--parts", "denoiser"])
-    assert not (bundle.folder / "engines").exists()
-
-
 @pytest.mark.parametrize(("installed", "built_again"), [("1.8.0.1", True), (None, False)])
 def test_an_engine_of_another_version_than_the_installed_one_is_built_again(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: str | None, built_again: bool
@@ -291,13 +262,6 @@ def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: 
     manifest = replace(bundle.manifest, geometry=geometry, compatibility=Compatibility())
     (prompts,) = command.profiles("predictor", replace(bundle, manifest=manifest))
     assert prompts["cached_tokens"][2] == gpu_specs.MAX_PROMPT_TOKENS
-
-
-def test_builder_that_is_killed_is_an_error_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.sys, "executable", "/bin/false")
-    assert command._build_in_subprocess(
-        BuildJob("a.onnx", "a.engine", "tensorrt_rtx", "sm89", "fp16")
-    ).error.startswith("the builder")
 
 
 def test_library_that_is_not_there_is_named_with_how_to_get_it(tmp_path: Path) -> None:

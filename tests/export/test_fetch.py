@@ -18,7 +18,6 @@ from tiny_release import PICTURE, add_character, write_diffusers_vae, write_rele
 
 from animegamer_export.build.weight_source import from_checkpoints
 from animegamer_export.fetch.command import add_command
-from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.errors import AnimeGamerError, CheckpointError, ConfigError, HubError, OutputError
 
 ANIMEGAMER, MISTRAL, VAE = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "zai-org/CogVideoX-2b"
@@ -188,11 +187,3 @@ def test_half_a_file_of_somebody_elses_is_named_and_kept(hub: FakeHub, tmp_path:
     with pytest.raises(CheckpointError, match=f"another size or checksum than {ANIMEGAMER}.*move or delete it"):
         fetch(tmp_path / "checkpoints")
     assert path.stat().st_size == 1000
-
-
-def test_two_downloads_into_one_folder_do_not_meet(hub: FakeHub, tmp_path: Path) -> None:
-    out = tmp_path / "checkpoints"
-    out.mkdir()
-    with lock_folder(out), pytest.raises(OutputError, match="another process is writing here.*wait until it has ended"):
-        fetch(out)
-    assert not hub.downloads() and not files_of(out)

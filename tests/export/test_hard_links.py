@@ -17,13 +17,11 @@ from tiny_release import add_character, write_release
 
 from animegamer_export.build.command import add_command
 from animegamer_export.build.hard_links import hard_link_shared
-from animegamer_export.onnx_io.read import open_graph
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.diagnose.bundle_info import describe_size
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BundleError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -105,12 +103,6 @@ def test_a_damaged_twin_is_not_taken(both: tuple[Bundle, Bundle]) -> None:
     assert load(ponyo.folder) == ponyo
 
 
-def test_an_unfinished_neighbour_is_left_alone(both: tuple[Bundle, Bundle]) -> None:
-    qiqi, ponyo = both
-    (qiqi.folder / "export.json").write_text('{"missing": ["vae"]}', encoding="utf-8")
-    assert hard_link_shared(ponyo) == {}
-
-
 def test_where_the_disk_has_no_links_the_files_stay_copies(
     both: tuple[Bundle, Bundle], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,11 +140,3 @@ def test_the_next_character_loads_only_what_differs(
     alone = onnxruntime.load(ponyo, EngineConfig(threads=1))
     np.testing.assert_array_equal(clip(ponyo, engines), clip(ponyo, alone))
     assert clip(qiqi, onnxruntime.load(qiqi, EngineConfig(threads=1), loaded)).shape == (17, 32, 48, 3)
-
-
-def test_weights_outside_the_bundle_are_refused(both: tuple[Bundle, Bundle]) -> None:
-    qiqi, ponyo = both
-    ponyo.path("vae.weights").unlink()
-    ponyo.path("vae.weights").symlink_to(qiqi.path("vae.weights"))
-    with pytest.raises(BundleError, match="outside its folder"):
-        open_graph(ponyo.part_path("vae_first"))

@@ -29,7 +29,7 @@ from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import OutputError, PlanError
+from animegamer_rt.errors import PlanError
 from animegamer_rt.pipeline import Pipeline
 
 STEPS = 20
@@ -54,14 +54,6 @@ def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_
     plan = list(search.best_plans(pictures @ pictures.T, 0.0, 10).values())[-1]
     assert all(step.branch == "conditional" for step in plan)
     assert 10 in places(plan)
-
-
-def test_plans_that_reuse_guidance_are_chosen_where_they_are_nearer(bundle: Bundle) -> None:
-    points = measure.measure_plans(
-        bundle, open_engines(bundle), fakes.WORLD.examples, SearchBudget(rows=(38, 39), turns=1), lambda line: None
-    )
-    assert [point.rows for point in points] == [38, 39]
-    assert any(step.branch == "reuse" for point in points for step in point.plan)
 
 
 def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
@@ -103,13 +95,6 @@ def test_a_judge_scores_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bun
     assert point.fidelity["instruction_judge"] == Even.words
 
 
-def test_a_number_of_turns_that_is_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for turns in ("0", "1.5"):
-        with pytest.raises(SystemExit, match="2"):
-            cli.main(["search-plans", "pocket", "--turns", turns])
-        assert f"'{turns}' is not a whole number" in capsys.readouterr().err
-
-
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
     def point(rows: int, ssim: float) -> PlanResult:
         return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": ssim})
@@ -129,20 +114,6 @@ def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
     goals = {"balanced": 0.95}
     assert results.choose_plans([point(10, 0.9), point(20, 0.95)], goals)["balanced"].rows == 20
     assert results.choose_plans([point(10, None), point(20, None)], goals)["balanced"].rows == 10
-
-
-def test_quality_goes_with_the_plan_that_it_was_measured_of(bundle: Bundle) -> None:
-    quality = {"vae": {"psnr_db": 30.0}, "balanced": {"place": 1.0}, "fast": {"place": 0.9}}
-    chosen = {name: PlanResult(9, 9, exact_plan(9), 0.1, {"ssim": 0.98}) for name in ("balanced", "fast")}
-    plans = {
-        **bundle.manifest.plans,
-        "fast": PlanEntry(exact_plan(9).to_dict()),
-        "balanced": PlanEntry(exact_plan(7).to_dict()),
-    }
-    written = command.write_plans(
-        write_manifest(bundle.folder, replace(bundle.manifest, plans=plans, quality=quality)), chosen
-    )
-    assert written.manifest.quality == {"vae": {"psnr_db": 30.0}, "fast": {"place": 0.9}}
 
 
 def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
@@ -182,19 +153,6 @@ def test_the_command_writes_plans_figures_record_and_picture(
     assert records and records[0]["points"][-1]["rows"] == 38
     assert len(records[0]["instructions"]) == 2
     assert after.plans["fast"].fidelity["runs_on"] == records[0]["runs_on"] != ""
-
-
-def test_a_bundle_that_cannot_be_written_is_said_before_the_work(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(folder: Path) -> None:
-        if folder == bundle.folder:
-            raise OutputError("cannot be written", where=folder)
-
-    monkeypatch.setattr(command, "make_folder", refuse)
-    monkeypatch.setattr(sample_turns, "open_engines", pytest.fail)
-    assert cli.main(["search-plans", str(bundle.folder), "--results", str(tmp_path)]) == 2
-    assert "cannot be written" in capsys.readouterr().err
 
 
 @dataclass

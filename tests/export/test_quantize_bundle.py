@@ -19,7 +19,6 @@ from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import command as verify
 from animegamer_export.verify.bundles import SampleCounts, compare
 from animegamer_rt import cli
-from animegamer_rt.bundle.files import lock_folder
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
 from animegamer_rt.errors import BundleError, ConfigError, OutputError
 
@@ -74,38 +73,7 @@ def test_comparison_finds_what_differs_and_how_much(pocket: Bundle, small: Bundl
     assert verify.write_record(tmp_path, small, pocket.fingerprint, figures).is_file()
 
 
-def test_encoder_and_towers_are_compared_too(pocket: Bundle, tmp_path: Path) -> None:
-    named = {name: scheme("bf16") for name in ("encoder", "text_tower")}
-    quantize_bundle(pocket, tmp_path / "b", named)
-    figures = compare(load(tmp_path / "b"), pocket, FEW)
-    assert figures.keys() == named.keys()
-    assert 1e-4 < figures["encoder"]["shot_relative_error"] < 1e-2
-    assert 1e-4 < figures["text_tower"]["features_relative_error"] < 1e-2
-    (tower,) = compare(pocket, pocket, FEW, ["image_tower"]).values()
-    assert tower["features_relative_error"] == 0
-
-
-def test_a_bundle_is_not_compared_with_itself(pocket: Bundle) -> None:
-    with pytest.raises(BundleError, match="same parts"):
-        compare(pocket, pocket, FEW)
-
-
-def test_a_folder_in_use_is_refused(pocket: Bundle, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("here")
-    with pytest.raises(BundleError, match="not empty"):
-        quantize_bundle(pocket, tmp_path, {"predictor": scheme("nf4")})
-
-
 INT4 = {"predictor": scheme("int4")}
-
-
-def test_a_folder_that_another_process_quantises_into_is_refused_and_left_alone(pocket: Bundle, tmp_path: Path) -> None:
-    under_way = tmp_path / ".new.quantize"
-    under_way.mkdir()
-    (under_way / "predictor.onnx").write_bytes(b"half of it")
-    with lock_folder(under_way), pytest.raises(OutputError, match="another process is writing here"):
-        quantize_bundle(pocket, tmp_path / "new", INT4)
-    assert (under_way / "predictor.onnx").read_bytes() == b"half of it" and not (tmp_path / "new").exists()
 
 
 class Stops(Watching):
@@ -167,20 +135,10 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_pa
     assert list(tmp_path.rglob("*")) == [tmp_path / "new"]
 
 
-def test_a_part_that_is_not_there_is_named(pocket: Bundle, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no part 'denoisr'.*denoiser"):
-        quantize_bundle(pocket, tmp_path / "new", {"denoisr": scheme("int8")})
-
-
 def test_a_part_with_nothing_to_quantise_leaves_no_bundle(pocket: Bundle, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no weight of vae"):
         quantize_bundle(pocket, tmp_path / "new", {"vae": scheme("nf4")})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_precisions_are_read_by_part() -> None:
-    found = parse_precisions("predictor=nf4, denoiser=w8a8", 32)
-    assert (found["predictor"].block, found["denoiser"].block) == (32, None)
 
 
 def test_precisions_that_make_no_sense_are_refused() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -28,7 +26,7 @@ from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import kernels as backend_kernels
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.kernels import PLAIN, Kernels, RowNorm, open_kernels
+from animegamer_rt.backends.torch.kernels import Kernels, open_kernels
 from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.backends.torch.predictor import merge_layers
@@ -62,13 +60,6 @@ def test_turn_by_kernels_is_the_plain_turn_step_by_step(both_kernels: Kernels, p
     turn, every = Turn(plan=plan), range(len(plan) - 1)
     found, expected = turn.latents(engines(kernels=both_kernels), every), turn.latents(engines(), every)
     assert all(0 < relative_error(*pair) <= NEAR[torch.float32] for pair in zip(found, expected, strict=True))
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_turn_by_kernels_in_half_precision_stays_near(kernels: Kernels, dtype: torch.dtype) -> None:
-    turn = Turn()
-    found = turn.latents(engines(TorchDevice(dtype), kernels=kernels))[0]
-    assert 0 < relative_error(found, turn.latents(engines())[0]) < NEAR[dtype]
 
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])
@@ -141,41 +132,6 @@ def test_packed_predictor_by_kernels_answers_as_without(both_kernels: Kernels, f
         assert one.std() > 0.01
         np.testing.assert_allclose(one, other, atol=2e-5, rtol=1e-4)
     assert torch_device.captured > 0
-
-
-def test_packed_layer_takes_what_a_linear_layer_takes(kernels: Kernels) -> None:
-    codes = torch.arange(-64, 64, dtype=torch.int8).view(8, 16)
-    layer, plain = (PackedLinear.pack(codes, torch.full((8, 1), 0.01), four_bits=False) for _ in range(2))
-    use_kernels(layer, kernels)
-    for shape in ((16,), (1, 16), (3, 2, 16), (0, 16)):
-        x = torch.randn(*shape[:-1], 2 * shape[-1])[..., ::2]
-        torch.testing.assert_close(layer(x), plain(x))
-
-
-def test_packed_layers_that_the_kernels_are_not_written_for_stay_as_they_are(kernels: Kernels) -> None:
-    narrow = PackedLinear.pack(torch.ones(4, 6, dtype=torch.int8), torch.ones(4, 3), four_bits=True)
-    halves = PackedLinear.pack(torch.ones(4, 8, dtype=torch.int8), torch.ones(4, 1).half(), four_bits=True)
-    for layer in (narrow, halves):
-        use_kernels(layer, kernels)
-        assert layer.kernels is None and torch.equal(layer.weight(torch.float32), torch.ones(layer.shape))
-
-
-def test_sizes_that_a_kernel_does_not_take_are_a_backend_error_with_its_words(kernels: Kernels) -> None:
-    x = torch.zeros(2, 3, 10)
-    norm = RowNorm(torch.ones(10), torch.ones(10), 1e-5)
-    with pytest.raises(BackendError, match="width 10 is 40 bytes: expected a multiple of 16"):
-        kernels.norm_modulate(x, norm, PLAIN, 0, x.dtype)
-
-
-def test_kernels_that_were_asked_for_and_are_not_there_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "text.so").write_text("no library")
-    with pytest.raises(BackendError, match="not a library of these kernels"):
-        open_kernels(tmp_path / "text.so", CPU)
-    monkeypatch.setenv(PATH_VARIABLE, str(tmp_path / "named.so"))
-    with pytest.raises(BackendError, match=r"named\.so: the kernels' library is not there"):
-        open_kernels(None, torch.device("cuda"))
 
 
 def test_kernels_are_for_gpus_and_can_be_switched_off(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,18 +157,6 @@ def test_doctor_names_what_a_kiosk_lacks_and_how_to_get_it(
     assert "A kiosk does not work here yet." in printed and "-> run: sudo apt install cage" in printed
 
 
-def test_each_verb_explains_its_own_options_and_refuses_those_of_another(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["kiosk", "status", "--help"])
-    printed = capsys.readouterr().out
-    assert ended.value.code == 0 and "--root" in printed and "--dry-run" not in printed and "--config" not in printed
-    for words in (["status", "--yes"], ["install", "--config", "x"], ["update", "--back", "DIR"], ["update"], []):
-        with pytest.raises(SystemExit) as ended:
-            main(["kiosk", *words])
-        assert ended.value.code == 2
-        capsys.readouterr()
-
-
 def test_doctor_names_the_fonts_and_the_session_that_a_bare_system_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import gc
 import json
 import socket
 import struct
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -71,17 +69,6 @@ def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_l
     assert not any("restart" in line for line in commands.done)
     seen = [record.getMessage() for record in caplog.records if record.getMessage().startswith("picture")]
     assert seen == ["picture: moves, in hours, monitor there", "picture: black, in hours, monitor missing"]
-
-
-def test_a_page_that_nobody_touches_is_emptied_once() -> None:
-    browser = FakeBrowser()
-    watcher = Watcher(KioskConfig(idle_seconds=60), cast(Browser, browser), Machine(FakeCommands()))
-    browser.idle_s = 59.0
-    _rounds(watcher, 4)
-    assert browser.done == []
-    browser.idle_s = 61.0
-    _rounds(watcher, 20)
-    assert browser.done == ["reset"] and watcher.report.resets == 1
 
 
 @contextmanager
@@ -174,23 +161,3 @@ def test_who_leaves_in_the_middle_of_an_answer_fills_no_journal(
                 visitor.sendall(b"GET /waiting.jpg HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert json.loads(_get(url + "/waiting.json"))["ready"] is True
     assert "Traceback" not in capfd.readouterr().err and not caplog.records
-
-
-def test_a_days_looks_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    monkeypatch.setattr("animegamer_kiosk.watcher.monitor_there", lambda: True)
-    browser, commands = FakeBrowser(), FakeCommands()
-    watcher = Watcher(KioskConfig(), cast(Browser, browser), Machine(commands))
-
-    def look(first: int, last: int) -> int:
-        for second in range(first, last, 2):
-            browser.picture = Picture.FROZEN if second % 20 == 0 else Picture.MOVES
-            browser.idle_s = 61.0 if second % 3600 == 0 else None
-            watcher.round(float(second), NOON)
-        gc.collect()
-        return sys.getallocatedblocks()
-
-    early = look(2, 21_600)
-    assert look(21_600, 86_402) - early < 500
-    assert browser.done == ["reset"] * 24 and commands.done == ["systemctl --no-block start animegamer-browser.service"]
-    assert len(caplog.records) == 2, "the screen was turned on, and the picture moves"

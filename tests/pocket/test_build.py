@@ -7,22 +7,17 @@ import io
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 
-from animegamer_export.build.default_plans import default_plans
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import bundles
-from animegamer_pocket import bundle as pocket
 from animegamer_pocket.__main__ import main
 from animegamer_pocket.world.captions import parse
 from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BundleError
 from animegamer_rt.events import Done, FrameReady, StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -62,19 +57,6 @@ def test_the_manifest_carries_measured_figures(built: tuple[Bundle, str, Path]) 
         if entry.fidelity:
             assert 0 <= entry.fidelity["instruction_score"] <= 1 and 0 <= entry.fidelity["instruction_score_exact"] <= 1
             assert entry.fidelity["instruction_judge"].startswith("pocket's judge")
-
-
-def loaded_graph(part: Path, folder: Path) -> onnx.GraphProto:
-    """A part's graph as onnxruntime runs it on a CPU."""
-    options = onnxruntime.SessionOptions()
-    options.optimized_model_filepath = str(folder / "loaded.onnx")
-    options.log_severity_level = 4
-    onnxruntime.InferenceSession(str(part), options, providers=["CPUExecutionProvider"])
-    return onnx.load(folder / "loaded.onnx", load_external_data=False).graph
-
-
-def constants(graph: onnx.GraphProto, dtype: int) -> list[str]:
-    return [tensor.name for tensor in graph.initializer if tensor.data_type == dtype]
 
 
 def played(bundle: Bundle, engines: Engines) -> np.ndarray:
@@ -117,30 +99,6 @@ def test_a_float32_bundle_is_quantised_and_compared_with_what_it_becomes(
     assert 50 < figures["vae"]["frames_psnr_db"] < 100
 
 
-def test_16_bit_weights_are_cast_once_when_they_are_loaded(bundle: Bundle, tmp_path: Path) -> None:
-    stored = onnx.load(bundle.part_path("denoiser"), load_external_data=False).graph
-    assert len(constants(stored, onnx.TensorProto.FLOAT16)) > 10
-    assert constants(loaded_graph(bundle.part_path("denoiser"), tmp_path), onnx.TensorProto.FLOAT16) == []
-
-
-def test_the_8_bit_denoiser_multiplies_integers_and_has_no_weights_of_its_own(bundle: Bundle, tmp_path: Path) -> None:
-    path = bundle.part_path("denoiser", eight_bit=True)
-    assert path.name == "denoiser_int8.onnx" and path.name in bundle.manifest.files
-    external = {
-        (tensor.dims[0], tuple(pair.value for pair in tensor.external_data if pair.key != "location"))
-        for file in (path, bundle.part_path("denoiser"))
-        for tensor in onnx.load(file, load_external_data=False).graph.initializer
-        if tensor.external_data
-    }
-    stored = sum(int(pairs[1]) for _, pairs in external)
-    assert stored <= bundle.path("denoiser.weights").stat().st_size < stored + 64 * len(external)
-    graph = loaded_graph(path, tmp_path)
-    integers = constants(graph, onnx.TensorProto.INT8)
-    products = [node for node in graph.node if node.op_type in ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")]
-    assert len(integers) >= 6 * bundle.manifest.sizes["denoiser"]["layers"]
-    assert products and all(node.input[1] in integers for node in products)
-
-
 def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
     manifest = bundle.manifest
     assert (manifest.geometry.height, manifest.geometry.width) == (96, 144)
@@ -148,23 +106,3 @@ def test_the_manifest_describes_the_world_and_its_sizes(bundle: Bundle) -> None:
     for example in manifest.world.examples:
         scene = parse(example)
         assert scene.motion in manifest.world.motions and scene.place in manifest.world.places
-
-
-def test_default_plans_are_fifty_guided_steps_and_fewer() -> None:
-    plans = default_plans()
-    assert {name: len(plan) for name, plan in plans.items()} == {"exact": 50, "balanced": 18, "fast": 10}
-    unguided = [step for step in plans["exact"] if step.branch == "conditional"]
-    assert len(unguided) == 2 and all(step.guidance - 1 < 1e-5 for step in unguided)
-
-
-def test_figures_are_replaced_without_a_new_export_and_a_bundle_too_large_to_ship_is_refused(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = bundle.manifest
-    assert pocket.update_bundle(bundle.folder, {"vae": 25.0}).manifest.files == before.files
-    assert load(bundle.folder).manifest.quality == {"vae": 25.0}
-    pocket.update_bundle(bundle.folder, before.quality)
-    assert load(bundle.folder).manifest == before
-    monkeypatch.setattr(pocket, "MAX_BYTES", 1000)
-    with pytest.raises(BundleError, match="too large to ship"):
-        pocket.update_bundle(bundle.folder, before.quality)

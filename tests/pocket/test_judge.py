@@ -14,19 +14,17 @@ from animegamer_export.evaluate.judges import judge_of
 from animegamer_pocket.held_out import (
     JudgedTurn,
     consistency_figures,
-    held_out_turns,
     instruction_figures,
     state_figures,
 )
 from animegamer_pocket.judge import training
 from animegamer_pocket.judge.accuracy import content_figures, damaged_figures
-from animegamer_pocket.judge.damage import Mixer
 from animegamer_pocket.judge.model import export
 from animegamer_pocket.judge.reading import Judge, Reading, judge_input
 from animegamer_pocket.judge.scorer import JudgeScorer
 from animegamer_pocket.world.captions import parse
 from animegamer_pocket.world.render import render
-from animegamer_pocket.world.scene import CHARACTERS, Scene, is_held_out, strengths
+from animegamer_pocket.world.scene import CHARACTERS, Scene, strengths
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
@@ -72,15 +70,6 @@ def test_a_character_counts_twice_when_it_stands_there_twice() -> None:
     assert doubled.counts["Tofi"] == 2 and doubled.doubled and not doubled.shows_once_each(frozenset({"Tofi"}))
 
 
-def test_clips_of_another_shape_and_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        Judge().read(STILL[None, :5])
-    (tmp_path / "words.onnx").write_text("no judge")
-    for name in ("none.onnx", "words.onnx"):
-        with pytest.raises(ConfigError, match=f"{name}: not a judge of pocket"):
-            Judge(tmp_path / name)
-
-
 def test_training_goes_on_where_it_stopped_and_the_exported_judge_reads_as_the_trained_one(tmp_path: Path) -> None:
     material, state = training.gather(6, None, seed=2), tmp_path / "state.pt"
     training.train(material, 1, 0, state)
@@ -95,35 +84,6 @@ def test_training_goes_on_where_it_stopped_and_the_exported_judge_reads_as_the_t
         expected = network(torch.from_numpy(judge_input(material.frames)))
     readings = Judge(tmp_path / "judge.onnx").read_seen(material.frames)
     assert [list(one.counts.values()) for one in readings] == expected[0].argmax(2).tolist()
-
-
-def test_right_outputs_of_the_judge_cost_less_than_those_of_another_scene() -> None:
-    mixer = Mixer(training.gather(2, None, seed=5), 0)
-    truth = training.targets([mixer.plain(row) for row in range(2)])
-    one_hot = torch.nn.functional.one_hot
-
-    def certain(index: torch.Tensor, choices: int) -> torch.Tensor:
-        return one_hot(index.clamp(min=0), choices).float() * 9
-
-    right = (
-        certain(truth.counts, 3),
-        torch.logit(truth.where, eps=1e-4),
-        certain(truth.outfits, 3).transpose(2, 3),
-        truth.offsets.nan_to_num(),
-        (truth.smeared[:, None] * 2 - 1) * 9,
-        certain(truth.place, 8),
-        (truth.night[:, None] * 2 - 1) * 9,
-        certain(truth.motion, 9),
-        certain(truth.level, 5),
-    )
-    wrong = tuple(output.flip(0) for output in right)
-    assert float(training.judge_loss(right, truth)) < 0.5 * float(training.judge_loss(wrong, truth))
-
-
-def test_held_out_first_turns_read_back_to_their_scenes() -> None:
-    for scene, text in held_out_turns(10, seed=4):
-        assert is_held_out(scene)
-        assert dataclasses.replace(parse(text), seed=scene.seed) == scene
 
 
 def test_figures_count_what_was_seen_against_what_was_asked() -> None:

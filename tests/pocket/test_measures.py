@@ -7,11 +7,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-import torch
 
 from animegamer_pocket.evaluation.motion import fit_scale, motion_amount, motion_figures
 from animegamer_pocket.evaluation.reconstruction import vae_figures
-from animegamer_pocket.training.vae_loss import change_loss
 from animegamer_pocket.world import clips as clip_files
 from animegamer_pocket.world.sampling import sample_scenes
 
@@ -54,15 +52,3 @@ def test_written_clips_read_back_and_depend_on_the_seed_only(tmp_path: Path) -> 
     clips, read = clip_files.read(tmp_path)
     assert read == scenes == sample_scenes(3, seed=8) and scenes != sample_scenes(3, seed=9)
     assert isinstance(clips, np.memmap) and np.array_equal(clips, clip_files.render_many(scenes))
-
-
-def test_a_blur_of_two_places_is_no_better_than_the_wrong_one_by_the_loss_of_change() -> None:
-    here = torch.zeros(1, 3, 9, 32, 48)
-    for frame in range(9):
-        here[:, :, frame, 8:20, 4 * frame : 4 * frame + 8] = 1
-    there = here.roll(4, dims=3)
-    blur, still = (here + there) / 2, here[:, :, 4:5].expand_as(here)
-    # A guess of one place is right half of the time, the blur never; yet the squared error prefers the blur.
-    assert float((blur - here).square().mean()) < 0.6 * float((there - here).square().mean()) / 2
-    right, wrong, blurred, unmoved = (float(change_loss(clip, here)) for clip in (here, there, blur, still))
-    assert right == 0 and blurred == pytest.approx(wrong / 2, rel=0.05) and unmoved > 1.5 * wrong

@@ -95,12 +95,6 @@ def test_a_number_is_ascii_digits(command: tuple[str, ...], number: str, capsys:
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("turns", ["0", "-1"])
-def test_calibration_needs_a_turn(capsys: pytest.CaptureFixture[str], turns: str) -> None:
-    assert run("quantize", "pocket", "--precision", "denoiser=w8a8", "--out", "x", "--calibration-turns", turns)[0] == 2
-    assert "from 1 to" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "command", [("bench", "run", "--bundle"), ("play", "--plan"), ("verify", "pocket", "--against")]
 )
@@ -149,11 +143,3 @@ def test_little_memory_is_no_traceback(mebibytes: int) -> None:
 def test_an_endless_file_of_instructions_is_refused(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["play", "--bundle", bundle, "--instructions", "/dev/zero"]) == 2
     assert "the instructions are too long" in capsys.readouterr().err
-
-
-def test_a_record_that_is_a_pipe_is_not_waited_for(
-    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    os.mkfifo(tmp_path / "game.json")
-    assert main(["play", "--bundle", bundle, "--out", str(tmp_path)]) == 2
-    assert "game.json that is not a game's" in capsys.readouterr().err

@@ -19,7 +19,6 @@ from animegamer_rt import __version__
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import HELP, OWN, main
 from animegamer_rt.errors import BundleFileError
-from animegamer_rt.failures import report
 
 
 @pytest.fixture(scope="module")
@@ -168,15 +167,6 @@ def test_a_closed_pipe_ends_the_command_quietly(bundle: str) -> None:
     assert process.returncode == 1
 
 
-def test_output_that_cannot_be_written_is_one_line(bundle: str) -> None:
-    with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "animegamer_rt", "doctor", "--bundle", bundle]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-    why = "no space left on device; free some space, or redirect it elsewhere"
-    assert done.stderr == f"error: the output cannot be written; found {why}\n"
-    assert done.returncode == 2
-
-
 def add_what_is_missing(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=lambda options: __import__("no_such_package"))
 
@@ -258,18 +248,6 @@ runpy.run_module("animegamer_rt", run_name="__main__")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "stopped\n")
-
-
-def test_an_interrupt_while_a_library_is_loaded_is_no_missing_library(capsys: pytest.CaptureFixture[str]) -> None:
-    """As pybind11 says it, in which onnxruntime and others are written."""
-    try:
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt as stop:
-            raise ImportError("initialization failed") from stop
-    except ImportError as error:
-        assert report(error) == 130
-    assert capsys.readouterr().err == "stopped\n"
 
 
 def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,17 +89,6 @@ def test_an_earlier_game_stays_until_a_turn_of_the_new_one_is_whole(
     assert after.keys() == {*before, "notes.txt"}
 
 
-def test_a_folder_in_the_place_of_a_clip_is_one_line(
-    bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play = ("play", "--bundle", bundle, "--instructions", story, "--out", str(tmp_path / "out"))
-    assert main(list(play)) == 0
-    (tmp_path / "out" / "turn-001.mp4").unlink()
-    (tmp_path / "out" / "turn-001.mp4").mkdir()
-    capsys.readouterr()
-    assert "turn-001.mp4" in refused(capsys, *play)
-
-
 def test_a_second_game_in_a_folder_is_refused_while_the_first_is_played(
     bundle: str, story: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,11 +117,6 @@ def test_a_report_or_a_trace_replaces_its_own_kind_alone(
     command = ("bench", "run") if kind == "trace" else ("selftest",)
     assert "mine.json" in refused(capsys, *command, "--bundle", bundle, *results, tmp_path / "mine.json")
     assert (tmp_path / "mine.json").read_text() == text
-
-
-def test_selftest_writes_its_report_again(bundle: str, tmp_path: Path) -> None:
-    for _ in range(2):
-        assert main(["selftest", "--bundle", bundle, "--out", str(tmp_path / "report.json")]) == 0
 
 
 def test_keys_are_added_to_a_folder_and_replace_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,11 +42,6 @@ def played(pipeline: Pipeline, turns: int, **options: int) -> Session:
     return session
 
 
-def test_window_is_the_bundles_unless_given(bundle: Bundle) -> None:
-    assert Session.start(bundle, 7).history_turns == 2
-    assert Session.start(bundle, 7, history_turns=0).history_turns == 0
-
-
 @pytest.mark.parametrize("window", [0, 5])
 def test_only_the_windows_shots_are_kept(pipeline: Pipeline, window: int) -> None:
     session = played(pipeline, 6, history_turns=window)
@@ -63,12 +58,6 @@ def test_hundred_turns_are_no_limit(pipeline: Pipeline) -> None:
     assert session.character == CharacterState(stamina=0, social=100, entertainment=50)
 
 
-def test_earlier_shots_change_the_next_turn(pipeline: Pipeline) -> None:
-    one, other = played(pipeline, 1), Session.start(pipeline.bundle, 7)
-    play(pipeline, other, "Tobo sleeps.")
-    assert not (play(pipeline, one, "Mia runs.") == play(pipeline, other, "Mia runs.")).all()
-
-
 @pytest.mark.parametrize("turn", [0, 3, 5])
 def test_rewound_game_goes_on_to_the_same_bytes(pipeline: Pipeline, turn: int) -> None:
     session = played(pipeline, 6)
@@ -76,12 +65,6 @@ def test_rewound_game_goes_on_to_the_same_bytes(pipeline: Pipeline, turn: int) -
     straight = played(pipeline, turn)
     assert (session.turns, session.character, session.log) == (turn, straight.character, straight.log)
     assert (play(pipeline, session, "Mia sleeps.") == play(pipeline, straight, "Mia sleeps.")).all()
-
-
-def test_short_rewind_within_the_kept_shots_predicts_nothing(pipeline: Pipeline) -> None:
-    session = played(pipeline, 6, history_turns=0)
-    session.rewind(3, forbidden)
-    assert session.turns == 3
 
 
 def test_turn_that_was_not_played_cannot_be_gone_back_to(pipeline: Pipeline) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_export.onnx_io.load_memory import load_memory_mib
 
 NAMES = ("types", "random", "runpy", "json", "numpy", "zmq", "animegamer_rt", "animegamer_export", "sitecustomize")
 
@@ -60,11 +59,3 @@ def test_serve_and_its_worker_run_none(command: list[str], bundle: str, stray: P
         process.terminate()
         process.communicate()
     assert said.startswith(b'{"address"') and ran(tmp_path) == ""
-
-
-def test_measuring_the_memory_of_parts_runs_none(
-    bundle: str, stray: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(stray)
-    assert load_memory_mib([Path(bundle) / "denoiser.onnx"]) is not None
-    assert ran(tmp_path) == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
 import av
@@ -69,19 +68,6 @@ def test_failed_write_names_the_file_and_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="cannot be written"):
             write()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_read_only_disk_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, *_: object, **__: object) -> None:
-        # Such a disk does not even look whether the file is there.
-        raise OSError(errno.EROFS, "Read-only file system", str(path))
-
-    for name in ("write_bytes", "unlink"):
-        monkeypatch.setattr(Path, name, refuse)
-    with pytest.raises(OutputError, match=r"game\.json: cannot be written; found read-only file system"):
-        write_file(tmp_path / "game.json", b"{}")
-    with pytest.raises(OutputError, match=r"turn\.mp4: cannot be written"):
-        write_clip(tmp_path / "missing" / "turn.mp4", moving_square(), 8)
 
 
 def test_failed_encoding_keeps_the_earlier_clip(tmp_path: Path) -> None:

@@ -53,18 +53,6 @@ def test_seed_instruction_and_every_turn_of_the_window_show_in_the_frames(pipeli
     assert len({clip.tobytes() for clip in clips}) == len(clips)
 
 
-def test_one_bit_of_an_earlier_shot_shows_in_the_frames(pipeline: Pipeline) -> None:
-    session = Session.start(pipeline.bundle, 7)
-    frames(pipeline, session, TEXTS[0])
-    shot = session.shots[1].copy()
-    shot.view(np.uint16)[100, 3] ^= 1
-    predict = pipeline.predictor.predict
-    other = Session.resume(
-        pipeline.bundle, 7, session.history_turns, session.log, session.character, {1: shot}, predict
-    )
-    assert (frames(pipeline, session, TEXTS[1]) != frames(pipeline, other, TEXTS[1])).any()
-
-
 def test_a_turn_of_the_default_plan_takes_the_seconds_it_was_given(bundle: Bundle) -> None:
     pipeline = Pipeline.open(bundle, simulated.load(bundle, EngineConfig("simulated:0.3")))
     started = time.perf_counter()

@@ -217,13 +217,6 @@ def test_predictor_has_its_own_scratch_only_where_no_weights_are_streamed_for_it
         assert frames_of(bundle, short) == frames_of(bundle, roomy)
 
 
-def test_weights_that_loading_has_placed_are_not_counted_twice(bundle: Bundle) -> None:
-    device = opened(bundle)[1]
-    needed = sum(len(block) for block in device.blocks.values()) + device.placed_bytes + RESERVE_BYTES
-    assert opened(bundle, free=needed)[0].concurrent_prediction
-    assert not opened(bundle, free=needed - 1)[0].concurrent_prediction
-
-
 def two_players(bundle: Bundle, engines: Engines, *, ahead: bool) -> str:
     """Two games by turns; `ahead`: a turn is predicted in a thread of its own while the one before it is denoised."""
     pipeline, sha = Pipeline.open(bundle, engines), hashlib.sha256()
@@ -250,13 +243,6 @@ def test_game_with_turns_predicted_ahead_is_the_one_without(bundle: Bundle, capt
     assert engines.concurrent_prediction
     expected = two_players(bundle, ort_backend.load(bundle, EngineConfig(threads=1)), ahead=False)
     assert [two_players(bundle, engines, ahead=ahead) for ahead in (True, False, True)] == [expected] * 3
-
-
-def test_memory_is_given_back_when_opening_fails(bundle: Bundle) -> None:
-    device = FakeDevice(MOST, free=2**20)
-    with pytest.raises(BackendError, match="do not fit"):
-        load(bundle, EngineConfig("tensorrt"), device=device)
-    assert device.closed
 
 
 def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_next_start(bundle: Bundle) -> None:

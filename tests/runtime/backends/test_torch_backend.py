@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from animegamer_rt import cli
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.interface import Engines, Frames
 from animegamer_rt.backends.torch import loader as torch_backend
-from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
@@ -203,10 +201,6 @@ def test_precision_and_attention_are_refused_by_backends_without_them(
     assert cli.main(command) == 2
     said = capsys.readouterr().err
     assert f"can be chosen for PyTorch alone; found {' '.join(command[-2:])} for " in said and said.count("\n") == 1
-
-
-def test_every_attention_of_the_backend_can_be_asked_for() -> None:
-    assert tuple(ATTENTIONS) == get_args(AttentionChoice)
 
 
 def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(

@@ -6,12 +6,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import torch
 
-from animegamer_export.quantize.blocks import NF4_CODE
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_rt.backends import onnxruntime as ort_backend
@@ -39,49 +36,6 @@ def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp(request.param) / "pocket"
     quantize_bundle(open_bundle("pocket"), folder, {"predictor": scheme(request.param)})
     return open_bundle(str(folder))
-
-
-def layers(bundle: Bundle, torch_device: TorchDevice | None = None) -> dict[str, Layer]:
-    network = torch_backend.load_models(bundle, torch_device or TorchDevice()).predictor
-    return {name: layer for name, layer in network.named_modules() if isinstance(layer, Layer)}
-
-
-def dequantized(bundle: Bundle) -> list[np.ndarray]:
-    """What onnxruntime's DequantizeLinear makes of each weight, [in, out], in the order in which they are used.
-
-    Of NF4, which it dequantises inside the product, the values of QLoRA's table times their scales.
-    """
-    model = onnx.load(str(bundle.part_path("predictor")))
-    if bundle.manifest.parts["predictor"].precision == "nf4":
-        return [_nf4_weight(model, node) for node in model.graph.node if node.op_type == "MatMulBnb4"]
-    made = {node.output[0]: node for node in model.graph.node if node.op_type == "DequantizeLinear"}
-    order = [name for node in model.graph.node for name in node.input if name in made]
-    read_by_them = {name for node in made.values() for name in node.input}
-    outputs = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in order]
-    held = [tensor for tensor in model.graph.initializer if tensor.name in read_by_them]
-    graph = onnx.helper.make_graph([made[name] for name in order], "weights", [], outputs, held)
-    alone = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(alone.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(found) for found in session.run(order, {})]
-
-
-def _nf4_weight(model: onnx.ModelProto, node: onnx.NodeProto) -> np.ndarray:
-    held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    size = {attribute.name: attribute.i for attribute in node.attribute}
-    codes, scales = (held[name].reshape(-1) for name in node.input[1:])
-    levels = NF4_CODE[np.stack([codes >> 4, codes & 15], axis=1)].reshape(-1, size["block_size"])
-    return (levels * scales[:, None].astype(np.float32)).reshape(size["N"], size["K"]).T
-
-
-def test_weights_are_bit_by_bit_those_of_onnxruntime(bundle: Bundle) -> None:
-    found, expected = list(layers(bundle).values()), dequantized(bundle)
-    assert len(found) == len(expected) == 28
-    for layer, weight in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(layer.weight(torch.float32).numpy(), weight.T)
-        rounded = torch.from_numpy(weight.T.copy()).bfloat16()
-        assert torch.equal(layer.weight(torch.bfloat16), rounded)
 
 
 def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:

@@ -22,7 +22,6 @@ from torch_parts import (
     close,
     engines,
     frames,
-    narrowing,
     networks,
     noise,
     prompt,
@@ -102,11 +101,6 @@ def test_denoiser_follows_its_network_step_by_step() -> None:
         turn = Turn(scope)
         for found, exact in zip(turn.latents(part, every), turn.latents(expected, every), strict=True):
             close(found, exact)
-
-
-def test_timesteps_that_no_plan_names_cost_a_row_and_change_nothing() -> None:
-    turn, other = Turn(), build_plan(even_timesteps(4))
-    close(turn.latents(engines(plan=other))[0], turn.latents(reference())[0])
 
 
 def test_timesteps_and_guidance_stay_float32_in_half_precision() -> None:
@@ -231,24 +225,6 @@ def test_vae_short_of_memory_paints_the_same_from_caches_on_the_host() -> None:
     assert (torch_device.captured, torch_device.replayed) == (2, 4)
 
 
-def test_frames_decoded_in_parts_are_those_decoded_whole() -> None:
-    network, frames_at_once = narrowing(), 2
-    caches: dict[int | None, list[Tensor] | None] = {None: None, frames_at_once: None}
-    for chunk in (3, 2):
-        found, latent = [], torch.from_numpy(noise(chunk, 4, 6, 16))
-        for at_once, before in caches.items():
-            kept: list[Tensor] = []
-            with torch.no_grad():
-                keep = lambda cache, kept=kept: kept.append(cache.clone())  # noqa: E731
-                found.append(decode(network, latent, before, keep, None, at_once))
-            caches[at_once] = kept
-        whole, in_parts = (frames.numpy() for frames in found)
-        assert whole.std() > 0.1
-        close(in_parts, whole)
-        for one, other in zip(*caches.values(), strict=True):
-            close(one.numpy(), other.numpy())
-
-
 def test_recorded_step_of_the_reference_is_met() -> None:
     folder = open_folder(GOLDEN)
     fixture = folder.sets["dit_step_a"]
@@ -337,11 +313,6 @@ def test_half_precision_stays_near(dtype: torch.dtype, tolerance: float) -> None
         pairs.append((frames(part, latent).astype(np.float32), frames(exact, latent).astype(np.float32)))
         for found, expected in pairs:
             assert 0 < np.linalg.norm(found - expected) < tolerance * np.linalg.norm(expected)
-
-
-def test_compiled_blocks_are_one_graph_each_and_the_same_network() -> None:
-    turn = Turn()
-    close(turn.latents(engines(compiled=True))[0], turn.latents(engines())[0])
 
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])

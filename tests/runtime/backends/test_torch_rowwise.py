@@ -11,7 +11,6 @@ from torch import nn
 from animegamer_rt.backends.torch.rowwise_linear import (
     FP8,
     INT8,
-    MAX_VALUE,
     RowwiseLinear,
     check_products,
     probe_fp8,
@@ -20,36 +19,12 @@ from animegamer_rt.backends.torch.rowwise_linear import (
 from animegamer_rt.errors import BackendError
 
 
-@pytest.mark.parametrize("dtype", [FP8, INT8], ids=["fp8", "int8"])
-def test_every_row_of_a_weight_has_its_own_scale(dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    linear = nn.Linear(64, 6).requires_grad_(False)
-    linear.weight.mul_(torch.tensor([1e-4, 1e-2, 1.0, 10.0, 1e3, 1e5])[:, None])
-    layer = RowwiseLinear(linear, dtype)
-    assert layer.weight.float().abs().amax(1).tolist() == [MAX_VALUE[dtype]] * 6
-    error = (layer.weight.float() * layer.scale - linear.weight).norm(dim=1) / linear.weight.norm(dim=1)
-    assert 0 < float(error.max()) < 0.05
-
-
 def test_rows_are_rounded_to_fp8() -> None:
     # Three bits of mantissa, scaled so that the largest is 448.
     rows, scales = quantize_rows(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
     assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
     assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
     assert torch.isfinite(quantize_rows(torch.full((1, 4), 3e38), FP8)[0].float()).all()
-
-
-def test_product_in_fp8_is_that_of_pytorch() -> None:
-    torch.manual_seed(0)
-    linear, x = nn.Linear(64, 48).requires_grad_(False), torch.randn(32, 64)
-    layer = RowwiseLinear(linear, FP8)
-    rows, scale = quantize_rows(x, FP8)
-    expected = torch._scaled_mm(
-        rows, layer.weight.t(), scale_a=scale, scale_b=layer.scale.t(), out_dtype=torch.bfloat16
-    ).float()
-    found = layer(x[None])[0]
-    assert found.shape == (32, 48) and float((found - linear.bias - expected).abs().max()) < 0.02
-    assert 0 < float((found - linear(x)).norm() / linear(x).norm()) < 0.05
 
 
 def test_product_in_int8_has_exact_sums() -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from torch_parts import close, engines, prompt, reference
+from torch_parts import engines, prompt, reference
 from torch_tape import TapeDevice
 
 from animegamer_rt.backends.interface import Engines, StateSlots
-from animegamer_rt.backends.torch.merged_linear import merge
-from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.readouts import Prompt
 
@@ -58,17 +55,3 @@ def test_choice_among_lost_logits_is_none() -> None:
     with torch.no_grad():
         part.predictor.network.head.weight[SLOTS.options[2]] = torch.nan  # type: ignore[attr-defined]
     assert np.isnan(choose(SLOTS, 0)).all()
-
-
-def test_layers_of_one_input_are_one_product_and_are_held_once() -> None:
-    x, codes = torch.randn(2, 3, 32), torch.randint(-7, 8, (6, 32), dtype=torch.int8)
-    plain = [nn.Linear(32, outputs, bias=False).requires_grad_(False) for outputs in (8, 4, 4)]
-    packed = PackedLinear.pack(codes, torch.rand(6, 2), four_bits=True)
-    for layers, alike in ((plain, True), ([plain[0], packed], False)):
-        expected = [layer(x) for layer in layers]
-        for found, exact in zip(merge(layers)(x), expected, strict=True):
-            close(found.numpy(), exact.numpy())
-        storages = {next(iter(layer.state_dict().values())).untyped_storage().data_ptr() for layer in layers}
-        assert len(storages) == (1 if alike else 2)
-        for layer, exact in zip(layers, expected, strict=True):
-            torch.testing.assert_close(layer(x), exact)

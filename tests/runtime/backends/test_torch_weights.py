@@ -100,16 +100,6 @@ def test_every_weight_comes_back_bit_by_bit(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(unconditional, encoder.unconditional(), atol=2e-3, rtol=0)
 
 
-def test_weights_stored_as_bfloat16_come_back(tmp_path: Path) -> None:
-    network, encoder = scattered("encoder"), scattered("encoder")
-    assert isinstance(encoder, Encoder)
-    write("encoder", network, encoder, tmp_path, "bf16")
-    found, _ = load("encoder", tmp_path)
-    for key, expected in network.state_dict().items():
-        rounded = expected.bfloat16().float() if expected.ndim > 1 else expected
-        assert torch.equal(found.state_dict()[key], rounded), key
-
-
 def test_part_of_another_size_is_refused_by_the_weight_that_does_not_fit(tmp_path: Path) -> None:
     network = scattered("encoder")
     assert isinstance(network, Encoder)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from animegamer_rt.bundle.config import read_record, suggest, write_record
+from animegamer_rt.bundle.config import read_record, write_record
 from animegamer_rt.errors import ConfigError
 
 
@@ -48,7 +48,3 @@ def test_wrong_settings_are_named(data: object, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_record(Outer, data, "test")
     assert message in str(caught.value)
-
-
-def test_nearest_lists_all_when_nothing_is_near() -> None:
-    assert suggest("zzz", ["exact", "fast"]) == "known: exact, fast"

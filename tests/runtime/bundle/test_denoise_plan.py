@@ -15,22 +15,7 @@ from animegamer_rt.bundle.denoise_plan import (
     even_plan,
     exact_plan,
 )
-from animegamer_rt.bundle.noise_schedule import even_timesteps, full_signal_levels, signal_levels
 from animegamer_rt.errors import PlanError
-
-
-def test_timesteps_descend_from_999_without_reaching_zero() -> None:
-    timesteps = even_timesteps(50)
-    assert timesteps[:3] == (999, 979, 959)
-    assert timesteps[-1] == 19
-
-
-def test_first_step_has_no_signal_and_the_full_schedule_spans_one_to_zero() -> None:
-    assert signal_levels(even_timesteps(50))[0] == 0.0
-    full = full_signal_levels()
-    assert full.shape == (1000,)
-    assert full[999] == 0.0 and full[0] > 0.998
-    assert (np.diff(full) < 0).all()
 
 
 def test_the_wave_has_the_published_values() -> None:
@@ -54,27 +39,6 @@ def test_exact_plan_is_fifty_guided_pairs_with_noise_in_all_but_the_last() -> No
     assert table.shape == (50, 8) and table.dtype == np.float32
     assert np.isfinite(table).all()
     assert plan.steps[-1].coefficients[4:] == (0.0, 1.0, 0.0, 0.0)
-
-
-def test_solver_keeps_unit_variance_of_pure_noise_and_the_signal_of_a_known_clip() -> None:
-    """With x0 known exactly, each step must land on the next noise level: mean a_next * x0, variance 1 - a_next^2."""
-    plan = exact_plan(20)
-    levels = [*signal_levels(even_timesteps(20)), 1.0]
-    for k, step in enumerate(plan.steps[:-1]):
-        c = step.coefficients
-        mean = c.c_latent * levels[k] + c.c_x0 + c.c_x0_prev
-        variance = c.c_latent**2 * (1 - levels[k] ** 2) + c.c_noise**2
-        assert mean == pytest.approx(levels[k + 1], abs=1e-9)
-        assert variance == pytest.approx(1 - levels[k + 1] ** 2, abs=1e-9)
-
-
-def test_without_noise_the_plan_draws_none_and_keeps_the_signal() -> None:
-    plan = build_plan(even_timesteps(8), stochastic=False)
-    assert plan.noise_draws == 0
-    levels = [*signal_levels(even_timesteps(8)), 1.0]
-    for k, step in enumerate(plan.steps[:-1]):
-        c = step.coefficients
-        assert c.c_latent * levels[k] + c.c_x0 + c.c_x0_prev == pytest.approx(levels[k + 1], abs=1e-9)
 
 
 def test_steps_47_and_48_alone_need_no_guidance() -> None:
@@ -144,11 +108,3 @@ def _steps(**change: Any) -> dict[str, Any]:
 def test_an_impossible_plan_is_refused_with_its_reason(data: object, text: str) -> None:
     with pytest.raises(PlanError, match=text):
         DenoisePlan.from_dict(data)
-
-
-def test_too_few_or_too_many_steps_are_refused() -> None:
-    for steps in (1, 1000):
-        with pytest.raises(PlanError, match="number of steps"):
-            exact_plan(steps)
-    with pytest.raises(PlanError, match="another length"):
-        build_plan([999, 1], guidance=[1.0])

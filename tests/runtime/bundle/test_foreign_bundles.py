@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import sys
 import zipfile
 from pathlib import Path
@@ -196,13 +195,3 @@ def test_json_for_programs_is_ascii_and_whole(folder: Path, capsys: pytest.Captu
     assert main(["info", str(folder), "--json"]) == 0
     said = capsys.readouterr().out
     assert said.isascii() and json.loads(said)["description"] == "ミア ☀"
-
-
-def test_a_list_in_a_pipe_has_each_path_on_one_line(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    place = folder.parent / ("long-" * 40) / "tiny"
-    shutil.copytree(folder, place)
-    monkeypatch.setenv("ANIMEGAMER_BUNDLES", os.pathsep.join(["n" * 300, str(place.parent)]))
-    assert main(["info", "--list"]) == 0
-    assert str(place) in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,16 +54,6 @@ def test_a_repository_that_breaks_its_manifest_is_refused_and_nothing_stays(
     if callable(change):
         hub.repositories[NAME][file] = change(content)
     with pytest.raises(BundleFileError, match=f"{NAME}/{file}: .*{said}.*nothing of it was kept"):
-        open_bundle(f"hf:{NAME}@main")
-    assert bundles(tmp_path) == []
-
-
-def test_a_small_file_with_a_wrong_hash_is_refused_and_nothing_stays(hub: FakeHub, tmp_path: Path) -> None:
-    manifest = json.loads(hub.repositories[NAME]["manifest.json"])
-    small = next(name for name, record in manifest["files"].items() if record["bytes"] <= 4096)
-    content = hub.repositories[NAME][small]
-    hub.repositories[NAME][small] = content[:-1] + bytes([content[-1] ^ 1])  # the hub knows no sha256 of it
-    with pytest.raises(BundleFileError, match="damaged, or is another bundle's"):
         open_bundle(f"hf:{NAME}@main")
     assert bundles(tmp_path) == []
 

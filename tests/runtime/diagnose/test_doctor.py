@@ -89,14 +89,6 @@ def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFix
     assert max(map(len, said.replace(str(Path.cwd()), "").splitlines())) <= 80
 
 
-def test_a_file_in_the_place_of_the_state_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "server-state").touch()
-    [said] = [check for check in machine_checks.check_machine([], "none") if check.what == "state folder"]
-    assert (said.state, said.do) == ("limited", "serve with --state-dir DIR")
-    assert str(tmp_path / "server-state") in said.found
-
-
 @pytest.mark.usefixtures("no_gpu")
 def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--bundle", str(bundle.folder), "--json"]) == 0
@@ -116,13 +108,6 @@ def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.Captur
     assert (
         said.startswith("Playing does not work: bundle.") and "tokenizer.model" in said and "restore the file" in said
     )
-
-
-def test_a_bundle_without_a_part_that_play_needs_is_broken(bundle: Bundle) -> None:
-    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "denoiser"}
-    write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
-    finding = found(bundle, "bundle")
-    assert finding.state == "broken" and "no denoiser" in finding.found
 
 
 def absent(name: str) -> str:
@@ -244,32 +229,6 @@ def test_a_mixed_onnxruntime_is_named_with_the_command_that_repairs_it(
     finding = found(bundle, "onnxruntime")
     assert (finding.state, finding.do) == (state, do)
     assert all(f"{name} 1.31.1" in finding.found for name in distributions if do)
-
-
-def test_a_bundle_that_is_too_large_for_the_card_is_told(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_card(monkeypatch, total_mib=1)
-    finding = found(bundle, "memory")
-    assert finding.state == "limited" and "smaller precision" in finding.do
-
-
-@pytest.mark.parametrize(
-    ("nvml", "why"),
-    [
-        (FakeNvml(lacks=("driver",)), "no NVIDIA driver (Not Supported)"),
-        (FakeNvml(cards=()), "lists none"),
-        (FakeNvml(lacks=("memory",)), "does not say what a GPU has"),
-        (None, "pip install nvidia-ml-py"),
-    ],
-    ids=["no driver", "no card", "no memory told", "no library"],
-)
-def test_a_driver_that_does_not_answer_is_no_gpu(
-    monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml | None, why: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    none, said = gpus()
-    assert none == [] and why in said
 
 
 @pytest.mark.usefixtures("no_gpu")

@@ -170,14 +170,6 @@ def test_interrupt_at_the_prompt_ends_the_game(player: Player, tmp_path: Path) -
     assert turns(tmp_path) == ["Mia waves"]
 
 
-def test_words_of_other_letters_are_played_where_the_locale_knows_none(tmp_path: Path) -> None:
-    with at_a_terminal(tmp_path, "--no-preview", LC_ALL="C") as player:
-        player.read_until("turn 1 > ")
-        player.type("ミア waves, été\n")
-        player.read_until("turn 2 > ")
-        assert turns(tmp_path) == ["ミア waves, été"]
-
-
 def test_an_interrupt_while_the_clip_is_shown_goes_on_to_the_next_turn(tmp_path: Path) -> None:
     with at_a_terminal(tmp_path, "--fps", "1") as player:
         player.read_until("turn 1 > ")

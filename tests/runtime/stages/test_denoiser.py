@@ -13,7 +13,6 @@ import fakes
 from animegamer_rt.bundle.coarse_plan import coarse_plan, noise_weights
 from animegamer_rt.bundle.denoise_plan import build_plan, even_plan
 from animegamer_rt.errors import PlanError
-from animegamer_rt.stages import denoiser as denoiser_module
 from animegamer_rt.stages.denoiser import Denoiser
 
 LATENT = (1, 5, 16, 2, 3)
@@ -31,16 +30,6 @@ def test_every_step_of_the_plan_is_run_in_order() -> None:
     assert [given for given, _, _ in part.steps] == [tuple(row) for row in plan.coefficients().tolist()]
     assert part.motion_scopes == [2.5]
     assert done[-1].latent.shape == LATENT and done[-1].seconds_left == 0
-
-
-def test_time_that_is_left_is_that_of_as_many_steps_as_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter(range(100))
-    monkeypatch.setattr(denoiser_module.time, "perf_counter", lambda: float(next(ticks)))
-    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(4), LATENT)
-    done = list(denoiser.denoise(SHOT, 2.5, denoiser.draw_noise(7, 1)))
-    # A second to begin with, and one for every step.
-    assert [step.seconds for step in done] == [2.0, 3.0, 4.0, 5.0]
-    assert [step.seconds_left for step in done] == [6.0, 3.0, pytest.approx(4 / 3), 0.0]
 
 
 def test_noise_depends_on_seed_and_turn_alone() -> None:

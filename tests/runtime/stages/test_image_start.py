@@ -86,21 +86,6 @@ def test_next_turns_continue_from_the_picture_until_it_leaves_the_window(bundle:
     assert [past.text for past in begun.history] == ["Motion: gently wave."]
 
 
-def test_rewound_game_predicts_the_same_shots_again_behind_the_picture(bundle: Bundle, image: Path) -> None:
-    predictor = Pipeline.open(bundle, open_engines(bundle, EngineConfig(threads=1))).predictor
-    game = Session.start(bundle, seed=7)
-    game.start_from(opening(bundle, image))
-    for turn in range(1, 6):
-        instruction = Instruction(f"Mia waves {turn} times.")
-        game.commit(instruction, predictor.predict(game.history, instruction))
-        if turn == 2:
-            kept = game.shots
-    other = game.branch(2, predictor.predict)
-    assert other.shots.keys() == kept.keys() == {1, 2}
-    assert all((other.shots[number] == kept[number]).all() for number in kept)
-    assert other.initial_turn is game.initial_turn
-
-
 def test_text_is_cut_so_that_its_end_stays(bundle: Bundle) -> None:
     words = PromptBuilder.from_bundle(bundle).encode_text("wave " * 40)
     assert motion_ids(bundle, "wave " * 40, 30).tolist() == [words[:30]]

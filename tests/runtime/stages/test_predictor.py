@@ -22,11 +22,6 @@ def prompt_builder(tmp_path: Path) -> PromptBuilder:
     return PromptBuilder.from_bundle(fakes.write_bundle(tmp_path / "tiny"))
 
 
-def test_strengths_are_read_in_the_order_of_the_template(prompt_builder: PromptBuilder) -> None:
-    predictor = Predictor(fakes.FakePredictor(strengths=(5, -3, 0, 2)), prompt_builder)
-    assert predictor.predict([], WAVE).game_state == GameState(motion_level=5, social=-3, entertainment=0, stamina=2)
-
-
 def test_each_further_choice_is_fed_the_strength_and_the_fixed_tokens(
     prompt_builder: PromptBuilder, tmp_path: Path
 ) -> None:

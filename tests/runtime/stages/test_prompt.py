@@ -11,7 +11,7 @@ import sentencepiece
 
 import fakes
 from animegamer_rt.bundle.manifest import REFERENCE, Compatibility
-from animegamer_rt.errors import BundleFileError, InstructionError
+from animegamer_rt.errors import InstructionError
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.stages.readouts import Prompt
 from animegamer_rt.state.game import GameState
@@ -99,15 +99,6 @@ def test_queries_see_each_other_for_the_shot_and_all_else_is_causal(
     assert changed.sum() == 226 * 225 // 2 == changed[first : last + 1, first : last + 1].sum()
 
 
-def test_history_is_one_causal_row_and_the_turn_has_two(files: tuple[Path, Path]) -> None:
-    prompt = prompt_builder(files).build(RUN, [past(WAVE, 1, 0, 0, 0)])
-    assert prompt.history is not None
-    length = prompt.history.ids.shape[1]
-    assert (prompt.history.masks == np.tri(length, dtype=bool)[None]).all()
-    assert len(prompt.turn.masks) == len(prompt.turn.history_index) == 2
-    assert prompt.turn.ids[0, 0] == PUBLISHED["<TURN>"], "all before the turn is known before the instruction"
-
-
 def test_shots_are_injected_at_the_history_queries(files: tuple[Path, Path]) -> None:
     prompt = prompt_builder(files).build(RUN, [past(WAVE, 1, 0, 0, 0), past(RUN, 1, 0, 0, 0)])
     history = prompt.history
@@ -145,15 +136,3 @@ def test_oldest_turns_leave_until_the_prompt_fits_the_window(files: tuple[Path, 
 def test_instruction_that_does_not_fit_even_alone_is_refused(files: tuple[Path, Path]) -> None:
     with pytest.raises(InstructionError, match=r"does not fit the model's window; found \d+ tokens; expected at most"):
         prompt_builder(files, 300).build("ミ" * 100, [])
-
-
-def test_broken_tokenizer_is_named(files: tuple[Path, Path]) -> None:
-    files[0].write_bytes(b"no model at all")
-    with pytest.raises(BundleFileError, match=r"tokenizer\.model: the tokenizer cannot be read"):
-        prompt_builder(files)
-
-
-def test_added_tokens_that_lack_one_are_refused(files: tuple[Path, Path]) -> None:
-    files[1].write_text(json.dumps({name: token for name, token in PUBLISHED.items() if name != "<SC>"}))
-    with pytest.raises(BundleFileError, match="no id for <SC>"):
-        prompt_builder(files)
