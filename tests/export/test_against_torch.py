@@ -19,7 +19,9 @@ from watching import Watching
 from animegamer_export.build.sizes import TINY
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
+from animegamer_export.parts.streamed.parts import encoder_part
 from animegamer_export.parts.streamed.run import block_streaming
+from animegamer_export.parts.streamed.write import write_streamed
 from animegamer_export.towers import open_towers
 from animegamer_export.verify.against_torch import (
     FP32_TOLERANCE,
@@ -34,7 +36,7 @@ from animegamer_rt.bundle.manifest import Part
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.models.denoiser import Denoiser
-from animegamer_rt.models.encoder import EncoderSize
+from animegamer_rt.models.encoder import Encoder, EncoderSize
 
 
 def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -> None:
@@ -160,3 +162,12 @@ def test_a_streamed_network_holds_one_block_and_computes_the_same() -> None:
     assert [line.partition(" after")[0] for line in lines] == ["block 1 of 4", "block 2 of 4"]
     block = sum(value.nbytes for value in whole.blocks[0].state_dict().values())
     assert weights.most_alive - weights.alive == block
+
+
+def test_one_weight_is_in_memory_at_a_time_while_a_part_is_written(tmp_path: Path) -> None:
+    size = EncoderSize(text_width=48, image_width=48, hidden=48)
+    held = CountedWeights({"encoder.": scattered(Encoder(size))})
+    write_streamed(tmp_path, encoder_part(size, held), "fp16")
+    largest = max(held.state, key=lambda name: held.state[name].nbytes)
+    assert held.most_alive == held.state[largest].nbytes
+    assert held.requests[largest] == 1, "large ones are made once"

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fake_hub import COMMIT, FakeHub
-from hub_client import hub_of
+from fake_hub import COMMIT, FakeHub, hub_of
 from project import run_command
 from tiny_release import PICTURE, add_character, write_diffusers_vae, write_release
 

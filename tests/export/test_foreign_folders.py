@@ -21,10 +21,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     "files",
     [
         {"manifest.json": "mine", "tokenizer.model": "mine", ".export/x": "mine"},
-        {"manifest.json": json.dumps(MANIFEST)},
         {"manifest.json": json.dumps({**MANIFEST, "provenance": {"export": {"steps": 3}}})},
         {"export.json": json.dumps({"format": 2, "missing": [], "steps": []}), "vae_first.onnx": "mine"},
-        {"export.json": json.dumps({"format": 2, "missing": [], "steps": {}}), "vae.weights": "mine"},
         {"export.json": json.dumps({"format": 2, "missing": [], "steps": {}}), "tokenizer.model": "mine"},
         {"notes.txt": "mine"},
     ],

@@ -37,7 +37,7 @@ def small(pocket: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return load(out)
 
 
-def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
+def test_only_the_named_parts_and_the_figures_change(pocket: Bundle, small: Bundle) -> None:
     changed = {name for name, record in small.manifest.files.items() if record != pocket.manifest.files.get(name)}
     assert changed == {
         "predictor.onnx",
@@ -49,9 +49,7 @@ def test_only_the_named_parts_change(pocket: Bundle, small: Bundle) -> None:
     assert small.manifest.parts["denoiser"].int8_file == ""  # it was of the weights before
     assert small.manifest.parts["vae_first"] == pocket.manifest.parts["vae_first"]
     assert small.manifest.provenance["quantized_from"] == pocket.fingerprint
-
-
-def test_the_originals_figures_are_not_shown_as_its_own(pocket: Bundle, small: Bundle) -> None:
+    # The original's figures are not shown as its own.
     assert pocket.manifest.quality and any(entry.fidelity for entry in pocket.manifest.plans.values())
     assert not small.manifest.quality and not any(entry.fidelity for entry in small.manifest.plans.values())
     assert small.default_plan == "exact" and small.unmeasured_plans == ["balanced", "fast"]
@@ -135,9 +133,11 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_pa
     assert list(tmp_path.rglob("*")) == [tmp_path / "new"]
 
 
-def test_a_part_with_nothing_to_quantise_leaves_no_bundle(pocket: Bundle, tmp_path: Path) -> None:
+def test_parts_that_cannot_be_quantised_leave_no_bundle(pocket: Bundle, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="no weight of vae"):
         quantize_bundle(pocket, tmp_path / "new", {"vae": scheme("nf4")})
+    with pytest.raises(ConfigError, match="no part 'denoisr'.*denoiser"):
+        quantize_bundle(pocket, tmp_path / "new", {"denoisr": scheme("int8")})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -253,19 +253,13 @@ def test_a_picture_of_another_height_and_width_is_refused_with_the_right_one(rel
         from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
 
 
-@pytest.mark.parametrize(
-    ("number", "said"), [(float("nan"), "not a finite number"), (1e5, "1e\\+05 is too large for fp16")]
-)
-def test_a_weight_that_the_precision_cannot_hold_ends_the_export(
-    release: Path, tmp_path: Path, number: float, said: str
-) -> None:
+def test_a_weight_that_the_precision_cannot_hold_ends_the_export(release: Path, tmp_path: Path) -> None:
     shutil.copytree(release, tmp_path / "given")
     tensors = torch.load(release / SAT, weights_only=True)["module"]
-    tensors["model.diffusion_model.transformer.layers.1.mlp.dense_h_to_4h.weight"][3, 4] = number
+    tensors["model.diffusion_model.transformer.layers.1.mlp.dense_h_to_4h.weight"][3, 4] = 1e5
     torch.save({"module": tensors}, tmp_path / "given" / SAT)
     source = from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
-    with pytest.raises(CheckpointError, match=rf"denoiser, .*1.*mlp_in\.weight: .*{said}"):
+    with pytest.raises(CheckpointError, match=r"denoiser, .*1.*mlp_in\.weight: .*1e\+05 is too large for fp16"):
         export(source, ExportRequest({"denoiser": "fp16"}, tmp_path / "b"), Watching())
     assert not (tmp_path / "b" / "denoiser.onnx").exists()
-    if number == 1e5:
-        assert export(source, ExportRequest({"denoiser": "bf16"}, tmp_path / "b"), Watching()) is None
+    assert export(source, ExportRequest({"denoiser": "bf16"}, tmp_path / "b"), Watching()) is None

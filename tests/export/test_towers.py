@@ -141,17 +141,8 @@ def test_other_open_clip_folders_are_refused(tmp_path: Path) -> None:
     write_open_clip(tmp_path)
     path, config = tmp_path / "open_clip_model.safetensors", tmp_path / "open_clip_config.json"
     tensors, plain = load_file(path), config.read_text()
-    for vision, said in (
-        (None, "no vision_cfg"),
-        ({"head_width": 0}, "head_width is 0"),
-        ({"head_width": 3}, "heads of 3 do not divide a width of 16"),
-    ):
-        config.write_text(json.dumps({"model_cfg": {"vision_cfg": vision}}))
-        refused(rf"open_clip_config\.json: {said}")
+    config.write_text(json.dumps({"model_cfg": {"vision_cfg": {"head_width": 3}}}))
+    refused(r"open_clip_config\.json: heads of 3 do not divide a width of 16")
     config.write_text(plain)
-    for key, said in (
-        ("visual.conv1.weight", r"conv1\.weight \(found \[3\], expected 4 axes\)"),
-        ("visual.transformer.resblocks.x.y", r"unexpected(?s:.*)resblocks\.x\.y"),
-    ):
-        save_file({**tensors, key: torch.zeros(3)}, path)
-        refused(rf"open_clip_model\.safetensors: not (?s:.*){said}")
+    save_file({**tensors, "visual.conv1.weight": torch.zeros(3)}, path)
+    refused(r"open_clip_model\.safetensors: not (?s:.*)conv1\.weight \(found \[3\], expected 4 axes\)")

@@ -35,10 +35,10 @@ class CountedWeights:
         self.alive -= count
 
 
-def scattered(module: Module, seed: int = 0) -> Module:
+def scattered(module: Module, seed: int = 0, by: float = 0.05) -> Module:
     """The module with all weights moved from their initial values, biases and norms included."""
     random = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in module.parameters():
-            weight.add_(0.05 * torch.randn(weight.shape, generator=random))
+            weight.add_(by * torch.randn(weight.shape, generator=random))
     return module.eval()

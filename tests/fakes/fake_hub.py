@@ -1,4 +1,4 @@
-"""A small hub on loopback: lists of repositories, their files with ranges, and the ways in which it can fail."""
+"""A small hub on loopback that can fail in several ways, and huggingface_hub in this process as its client."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+
+import huggingface_hub
+import huggingface_hub.file_download
+import pytest
 
 PAGE = b"<!DOCTYPE html><html><body>Please log in to this network.</body></html>"
 COMMIT = "5" * 40
@@ -122,3 +127,23 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
 
 def _lfs(content: bytes) -> dict[str, object]:
     return {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 130}
+
+
+@contextmanager
+def hub_of(hub: FakeHub, home: Path) -> Iterator[FakeHub]:
+    """Serves the hub and makes it the hub; no token of the user's is read."""
+    with serving(hub), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "ENDPOINT", hub.address)
+        form = "/{repo_id}/resolve/{revision}/{filename}"
+        patch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + form)
+        patch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(home / "token"))
+        patch.setattr(huggingface_hub.file_download, "time", SimpleNamespace(sleep=lambda _: None))
+        for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+            patch.delenv(name, raising=False)
+        patch.setenv("NO_PROXY", "127.0.0.1,localhost")
+        patch.setenv("XDG_DATA_HOME", str(home / "data"))
+        huggingface_hub.close_session()
+        try:
+            yield hub
+        finally:
+            huggingface_hub.close_session()

@@ -16,12 +16,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil
-
-from animegamer_rt.errors import ServerError
 
 HAS_RAY = importlib.util.find_spec("ray") is not None
 WITHOUT = "Ray is not installed: pip install 'animegamer-rt[ray]'"
@@ -73,13 +70,12 @@ class FakeCluster:
     def __enter__(self) -> FakeCluster:
         return self
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._door.close()
 
 
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
-START_S, TRIES = 60.0, 3
-"""Ray itself gives up after 15 s, which are too few on a busy machine."""
+START_S = 180.0
 
 
 class RealCluster:
@@ -95,22 +91,18 @@ class RealCluster:
         self._processes: list[subprocess.Popen[bytes]] = []
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         head = ("--head", f"--port={port}", f"--temp-dir={self._folder}", "--include-dashboard=false")
-        try:
-            self._start(*head, "--num-cpus=0", "--disable-usage-stats")
-        except BaseException:
-            self._end()
-            raise
+        self._start(*head, "--num-cpus=0", "--disable-usage-stats")
 
     def __enter__(self) -> RealCluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end()
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            _kill_tree(process)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def add_node(self) -> str:
-        """Start a node of one core; returns Ray's id of it. Raises ServerError with Ray's words if that fails."""
+        """Start a node of one core; returns Ray's id of it."""
         process = self._start(f"--address={self.address}", "--num-cpus=1")
         words = [word for one in psutil.Process(process.pid).children(recursive=True) for word in one.cmdline()]
         id = str(next(word for word in words if word.startswith("--node_id="))).partition("=")[2]
@@ -133,28 +125,17 @@ class RealCluster:
 
     def _start(self, *options: str) -> subprocess.Popen[bytes]:
         command = [*RAY, "start", "--block", "--object-store-memory=80000000", *options]
-        for _ in range(TRIES):
-            path = self._folder / f"{len(self._processes)}.log"
-            with path.open("wb") as output:
-                process = subprocess.Popen(
-                    command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
-                )
-            self._processes.append(process)
-            until = time.monotonic() + START_S
-            while process.poll() is None and time.monotonic() < until:
-                said = path.read_text(encoding="utf-8", errors="replace")
-                if "Ray runtime started" in said:
-                    return process
-                time.sleep(0.1)
-            _kill_tree(process)
-        raise ServerError(
-            "a node of Ray did not start", found=path.read_text(encoding="utf-8", errors="replace")[-1000:]
-        )
-
-    def _end(self) -> None:
-        for process in self._processes:
-            _kill_tree(process)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        path = self._folder / f"{len(self._processes)}.log"
+        with path.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        self._processes.append(process)
+        until = time.monotonic() + START_S
+        while "Ray runtime started" not in (said := path.read_text(encoding="utf-8", errors="replace")):
+            assert process.poll() is None and time.monotonic() < until, f"a node of Ray did not start: {said[-1000:]}"
+            time.sleep(0.1)
+        return process
 
 
 def workers_below(pid: int) -> list[Any]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 import torch_engines
-from torch import Tensor, nn
+from counted_weights import scattered
+from torch import Tensor
 from torch_tape import TapeDevice
 
 from animegamer_export.parts.predictor import example_prompt
@@ -50,19 +51,11 @@ TOLERANCE = 2e-5
 RANDOM = np.random.default_rng(0)
 
 
-def scattered(module: nn.Module, seed: int) -> nn.Module:
-    random = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.add_(0.1 * torch.randn(weight.shape, generator=random))
-    return module.eval()
-
-
 def networks() -> tuple[Predictor, Denoiser, Encoder, VaeDecoder]:
     torch.manual_seed(0)
     made = Predictor(PREDICTOR), Denoiser(DENOISER), Encoder(EncoderSize(16, 24, 32)), VaeDecoder(VAE)
     for seed, module in enumerate(made):
-        scattered(module, seed)
+        scattered(module, seed, by=0.1)
     return made
 
 
@@ -177,5 +170,4 @@ def small_vae(
 def narrowing() -> VaeDecoder:
     """A decoder whose last stage has half the channels of what comes to it, as that of full size."""
     network = VaeDecoder(VaeSize(channels=8, multipliers=(1, 2, 2), res_blocks=1, norm_groups=2))
-    scattered(network, 5)
-    return network
+    return scattered(network, 5, by=0.1)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 import torch
+from counted_weights import scattered
 from kernel_results import relative_error
 from torch import Tensor
-from torch_parts import Turn, noise, scattered
+from torch_parts import Turn, noise
 from torch_tape import TapeDevice
 
 from animegamer_kernels.library import FILE_NAME, PATH_VARIABLE, Library
@@ -55,21 +56,17 @@ def turn(plan: DenoisePlan) -> Turn:
     return made
 
 
-def latent(
-    given: Turn, kernels: Kernels, way: Attention, torch_device: TorchDevice, compiled: bool = False, turns: int = 1
-) -> np.ndarray:
+def latent(given: Turn, kernels: Kernels, way: Attention, torch_device: TorchDevice, turns: int = 1) -> np.ndarray:
     """Of the last of so many turns alike: graphs are captured in the second."""
     torch.manual_seed(0)
     with torch_device.use():
-        network = scattered(DenoiserNetwork(SIZE), 1).to(torch_device.device)
+        network = scattered(DenoiserNetwork(SIZE), 1, by=0.1).to(torch_device.device)
         transformer = FusedTransformer(
             cast_for_inference(network, torch_device.dtype), torch_device.dtype, kernels, way
         )  # type: ignore[type-var]
         unconditional = torch.randn(226, SIZE.hidden, generator=torch.Generator().manual_seed(2)).to(
             torch_device.device
         )
-    if compiled:
-        transformer.compile(backend="aot_eager")
     part = Denoiser(torch_device, transformer, unconditional, [step.timestep for step in given.plan])
     return [given.latents(Engines(None, part, None))[0] for _ in range(turns)][-1]  # type: ignore[arg-type]
 
@@ -80,15 +77,13 @@ def test_turn_with_int8_scores_stays_near(both_kernels: Kernels) -> None:
     assert 0 < relative_error(found, plain) < NEAR[torch_device.dtype]
 
 
-def test_graphs_and_compiled_blocks_hold_int8_scores(kernels: Kernels) -> None:
+def test_graphs_hold_int8_scores(kernels: Kernels) -> None:
     given, torch_device = turn(TWICE), TapeDevice(torch.bfloat16)
     half = TorchDevice(torch.bfloat16)
     plain, by_torch = latent(given, kernels, "int8", half), latent(given, kernels, "torch", half)
     assert 0 < relative_error(plain, by_torch) < NEAR[torch.bfloat16]
     np.testing.assert_array_equal(latent(given, kernels, "int8", torch_device, turns=2), plain)
     assert torch_device.captured == 2
-    compiled = latent(given, kernels, "int8", half, compiled=True)
-    assert relative_error(compiled, plain) < NEAR[torch.bfloat16]
 
 
 def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -> None:

@@ -115,14 +115,10 @@ def test_full_size_kernel_is_the_references_result(reference: Operators, gpu: Op
     assert_same(run(FULL, gpu, gated), run(FULL, reference, gated), roundings=3)
 
 
-def test_gated_sum_needs_no_norm_and_may_overwrite_x(operators: Operators) -> None:
+def test_gated_sum_needs_no_norm(operators: Operators) -> None:
     case = Case(2, 9, 4, 64, BF16)
     expected = truth(case, gated=True)["x_next"]
     assert_close("x_next", run(case, operators, gated=True, normed=False)["x_next"], expected, 2)
-    x, branch, modulation, *_ = (array.to(operators.device) for array in inputs(case))
-    gates = modulation.chunk(6, dim=-1)
-    gate_residual(operators.library, x, branch, gates[2], gates[5], x, case.shot_tokens)
-    assert_close("x", x.cpu(), expected, 2)
 
 
 @pytest.mark.parametrize("dtype", [F8, I8])

@@ -72,14 +72,12 @@ def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_l
 
 
 @contextmanager
-def _page(
-    tmp_path: Path, key: bool = False, server: str = "ready", machine: Machine | None = None
-) -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
+def _page(tmp_path: Path, key: bool = False, server: str = "ready") -> Iterator[tuple[str, FakeBrowser, FakeCommands]]:
     browser, commands = FakeBrowser(), FakeCommands()
     path = tmp_path / "key"
     path.write_text("a-long-enough-key\n")
     config = KioskConfig(operator_port=0, operator_key=path if key else None)
-    parts = config, Report(), cast(Browser, browser), machine or Machine(commands)
+    parts = config, Report(), cast(Browser, browser), Machine(commands)
     page = OperatorPage(*parts, lambda: server, tmp_path)
     try:
         yield f"http://127.0.0.1:{page.port}", browser, commands
@@ -121,19 +119,6 @@ def test_staff_see_the_state_and_restart_parts(tmp_path: Path) -> None:
     with _page(tmp_path, server="degraded") as (url, _browser, _commands):
         assert json.loads(_get(url + "/state.json"))["server"] == "degraded"
         assert json.loads(_get(url + "/waiting.json"))["ready"] is False, "the clip stays while nobody can play"
-
-
-def test_the_machine_is_restarted_by_systemctl_and_a_refusal_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    systemctl, asked = tmp_path / "systemctl", tmp_path / "asked"
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with _page(tmp_path, machine=Machine()) as (url, _browser, _commands):
-        for ends, done in ((0, True), (1, False)):
-            systemctl.write_text(f'#!/bin/sh\necho "$@" > {asked}\nexit {ends}\n')
-            systemctl.chmod(0o755)
-            assert _press(url, "reboot") is done
-            assert asked.read_text() == "reboot\n"
 
 
 def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
     backend._load_cuda.cache_clear()
 
 
-def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
+def test_part_that_cannot_be_used_is_refused_and_named(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     parts = dict(bundle.manifest.parts)
     parts["denoiser"] = parts["vae_first"]
@@ -86,20 +86,12 @@ def test_part_with_other_inputs_is_refused_and_named(tmp_path: Path) -> None:
         BackendError, match=r"vae_first\.onnx: the part has other inputs than this version expects; found latent, ch"
     ):
         open_engines(mixed)
-
-
-def test_part_that_is_no_onnx_file_is_named(tmp_path: Path) -> None:
-    bundle = fakes.write_bundle(tmp_path / "tiny")
+    without = {name: part for name, part in bundle.manifest.parts.items() if name != "vae_next"}
+    with pytest.raises(BundleError, match="no part 'vae_next'"):
+        open_engines(write_manifest(bundle.folder, replace(bundle.manifest, parts=without)))
     (bundle.folder / "denoiser.onnx").write_bytes(b"not a graph")
     with pytest.raises(BackendError, match=r"denoiser\.onnx: the part cannot be loaded"):
         open_engines(write_manifest(bundle.folder, bundle.manifest))
-
-
-def test_bundle_without_a_part_is_refused(tmp_path: Path) -> None:
-    bundle = fakes.write_bundle(tmp_path / "tiny")
-    parts = {name: part for name, part in bundle.manifest.parts.items() if name != "vae_next"}
-    with pytest.raises(BundleError, match="no part 'vae_next'"):
-        open_engines(write_manifest(bundle.folder, replace(bundle.manifest, parts=parts)))
 
 
 def test_misshapen_input_is_an_error_of_ours(bundle: Bundle) -> None:

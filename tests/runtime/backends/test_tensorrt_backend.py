@@ -137,18 +137,14 @@ def test_turn_that_was_read_leaves_its_history_to_be_read_over_again(bundle: Bun
         predictor.prefill(prompts[0].turn, history)
 
 
-def test_second_part_of_an_earlier_clip_is_refused(bundle: Bundle) -> None:
-    vae, whole = opened(bundle)[0].vae, latent()
-    _, caches = vae.first(whole[:, :3], (0, 1, 2), False)
-    vae.first(whole[:, :3], (0, 1, 2), False)
+def test_an_earlier_turn_or_clip_cannot_go_on_in_the_buffers_of_the_next(bundle: Bundle) -> None:
+    engines, whole = opened(bundle)[0], latent()
+    _, caches = engines.vae.first(whole[:, :3], (0, 1, 2), False)
+    engines.vae.first(whole[:, :3], (0, 1, 2), False)
     with pytest.raises(BackendError, match="after another clip had started"):
-        vae.next(whole[:, 3:], caches, (0, 1, 2), False)
-
-
-def test_earlier_turn_cannot_go_on_in_the_next_ones_buffers(bundle: Bundle) -> None:
-    denoiser = opened(bundle)[0].denoiser
-    earlier = denoiser.start(latent(), SHOT, 1.0)
-    denoiser.start(latent(), SHOT, 1.0)
+        engines.vae.next(whole[:, 3:], caches, (0, 1, 2), False)
+    earlier = engines.denoiser.start(whole, SHOT, 1.0)
+    engines.denoiser.start(whole, SHOT, 1.0)
     with pytest.raises(BackendError, match="after the next turn had started"):
         earlier.latent()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from counted_weights import CountedWeights
 from torch import Tensor, nn
 
 from animegamer_export.parts.streamed.parts import StreamedPart, denoiser_part, encoder_part, predictor_part, vae_part
@@ -34,19 +35,6 @@ MAKE: dict[str, Callable[[], nn.Module]] = {
 """Sizes at which as many matrices as possible have the same shape, so that a mistaken one is not found by its shape."""
 
 
-class Held:
-    """The weights of loaded networks, as the streamed exporter requests them."""
-
-    def __init__(self, **networks: nn.Module) -> None:
-        self.state = {
-            f"{name}.{key}": value for name, net in networks.items() for key, value in net.state_dict().items()
-        }
-
-    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        found = next(value for key, value in self.state.items() if key in (parameter, f"alone.{parameter}"))
-        return found.detach().to(dtype, copy=True)
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
@@ -70,14 +58,16 @@ def first_chunk(part: StreamedPart) -> StreamedPart:
     return replace(part, graphs=part.graphs[:1])
 
 
-def write(name: str, network: nn.Module, encoder: Encoder, folder: Path, precision: str = "fp16") -> None:
+def write(name: str, network: nn.Module, encoder: Encoder, folder: Path) -> None:
     parts: dict[str, Callable[[], StreamedPart]] = {
-        "predictor": lambda: predictor_part(PREDICTOR, Held(alone=network)),
-        "denoiser": lambda: denoiser_part(DENOISER, ENCODER, Held(denoiser=network, encoder=encoder)),
-        "encoder": lambda: encoder_part(ENCODER, Held(encoder=network)),
-        "vae": lambda: first_chunk(vae_part(VAE, Held(alone=network), 4, 6)),
+        "predictor": lambda: predictor_part(PREDICTOR, CountedWeights({"": network})),
+        "denoiser": lambda: denoiser_part(
+            DENOISER, ENCODER, CountedWeights({"denoiser.": network, "encoder.": encoder})
+        ),
+        "encoder": lambda: encoder_part(ENCODER, CountedWeights({"encoder.": network})),
+        "vae": lambda: first_chunk(vae_part(VAE, CountedWeights({"": network}), 4, 6)),
     }
-    write_streamed(folder, parts[name](), precision)
+    write_streamed(folder, parts[name](), "fp16")
 
 
 def load(name: str, folder: Path) -> tuple[nn.Module, Tensor | None]:
@@ -112,14 +102,11 @@ def test_part_of_another_size_is_refused_by_the_weight_that_does_not_fit(tmp_pat
         weight_names.load_encoder(wider, read_weights(tmp_path / "encoder.onnx"), Tensor.float)
 
 
-def test_file_that_is_no_onnx_is_refused(tmp_path: Path) -> None:
+def test_files_that_are_no_onnx_or_are_cut_short_are_named(tmp_path: Path) -> None:
     for content in (b"", b"not onnx at all", b"\x3a\x7f\x0a"):
         (tmp_path / "part.onnx").write_bytes(content)
         with pytest.raises(BackendError, match=r"part\.onnx: the part cannot be read as ONNX"):
             read_weights(tmp_path / "part.onnx")
-
-
-def test_data_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
     data = tmp_path / "some.weights"
     data.write_bytes(bytes(100))
     weight = Weight("a.weight", (8, 8), 1, memoryview(b""), data, 0, 256)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_hub import COMMIT, FakeHub
-from hub_client import hub_of
+from fake_hub import COMMIT, FakeHub, hub_of
 
 from animegamer_rt.bundle.loader import find, open_bundle
 from animegamer_rt.cli import main

@@ -18,17 +18,30 @@ def words(tmp_path: Path) -> InstructionFilter:
     return InstructionFilter(path)
 
 
-@pytest.mark.parametrize("text", ["Mia is NAKED.", "Tobo chop \u200b off it", "Mia \u2665 Tobo", "naked_"])
-def test_a_blocked_word_is_found(words: InstructionFilter, text: str) -> None:
-    with pytest.raises(ProtocolError) as error:
-        words.read(text)
-    assert error.value.code == "blocked"
-
-
-def test_what_cannot_be_seen_hides_no_word(words: InstructionFilter) -> None:
-    for hidden in ("na\u200bked", "na\u00adked", "na\u034fked", "n\u2060a\ufeffked"):
-        with pytest.raises(ProtocolError):
-            words.read(f"Mia is {hidden}")
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("Mia is NAKED.", "Tobo chop \u200b off it", "Mia \u2665 Tobo", "naked_"),
+        (
+            "na\u200bked",
+            "na\u00adked",
+            "na\u034fked",
+            "n\u2060a\ufeffked",
+            "na\ufe0fked",
+            "na\U000e0101ked",
+            "na\u3164ked",
+        ),
+        ("na\uffa0ked", "na\u180bked", "na\u17b4ked", "na\u2800ked", "na\u0336ked"),
+        ("n\u0430k\u0435d", "\uff4eaked", "nak\u00e9d", "\u0578\u0430ked", "\U0001d427aked", "na\u03ba\u03b5d"),
+        ("n a k e d", "n.a.k.e.d", "N-a-k-E-d now", "n4k3d", "n @ k e d", "ch0p 0ff"),
+    ],
+    ids=["plain", "invisible", "more invisible", "look-alikes", "spaces and signs"],
+)
+def test_a_blocked_word_is_found_however_it_is_hidden(words: InstructionFilter, texts: tuple[str, ...]) -> None:
+    for text in texts:
+        with pytest.raises(ProtocolError, match="does not play") as error:
+            words.read(text)
+        assert error.value.code == "blocked"
 
 
 def test_other_words_are_played_as_they_were_written(words: InstructionFilter) -> None:
@@ -39,26 +52,6 @@ def test_other_words_are_played_as_they_were_written(words: InstructionFilter) -
 def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.txt: .*; found no such file or directory; give block_list a file"):
         InstructionFilter(tmp_path / "none.txt")
-
-
-@pytest.mark.parametrize("hidden", ["\ufe0f", "\U000e0101", "\u3164", "\uffa0", "\u180b", "\u17b4", "\u2800", "\u0336"])
-def test_no_invisible_character_and_no_accent_hides_a_blocked_word(words: InstructionFilter, hidden: str) -> None:
-    with pytest.raises(ProtocolError, match="does not play"):
-        words.read(f"Mia is na{hidden}ked.")
-
-
-@pytest.mark.parametrize(
-    "text", ["n\u0430k\u0435d", "\uff4eaked", "nak\u00e9d", "\u0578\u0430ked", "\U0001d427aked", "na\u03ba\u03b5d"]
-)
-def test_letters_that_look_like_those_of_a_blocked_word_are_read_as_them(words: InstructionFilter, text: str) -> None:
-    with pytest.raises(ProtocolError, match="does not play"):
-        words.read(f"Mia is {text}.")
-
-
-@pytest.mark.parametrize("text", ["n a k e d", "n.a.k.e.d", "N-a-k-E-d now", "n4k3d", "n @ k e d", "ch0p 0ff"])
-def test_spaces_between_letters_and_signs_for_them_hide_no_blocked_word(words: InstructionFilter, text: str) -> None:
-    with pytest.raises(ProtocolError, match="does not play"):
-        words.read(f"Mia is {text}.")
 
 
 def test_with_an_allow_list_only_its_words_are_played(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from animegamer_rt.serving.store import (
 )
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.scene import Scene
-from animegamer_rt.state.turn_record import TurnRecord
 
 WINDOW_TURNS = 3
 
@@ -165,18 +164,6 @@ def test_a_closed_session_can_be_read_and_never_played(store: Store) -> None:
     assert store.get(session.id) == closed
     with pytest.raises(WrongTokenError):
         store.check(session.id, "guessed")
-
-
-def test_a_turn_is_kept_with_all_that_belongs_to_it(store: Store) -> None:
-    session, _ = game(store)
-    state, after = GameState(-5, 5, 0, 1), CharacterState(55, 75, 50)
-    store.finish_turn(session.id, FinishedTurn(1, "x", "Grüße 🎈", state, after), {1: b"s"})
-    turn = store.find_turn(session.id, "x")
-    assert turn is not None
-    assert (turn.turn, turn.turn_id, turn.instruction, turn.seed) == (1, "x", "Grüße 🎈", 7)
-    assert (turn.game_state, turn.character) == (state, after)
-    assert store.find_turn(session.id, "y") is None
-    assert store.turn_context(session.id, 2).log == (TurnRecord("Grüße 🎈", GameState(-5, 5, 0, 1)),)
 
 
 def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:

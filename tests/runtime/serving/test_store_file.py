@@ -69,23 +69,6 @@ def test_an_older_schema_is_brought_up_to_date_or_left_whole(tmp_path: Path, mon
             assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
 
 
-def test_a_game_of_the_first_schema_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as first:
-        first.setattr(database, "SCHEMA_VERSION", 1)
-        first.setattr(database, "SCRIPTS", SCRIPTS[:1])
-        file = database.Database(tmp_path / FILE)
-        file.rows("INSERT INTO sessions VALUES (1, 's', 'hash', 'tiny', 'f00d', 7, 3, 0, 0, 0)")
-        file.rows("INSERT INTO turns VALUES (1, 1, 'x', 'a', 7, 1, 2, 3, 4, 5, 6, 7, '{\"total\": 1.0}')")
-        file.close()
-    with Store(tmp_path) as store:
-        context = store.turn_context("s", 2)
-        assert ([row.text for row in context.log], context.scene) == (["a"], None)
-        assert [turn.instruction for turn in store.turns("s", 1, 9)] == ["a"]
-        assert store.get("s").character == CharacterState(5, 6, 7)
-        play(store, "s", ["b"])
-        assert (store.get("s").turns, store.get("s").engines) == (2, None)
-
-
 @pytest.mark.parametrize("case", ["text", "someone else's tables", "cut short"])
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
     path = tmp_path / FILE
@@ -103,13 +86,6 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, ca
     with pytest.raises(StoreError, match=r"sessions\.sqlite: .*(no file of sessions|damaged).*move"):
         Store(tmp_path)
     assert path.read_bytes() == before
-
-
-def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("not a folder")
-    for folder in (tmp_path / "state", tmp_path / "state" / "below"):
-        with pytest.raises(StoreError, match="state folder cannot be written"):
-            Store(folder)
 
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal"])
@@ -155,24 +131,6 @@ def test_what_sqlite_cannot_open_is_said(tmp_path: Path, case: str) -> None:
         os.mkfifo(folder / FILE)
     with pytest.raises(StoreError, match=r"the sessions cannot be (opened|read or written)"):
         Store(folder)
-
-
-def test_a_full_disk_fails_the_turn_and_nothing_else(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        session, token = game(store)
-        play(store, session.id, ["a", "b"])
-        (pages,) = store.database.rows("PRAGMA page_count")[0]
-        store.database.rows(f"PRAGMA max_page_count = {pages}")
-        before = store.get(session.id)
-        with pytest.raises(StoreFullError, match="disk is full.*make room there; finished turns are kept") as error:
-            _finish(store, session.id, 3, bytes(100_000))
-        assert error.value.code == "storage"
-        assert store.resume(token).turns == before.turns == 2 and store.find_turn(session.id, "turn-3") is None
-        store.database.rows("PRAGMA max_page_count = 1000000")
-        _finish(store, session.id, 3, bytes(100_000))
-    with Store(tmp_path) as store:
-        assert store.get(session.id).turns == 3
-        assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
 
 
 def test_too_little_free_space_is_found_before_anything_is_written(

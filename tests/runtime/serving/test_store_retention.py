@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from test_store import game, play
 
-from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.store import (
-    ALL,
     FinishedTurn,
     Quota,
     ShotRetention,
     Store,
     StoreFullError,
     UnknownSessionError,
-    read_keep_shots,
 )
 from animegamer_rt.state.game import CharacterState, GameState
 
@@ -59,15 +54,6 @@ def test_the_setting_says_which_shots_stay_and_never_less_than_the_next_turn_nee
         play(store, session.id, TEXTS)
         assert kept(store, session.id) == list(shots)
         assert list(store.turn_context(session.id, 11).shots) == [8, 9, 10]
-
-
-def test_a_branch_far_back_of_a_store_that_keeps_all_shots_needs_no_prediction(tmp_path: Path) -> None:
-    with Store(tmp_path, keep_shots=ALL) as store:
-        session, _ = game(store)
-        play(store, session.id, TEXTS)
-        branch, _ = store.branch(session.id, 5)
-        assert kept(store, branch.id) == [2, 3, 4, 5]
-        assert list(store.turn_context(branch.id, 6).shots) == [3, 4, 5]
 
 
 def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: Path) -> None:
@@ -146,20 +132,6 @@ def test_over_the_quota_the_shots_of_the_longest_unused_go_first_and_no_game_wit
         assert kept(store, names[1]) == kept(store, names[3]) == [1, 2]
 
 
-def test_closed_sessions_go_before_those_that_may_be_played_again(tmp_path: Path) -> None:
-    clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10)) as store:
-        first, second = heavy(store), heavy(store)
-        play(store, second, [f"{turn} is a long story" * 200 for turn in range(8)])
-        clock.now += 50
-        store.close_session(second)
-        assert kept(store, second) == []
-        store.rewind(first, 0)
-        clock.now += 50
-        store.quota = Quota(max_bytes=store.database.used_bytes() - 1, recent_s=10)
-        assert store.sweep(clock.now).removed == (second,)
-
-
 def test_a_sweep_of_very_much_stops_halfway_and_asks_to_be_called_again(tmp_path: Path) -> None:
     clock = Clock()
     with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100)) as store:
@@ -190,16 +162,6 @@ def test_a_finished_turn_finds_room_among_idle_sessions_shots_before_it_fails(tm
         assert kept(store, busy) == [1, 2, 3]
 
 
-def test_a_disk_that_others_filled_costs_shots_and_no_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(recent_s=10, min_free_bytes=10**9)) as store:
-        name = heavy(store)
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
-        swept = store.sweep(clock.now + 100)
-        assert (swept.shots_dropped, swept.removed) == ((name,), ())
-        assert store.get(name).turns == 2
-
-
 def test_room_that_fell_free_goes_back_to_the_disk(tmp_path: Path) -> None:
     clock = Clock()
     with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100)) as store:
@@ -216,14 +178,6 @@ def test_room_that_fell_free_goes_back_to_the_disk(tmp_path: Path) -> None:
         assert sizes == sorted(sizes, reverse=True)
         play(store, game(store)[0].id, ["b"])
         assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
-
-
-def test_the_setting_is_read_from_text() -> None:
-    for text, keep in (("window", "window"), ("all", "all"), ("0", 0), ("12", 12)):
-        assert read_keep_shots(text) == keep
-    for text in ("", "-1", "some", "1.5", "²"):
-        with pytest.raises(ConfigError, match="expected window, all, or a number of turns"):
-            read_keep_shots(text)
 
 
 def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:

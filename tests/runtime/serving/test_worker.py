@@ -22,10 +22,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import TurnResult
 from animegamer_rt.serving.worker import __main__ as worker_main
-from animegamer_rt.serving.worker.encoders import ClipEncoder
 from animegamer_rt.serving.worker.loop import Worker
-from animegamer_rt.serving.worker.precision_retry import PrecisionRetry
-from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 SEED, WINDOW = 7, 2
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies."]
@@ -150,22 +147,6 @@ def test_an_export_to_where_nothing_can_be_written_does_not_tell_the_path(worker
     (failed,) = worker.play(Game().export(str(tmp_path / "file" / "out")))
     assert failed.fields["code"] == "storage" and "cannot be written" in failed.fields["text"]
     assert str(tmp_path) not in failed.fields["text"] + str(failed.fields.get("do"))
-
-
-def test_a_turn_that_is_given_up_ends_its_clips_encoder(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = []
-
-    class Encoder(ClipEncoder):
-        def close(self) -> None:
-            super().close()
-            ended.append(self)
-
-    monkeypatch.setattr("animegamer_rt.serving.worker.encoders.ClipEncoder", Encoder)
-    retry = PrecisionRetry(pipeline, None, lambda: None)
-    messages = play_turn(retry, prepare_turn(retry, Game(codec="mp4").job(TEXTS[0])))
-    assert any(message.type == "clip" for message in messages)
-    messages.close()
-    assert ended
 
 
 @pytest.mark.parametrize("named", [{"id": "another"}, {"session": "s", "turn": 2}])

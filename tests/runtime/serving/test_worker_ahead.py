@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_reader
 import zmq
 from worker_client import TIMEOUT_S, Game, WorkerClient, running
 
 import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
-from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
-from animegamer_rt.serving.worker.precision_retry import PrecisionRetry
-from animegamer_rt.serving.worker.turn import play_turn, prepare_turn
 
 
 class Predictor(fakes.FakePredictor):
@@ -178,36 +172,6 @@ def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp
     assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
 
 
-class FakeNvtx:
-    """NVIDIA's nvtx: `annotate` as it is, kept in place of shown. Each range is [domain, message, still open]."""
-
-    def __init__(self) -> None:
-        self.ranges: list[list[Any]] = []
-
-    @contextlib.contextmanager
-    def annotate(self, message: str, *, domain: str) -> Iterator[None]:
-        self.ranges.append([domain, message, True])
-        mine = self.ranges[-1]
-        yield
-        mine[2] = False
-
-
-def test_every_span_of_the_trace_is_an_nvtx_range_in_its_lanes_domain(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nvtx, path = FakeNvtx(), tmp_path / "trace.json"
-    monkeypatch.setitem(sys.modules, "nvtx", nvtx)
-    with playing(bundle, *JOBS, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
-        assert play.predictor.read_ahead.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        play.answers()
-        play.answers()
-    assert not any(still_open for *_, still_open in nvtx.ranges)
-    ranges = Counter((domain.removeprefix("animegamer "), message) for domain, message, _ in nvtx.ranges)
-    assert {lane for lane, _ in ranges} == {"predictor", "denoiser", "vae", "ahead"}
-    assert ranges >= Counter((event["cat"], event["name"]) for event in traced(path))
-
-
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_history_of_a_player_alone_is_read_when_idle(bundle: Bundle, fails: bool) -> None:
     with playing(bundle, concurrent_prediction=False) as play:
@@ -234,13 +198,3 @@ def test_no_history_is_read_ahead_while_players_take_turns(bundle: Bundle) -> No
             for game in games:
                 game.turn(play, text)
         assert len(play.predictor.threads) == 6, "a turn each, then a history and a turn each"
-
-
-def test_a_turn_predicted_ahead_is_predicted_from_what_its_words_mean(tmp_path: Path) -> None:
-    bundle = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny"))
-    pipeline = Pipeline.open(bundle, open_engines(bundle))
-    retry = PrecisionRetry(pipeline, None, lambda: None)
-    ahead, straight = (
-        list(play_turn(retry, prepare_turn(retry, Game().job("Mia runs"), ahead=each))) for each in (True, False)
-    )
-    assert [message.buffers for message in ahead] == [message.buffers for message in straight]

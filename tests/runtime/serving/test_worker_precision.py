@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,17 +102,6 @@ def test_a_turn_that_no_precision_can_play_ends_with_an_error_and_the_next_one_p
         assert not of_type(before, "turn_result") and not of_type(before, "frame")
         broken.predictor.where = "nowhere"
         assert worker.play(Game().job(TEXT))[-1].type == "finished"
-
-
-def test_earlier_turns_and_exports_are_played_again_alike(pipeline: Any, tmp_path: Path) -> None:
-    higher = HigherPrecision("fp32", lambda: pipeline("fp32"))
-    with running(pipeline("fp16", SHOT, DENOISER), higher=higher) as worker:
-        game = Game()
-        for text in (TEXT, "Mia runs."):
-            game.turn(worker, text)
-        (shots,) = of_type(worker.play(game.job("Mia flies.", complete=True)), "shots")
-        assert [bytes(shot) for shot in shots.buffers] == [game.shots[turn] for turn in shots.fields["shots"]]
-        assert worker.play(game.export(str(tmp_path / "out")))[-1].type == "finished"
 
 
 def test_a_turn_can_be_cancelled_while_the_other_engines_load(pipeline: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,6 @@ import zmq
 
 import fakes
 from animegamer_rt.bundle.loader import load
-from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.server import local_host as module
 from animegamer_rt.serving.server.local_host import LocalHost, share_out, shortages, usable_gpus
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.workers import MAX_BACKOFF_S, RequiredWorker, WorkerProcess
@@ -96,26 +93,6 @@ def test_a_worker_that_cannot_be_killed_does_not_block_the_server(process: Worke
     assert process.pid == stuck[1].pid, "another takes its place"
     process.stop()
     assert stuck[1].killed and process.pid is None
-
-
-def test_a_long_log_is_begun_anew_with_the_next_worker(
-    process: WorkerProcess, stuck: list[Stuck], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "MAX_LOG_BYTES", 10)
-    log = tmp_path / "worker.log"
-    log.write_bytes(b"x" * 10)
-    process.watch(0.0)
-    assert log.stat().st_size == 10
-    log.write_bytes(b"x" * 11)
-    process.watch(1000.0)
-    process.watch(1002.0)
-    assert log.stat().st_size == 0
-
-
-def test_a_log_that_is_a_pipe_is_not_waited_for(process: WorkerProcess, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "worker.log")
-    with pytest.raises(StoreError, match="the worker's log cannot be written"):
-        process.open_log()
 
 
 def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from live_server import Game, LiveServer, RawClient, frames, until_timeout
 from tiny_reader import add_reader
 
 import fakes
-from animegamer_client import Client
 from animegamer_rt.serving.wire import Message
 
 TIMES = ("seconds", "seconds_left", "estimate_s", "turn_id")
@@ -122,16 +121,6 @@ def test_all_sessions_together_hold_no_more_than_the_memory_allows(eager: LiveSe
                 held[message.session] = len(message.fields["instructions"])
         assert sum(held.values()) == 3 and held.keys() == {game.session for game in games}
         assert counted(eager, "wasted_seconds") > wasted
-
-
-def test_python_client_says_what_is_ready(eager: LiveServer) -> None:
-    with Client(f"tcp://127.0.0.1:{eager.port}") as client:
-        game = client.open(seed=4)
-        ready = next(ready for _ in until_timeout() if (ready := game.offers()))
-        used = counted(eager, "used")
-        assert [type(event).__name__ for event in game.turn(ready[0])][-1] == "Done"
-        assert counted(eager, "used") == used + 1 and game.turns == 1
-        assert next(ready for _ in until_timeout() if (ready := game.offers()))
 
 
 def test_old_clients_hear_nothing_of_it(eager: LiveServer) -> None:

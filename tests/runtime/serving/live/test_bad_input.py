@@ -84,14 +84,6 @@ def test_sessions_are_opened_by_their_own_token_only(player: RawClient) -> None:
     assert player.open(token=game.token).opened.fields["turns"] == 0
 
 
-def test_a_closed_session_plays_no_more(player: RawClient) -> None:
-    game = player.open()
-    player.play(game)
-    player.ask("close", {"token": game.token}, session=game.session, answer="closed")
-    assert error_code(player.play(game)) == "session_closed"
-    assert error_code(player.ask("open", {"token": game.token})) == "session_closed"
-
-
 def test_text_that_cannot_be_played_is_refused(player: RawClient) -> None:
     game = player.open()
     for text in ("", " \t\n", "\u0007\u202e", "?!.", "x" * 10_000, "Mia waves. " * 60):
@@ -99,16 +91,6 @@ def test_text_that_cannot_be_played_is_refused(player: RawClient) -> None:
         assert error_code(refused) == "instruction" and len(refused) == 1
     assert error_code(player.play(game, "ｎａｋｅｄ Mia")) == "blocked"
     assert frames(player.play(game)), "the game is as before"
-
-
-def test_a_second_turn_while_one_runs_is_refused(player: RawClient) -> None:
-    game = player.open()
-    first, second = player.begin(game), player.begin(game, "Tobo runs.")
-    events = []
-    while len(events) < 24:
-        events.append(player.receive())
-    assert error_code([event for event in events if event.parent == second]) == "turn_running"
-    assert frames([event for event in events if event.parent == first])
 
 
 def test_the_queue_the_rate_and_the_sessions_are_bounded(bundle: Path, tmp_path: Path) -> None:

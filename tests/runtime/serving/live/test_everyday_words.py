@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from live_server import LiveServer, RawClient, frames
 from tiny_reader import CAPTIONS, GAME, LANGUAGE, add_reader
 
 import fakes
-from animegamer_client import Client, Person, State, Understood, aio
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.serving.wire import Message
 
@@ -84,39 +81,6 @@ def test_text_that_it_cannot_read_is_answered_and_loses_nothing(newer: RawClient
         assert told["caption"] == CAPTIONS[0] and told["notice"].startswith("nothing understood; tiny reads English")
     assert captions(newer.play(game, "🦊🔥")) == [CAPTIONS[0]]
     assert captions(newer.play(game, GAME[1])) == [CAPTIONS[1]], "the game goes on from what it showed"
-
-
-def test_welcome_says_what_the_bundle_knows(newer: RawClient) -> None:
-    hello = {"versions": [1], "client": "test", "minor": 1}
-    bundle = newer.ask("hello", hello, answer="welcome").fields["bundle"]
-    assert (bundle["people"], bundle["hours"]) == (["Mia", "Tobo"], ["day", "night"])
-    assert (bundle["places"], bundle["clothes"]) == (["town", "forest"], ["everyday", "raincoat", "party"])
-
-
-def test_an_export_has_captions_beside_what_was_typed(newer: RawClient) -> None:
-    game = newer.open()
-    for text in GAME[:2]:
-        newer.play(game, text)
-    exported = newer.rest(newer.send("export", {"token": game.token}, session=game.session))[-1]
-    record = json.loads((Path(exported.fields["folder"]) / "game.json").read_text(encoding="utf-8"))
-    captions = [(turn["instruction"], turn["caption"]) for turn in record["turns"]]
-    assert captions == list(zip(GAME[:2], CAPTIONS[:2], strict=True))
-
-
-def test_both_python_clients_say_what_was_understood_before_the_state(words: LiveServer) -> None:
-    address = f"tcp://127.0.0.1:{words.port}"
-
-    async def play_async() -> list[object]:
-        async with aio.Client(address) as client:
-            return [event async for event in (await client.open()).turn(GAME[0])]
-
-    with Client(address) as client:
-        assert client.connect().bundle.people == ("Mia", "Tobo")
-        events: list[object] = list(client.open().turn(GAME[0]))
-    for turn in (events, asyncio.run(play_async())):
-        understood, state = turn[1:3]
-        assert isinstance(understood, Understood) and isinstance(state, State)
-        assert (understood.people, understood.caption) == ((Person("Mia", "everyday"),), CAPTIONS[0])
 
 
 def test_replays_and_exports_show_what_was_understood_whatever_the_rules_are_now(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from live_server import LiveServer, RawClient, error_code, frames
+from live_server import LiveServer, error_code, frames
 
 
 def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_path: Path) -> None:
@@ -23,18 +23,6 @@ def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_pat
             open_games = [player.open() for _ in range(2)]
             assert error_code(player.ask("open")) == "too_many_sessions", "those of who is there do count"
             assert frames(player.play(open_games[0]))
-
-
-def test_status_calls_from_many_peers_do_not_make_an_idle_player_say_hello_again(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0", connections=2) as server:
-        with server.ready().client() as player:
-            game = player.open()
-            for _ in range(12):
-                server.status()
-            with RawClient(server.port) as stranger:
-                for _ in range(12):
-                    stranger.ask("ping", control=True, answer="pong")
-            assert frames(player.play(game))
 
 
 def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:

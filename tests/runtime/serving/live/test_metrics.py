@@ -86,12 +86,6 @@ def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path,
     assert f"error: port {ports.port + 2}: the metrics' port cannot be bound" in said and "metrics_port" in said
 
 
-def test_no_page_is_served_when_none_is_wanted(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path, metrics_port=0) as server:
-        server.listening()
-        assert not [line for line in server.said if "http:" in line]
-
-
 def test_a_silent_visitor_does_not_keep_the_page_from_others_nor_from_ending() -> None:
     with serve_metrics(Metrics(), 0) as served:
         port = int(served.split(":")[2].split("/")[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -105,13 +104,6 @@ def test_a_worker_does_not_outlive_a_front_that_was_killed(bundle: Path, tmp_pat
         raise AssertionError("the worker still runs")
 
 
-def test_a_port_in_use_is_named(bundle: Path, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        code, said = refusal(bundle, tmp_path / "state", "--port", str(port))
-        assert code == TRY_AGAIN and f"port {port}" in said and "--port" in said and "Traceback" not in said
-
-
 def test_other_addresses_need_keys_and_a_list_of_players(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,18 +136,6 @@ def test_a_state_folder_that_cannot_be_written_is_named(bundle: Path, tmp_path: 
     code, said = refusal(bundle, state, code=NO_RIGHTS)
     assert code == 2 and str(state) in said and "writable" in said and "Traceback" not in said
     assert {path.name: path.read_bytes() for path in state.iterdir()} == before
-
-
-def test_a_trace_that_cannot_be_written_is_refused_at_the_start(bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for trace in (tmp_path, tmp_path / "file" / "trace.json", tmp_path / "trace.svg"):
-        code, said = refusal(bundle, tmp_path / "state", trace=str(trace))
-        assert code == 2 and str(tmp_path) in said and "Traceback" not in said
-
-
-def test_two_servers_do_not_share_a_state_folder(bundle: Path, server: LiveServer) -> None:
-    code, said = refusal(bundle, server.state)
-    assert code == TRY_AGAIN and "another server" in said
 
 
 def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_path: Path) -> None:
@@ -196,13 +176,6 @@ def test_a_terminal_that_is_closed_lets_the_running_turn_finish(bundle: Path, tm
             server.await_status(lambda status: status["state"] == "draining")
         assert frames([*events, *player.rest(turn)])
         assert server.process.wait(60) == 0
-
-
-def test_nohup_keeps_a_server_when_its_terminal_is_closed(bundle: Path, tmp_path: Path) -> None:
-    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
-    with LiveServer(bundle, tmp_path / "state", code=nohup) as server:
-        server.ready().process.send_signal(signal.SIGHUP)
-        assert server.status()["state"] == "ready"
 
 
 def test_a_disk_that_is_full_at_the_start_may_have_room_later(bundle: Path, tmp_path: Path) -> None:
