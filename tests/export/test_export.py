@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -137,23 +136,6 @@ def test_a_folder_for_results_that_cannot_be_is_told_before_the_work(tmp_path: P
     assert not (tmp_path / "b").exists()
 
 
-def test_a_second_export_into_one_folder_is_refused_and_disturbs_nothing(tmp_path: Path, source: ExportSource) -> None:
-    asked = ExportRequest({"encoder": "fp16"}, tmp_path / "b")
-
-    class Meets(Watching):
-        def step(self, name: str, size: int) -> AbstractContextManager[Callable[[int], None]]:
-            with pytest.raises(OutputError, match="b: another process is writing here; wait until it has ended"):
-                export(source, asked, Watching())
-            return super().step(name, size)
-
-    first = Meets()
-    export(source, asked, first)
-    assert first.steps == ["encoder", "encoder verified", "tokenizer"]
-    done = Watching()
-    export(source, asked, done)
-    assert done.steps == []
-
-
 def test_the_command_records_what_each_step_took(tmp_path: Path) -> None:
     arguments = ["--random-weights", "0", "--size", "tiny", "--parts", "encoder", "--out", str(tmp_path / "b")]
     assert run_command(add_command, [*arguments, "--results", str(tmp_path / "results")]) == 0
@@ -211,15 +193,6 @@ def test_a_weight_changed_on_disk_is_found(tmp_path: Path, source: ExportSource)
 
     with pytest.raises(BundleError, match="differs from its source"):
         export(source, ExportRequest({"encoder": "fp16"}, tmp_path / "b"), Damages())
-
-
-def test_a_disk_that_is_too_small_is_refused_before_writing(
-    tmp_path: Path, source: ExportSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=10_000_000))
-    with pytest.raises(OutputError, match=r"0\.0 GB free; expected 0\.1 GB"):
-        export(source, ExportRequest(FP16, tmp_path / "b"), Watching())
-    assert not (tmp_path / "b").exists()
 
 
 def test_full_size_needs_the_bytes_that_its_weights_take() -> None:

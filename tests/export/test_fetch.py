@@ -158,15 +158,6 @@ def test_no_network_is_said_with_what_to_look_at(hub: FakeHub, tmp_path: Path, m
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_too_little_space_is_seen_before_the_first_byte(
-    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("animegamer_rt.bundle.files.free_bytes", lambda _: 10**6)
-    with pytest.raises(OutputError, match="not enough space.*free some space"):
-        fetch(tmp_path / "checkpoints")
-    assert not hub.downloads() and not (tmp_path / "checkpoints").exists()
-
-
 def test_a_folder_of_another_revision_is_left_alone(hub: FakeHub, tmp_path: Path) -> None:
     out = tmp_path / "checkpoints"
     fetch(out)

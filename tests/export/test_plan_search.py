@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import own_parts
 import pytest
 
@@ -15,18 +13,16 @@ import fakes
 from animegamer_export.evaluate import command as evaluate
 from animegamer_export.evaluate import turns as sample_turns
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
-from animegamer_export.evaluate.metrics import Clip, relative_error
-from animegamer_export.plan_search import command, measure, results, search
-from animegamer_export.plan_search.block_skips import block_skip_variants
+from animegamer_export.evaluate.metrics import relative_error
+from animegamer_export.plan_search import command, measure, results
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_export.plan_search.results import PlanResult
 from animegamer_rt import cli
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan, exact_plan
+from animegamer_rt.bundle.denoise_plan import BlockCache, exact_plan
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
-from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
@@ -43,19 +39,6 @@ def bundle(tmp_path: Path) -> Bundle:
     return write_manifest(written.folder, replace(written.manifest, plans=plans))
 
 
-def places(plan: DenoisePlan, steps: int = STEPS) -> list[int]:
-    return [even_timesteps(steps).index(step.timestep) for step in plan]
-
-
-def test_guidance_that_changes_nothing_is_spared_and_a_change_of_picture_is_not_stepped_over() -> None:
-    early, late = np.eye(2)
-    pictures = np.zeros((2 * STEPS, 2))
-    pictures[:10], pictures[10:STEPS] = early, late  # another picture from place 10 on; no guidance anywhere
-    plan = list(search.best_plans(pictures @ pictures.T, 0.0, 10).values())[-1]
-    assert all(step.branch == "conditional" for step in plan)
-    assert 10 in places(plan)
-
-
 def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     engines = open_engines(bundle)
     budget = SearchBudget(rows=(6, 16, 38), turns=2)
@@ -68,31 +51,6 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     (turn,) = predict_first_turns(pipeline, ["Tobo runs."], 8)
     again = denoise_turn(pipeline.denoiser.with_plan(points[-1].plan), turn)
     assert relative_error(again, denoise_turn(pipeline.denoiser, turn)) < 0.1
-
-
-class Even:
-    """A judge that likes every other clip, and keeps what it was shown."""
-
-    words = "a test: every other clip"
-
-    def __init__(self) -> None:
-        self.shown: list[tuple[int, tuple[str, ...]]] = []
-
-    def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
-        self.shown.append((len(clips), tuple(instructions)))
-        return 0.5
-
-
-def test_a_judge_scores_the_plans_clips_and_exacts_of_the_same_turns(bundle: Bundle) -> None:
-    judge, budget = Even(), SearchBudget(rows=(30, 38), turns=2)
-    texts = ["Mia waves.", "Tobo runs.", "Mia runs.", "Tobo waves."]
-    said: list[str] = []
-    *_, point = measure.measure_plans(bundle, open_engines(bundle), texts, budget, said.append, judge)
-    plans = sum("SSIM" in line for line in said)
-    assert plans >= 2
-    assert judge.shown == [(2, ("Mia runs.", "Tobo waves."))] * (1 + plans), "exact's clips once, each plan's once"
-    assert point.fidelity["instruction_score"] == point.fidelity["instruction_score_exact"] == 0.5
-    assert point.fidelity["instruction_judge"] == Even.words
 
 
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
@@ -214,21 +172,6 @@ def test_skips_that_spoil_the_clip_are_played_and_not_measured(bundle: Bundle) -
     assert isinstance(engines.denoiser, Skips) and engines.denoiser.skipped
     assert not any(point.skipped for point in points)
     assert list(results.choose_plans(points)) == ["balanced", "fast"]
-
-
-@pytest.mark.parametrize(("blocks", "spans"), [(6, {(0, 5), (0, 2), (1, 4)}), (30, {(0, 29), (0, 14), (5, 24)})])
-def test_spans_are_shares_of_the_depth_and_take_only_what_is_younger_than_a_period(
-    blocks: int, spans: set[tuple[int, int]]
-) -> None:
-    branches = ("conditional", "pair", "pair", "conditional", "conditional", "pair", "pair", "pair")
-    plan = build_plan(even_timesteps(8), branches=branches)
-    plans = block_skip_variants(plan, blocks)
-    assert {step.blocks[:2] for one in plans for step in one if step.blocks} == spans
-    where = {tuple(number for number, step in enumerate(one, start=1) if step.skipped_blocks) for one in plans}
-    # Every second, third and fourth, but for the second, whose unconditional row was never computed before, and the
-    # sixth, whose was three steps before.
-    assert where == {(4, 8), (3,)} and len(plans) == 2 * len(spans), "each plan once"
-    assert all(one.cost(blocks) < plan.cost(blocks) == plan.network_rows for one in plans)
 
 
 def test_calibration_leaves_a_default_that_every_engine_plays(

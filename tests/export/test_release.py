@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -28,7 +26,6 @@ from watching import Watching
 from animegamer_client import Client, Frame
 from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import PARTS
-from animegamer_export.build.state_file import ExportState
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, from_checkpoints
 from animegamer_export.parts.streamed.parts import whole_encoder, with_weights
@@ -150,28 +147,6 @@ def test_a_game_starts_from_a_picture_with_the_towers_of_the_checkpoints(
     np.testing.assert_allclose(turn.shot, expected, atol=2e-3)
 
 
-def test_towers_that_come_later_are_all_that_is_made(release: Path, tmp_path: Path) -> None:
-    shutil.copytree(release, tmp_path / "given")
-    (tmp_path / "given" / CLIP).rename(tmp_path / CLIP)
-    out, arguments = (
-        tmp_path / "b",
-        ["--checkpoints", str(tmp_path / "given"), "--picture", "32x48", "--parts", "encoder"],
-    )
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert run_command(add_command, [*arguments, "--out", str(out)]) == 0
-    assert f"without text_tower and image_tower: {tmp_path / 'given'} has no {CLIP}/;" in " ".join(
-        printed.getvalue().split()
-    )
-    warned = next(line for line in printed.getvalue().splitlines() if line.startswith("warning"))
-    assert "not of the published sizes" in warned and "denoiser.layers 2 (published: 30)" in warned
-    encoder = (out / "encoder.weights").stat().st_mtime_ns
-    (tmp_path / CLIP).rename(tmp_path / "given" / CLIP)
-    assert run_command(add_command, [*arguments, "--out", str(out)]) == 0
-    steps = ExportState.open(out).steps
-    assert {"text_tower verified", "image_tower verified", "motion tokenizer"} < set(steps)
-    assert (out / "encoder.weights").stat().st_mtime_ns == encoder and (out / "motion.model").is_file()
-
-
 @pytest.fixture
 def copied(release: Path, bundle: Bundle, tmp_path: Path) -> tuple[Path, Path]:
     """The checkpoints and the bundle made of them, to change."""
@@ -201,18 +176,6 @@ def test_a_whole_bundle_is_not_left_without_a_part_of_its_checkpoints(copied: tu
     with pytest.raises(ConfigError, match="would become incomplete; found denoiser of other checkpoints"):
         export(source, ExportRequest({"predictor": "fp16"}, out), Watching())
     assert load(out).manifest.parts["predictor"].precision == "fp32"
-
-
-def test_the_bundle_says_what_it_was_made_of(bundle: Bundle) -> None:
-    manifest = bundle.manifest
-    assert manifest.origin == "checkpoints" and "Qiqi" in manifest.description
-    assert "other sizes" in manifest.description
-    assert "denoiser.layers 2 (published: 30)" in manifest.provenance["made_of"]["unlike_published"]
-    assert "European Union" in manifest.licence
-    assert {part.precision for part in manifest.parts.values()} == {"fp32"}
-    assert not any(entry.fidelity for entry in manifest.plans.values())  # shown as "not measured"
-    assert manifest.provenance["made_of"]["release"] == "Qiqi"
-    assert bundle.path("tokenizer.model").is_file()
 
 
 def test_all_that_is_missing_comes_in_one_error(release: Path, tmp_path: Path) -> None:

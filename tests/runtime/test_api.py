@@ -35,11 +35,6 @@ WAVE = "Mia waves."
 
 
 @pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
-
-
-@pytest.fixture
 def player(bundle: Bundle) -> Iterator[Player]:
     with Player(bundle, fakes.fake_engines()) as player:
         yield player

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.errors import ConfigError, PlanError, SessionError
-from animegamer_rt.events import Done, Event, FrameReady, Progress, StatePredicted
+from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import CharacterState, GameState
 from animegamer_rt.state.instruction import Instruction
 
 WAVE = Instruction("Mia waves.")
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
-
-
-def frames(events: list[Event]) -> np.ndarray:
-    return np.stack([event.frame for event in events if isinstance(event, FrameReady)])
 
 
 def test_turn_is_state_then_progress_then_frames_then_done(bundle: Bundle) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,11 +16,6 @@ from animegamer_rt.state.game import CharacterState
 from animegamer_rt.state.instruction import Instruction
 
 TEXTS = ["Mia waves.", "Mia runs.", "Tobo runs.", "Tobo flies.", "Mia flies.", "Mia sleeps."]
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
 
 
 @pytest.fixture

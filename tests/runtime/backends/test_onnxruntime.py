@@ -31,11 +31,6 @@ def latent() -> np.ndarray:
     return RANDOM.normal(size=(1, 5, 16, 2, 3)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundles") / "tiny")
-
-
 def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
     def digest() -> str:
         pipeline = Pipeline.open(bundle, open_engines(bundle))

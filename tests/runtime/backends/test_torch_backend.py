@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from benchmarks.gpu.half_products import HalfProducts
 
 import fakes
@@ -35,7 +33,6 @@ from animegamer_rt.profiling import host_memory
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-ROOT = Path(__file__).resolve().parents[3]
 PSNR_DB = 45.0
 TOLERANCES = {"predictor": 1e-5, "denoiser": 1e-4}
 """Largest errors, MODEL.md section 7 (four steps of the sampler), as shares of values above 1, such as logits. Frames
@@ -43,14 +40,6 @@ may differ by one of 255."""
 
 Played = tuple[Frames, list[object]]
 """Frames and states of all turns."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -47,11 +47,6 @@ from animegamer_rt.stages.predictor import prefill_prompt
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def test_predictor_answers_prompts_of_any_length_as_its_network_does() -> None:
     part, expected = engines(), reference()
     for history_turns, words in ((2, 5), (0, 3), (1, 9)):

@@ -35,11 +35,6 @@ MAKE: dict[str, Callable[[], nn.Module]] = {
 """Sizes at which as many matrices as possible have the same shape, so that a mistaken one is not found by its shape."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def scattered(name: str) -> nn.Module:
     """A network in which no two numbers are equal by design but biases of norms; float16 holds each matrix exactly."""
     network, random = MAKE[name](), torch.Generator().manual_seed(1)

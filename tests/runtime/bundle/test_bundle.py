@@ -21,11 +21,6 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 
 
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
-
-
 def test_written_bundle_loads_as_it_was_written(bundle: Bundle) -> None:
     assert bundles.load(bundle.folder) == bundle
     assert bundle.default_plan == "balanced"

@@ -14,7 +14,6 @@ import av
 import pytest
 from fake_nvml import FakeNvml
 
-import fakes
 from animegamer_rt.backends.tensorrt.engine_id import RTX, engine_name
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
@@ -26,11 +25,6 @@ from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.profiling import gpu_specs
 from animegamer_rt.profiling.nvml import gpus
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
 
 
 class Rtx4070(FakeNvml):

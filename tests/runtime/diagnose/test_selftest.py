@@ -12,7 +12,6 @@ import pytest
 import tiny_reader
 import tiny_towers
 
-import fakes
 from animegamer_rt import cli
 from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines
@@ -20,11 +19,6 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
 
 
 def report(path: Path) -> dict[str, Any]:

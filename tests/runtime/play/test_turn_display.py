@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import fakes
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.events import StageSeconds, StatePredicted
 from animegamer_rt.play.terminal import Terminal
@@ -34,11 +33,6 @@ class Screen:
     def text(self) -> str:
         self._file.flush()
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", self._kept.getvalue().decode(self._file.encoding))
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
 
 
 def finish_turn(terminal: Terminal) -> None:

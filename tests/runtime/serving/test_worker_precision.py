@@ -25,11 +25,6 @@ TEXT = "Mia waves."
 FAULTS = [*((stage, 0) for stage in STAGES), (FRAME, 12)]
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
-
-
 def named(engines: Engines, precision: str) -> Engines:
     return replace(engines, precision=dict.fromkeys(PLAY_ROLES, precision))
 

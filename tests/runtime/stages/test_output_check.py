@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,11 +25,6 @@ NIGHTS = {
     "one lamp in a corner": lambda frame: frame.__setitem__((-1, -1), 255),
     "a horizon": lambda frame: frame.__setitem__(slice(9, None), 1),
 }
-
-
-@pytest.fixture
-def bundle(tmp_path: Path) -> Bundle:
-    return fakes.write_bundle(tmp_path / "tiny")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,12 +32,6 @@ def eager(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 @pytest.fixture(scope="module")
 def plain(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(reading, tmp_path_factory.mktemp("plain"), device="cpu") as server:
-        yield server.ready()
-
-
-@pytest.fixture(scope="module")
-def slow(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(reading, tmp_path_factory.mktemp("slow"), device="simulated:1", ahead=1, backoff_s=0.05) as server:
         yield server.ready()
 
 
@@ -95,18 +87,6 @@ def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(eager: Liv
     assert counted(plain, "offered") == 0, "a server without --ahead offers nothing"
 
 
-def test_a_rewound_game_is_never_answered_with_its_old_future(eager: LiveServer, plain: LiveServer) -> None:
-    with eager.client(minor=2) as player, plain.client(minor=2) as other:
-        game, same = player.open(seed=8), other.open(seed=8)
-        text = offer(player, game)[1][0]
-        first = player.play(game, "Mia waves.")
-        offer(player, game)
-        player.ask("rewind", {"token": game.token, "turn": 0}, session=game.session, answer="rewound")
-        assert said(player.play(game, text)) == said(other.play(same, text))
-        second = player.play(game, "Mia waves.")
-        assert said(second) == said(other.play(same, "Mia waves.")) != said(first)
-
-
 def test_all_sessions_together_hold_no_more_than_the_memory_allows(eager: LiveServer) -> None:
     with eager.client(minor=2) as player:
         before = counted(eager, "offered") - counted(eager, "used")
@@ -133,32 +113,3 @@ def test_old_clients_hear_nothing_of_it(eager: LiveServer) -> None:
                 break
         assert player.silent(0)
         assert frames(player.play(game))
-
-
-def under_way(server: LiveServer) -> int:
-    """Wait until the worker plays a turn that nobody asked for; its process."""
-    status = server.await_status(lambda status: status["worker"]["state"] == "busy" and not status["running"])
-    return int(status["worker"]["pid"])
-
-
-def test_a_turn_stops_what_is_played_ahead_or_goes_on_with_it(slow: LiveServer) -> None:
-    with slow.client(minor=2) as player:
-        game = player.open()
-        under_way(slow)
-        assert frames(player.play(game, "Mia dances."))
-        assert counted(slow, "wasted_seconds") > 0 and counted(slow, "used") == 0
-        # The habit of this game: the same again. It is asked for while it is played.
-        under_way(slow)
-        again = player.play(game, "Mia dances.")
-        assert frames(again) and again[-1].fields["turns"] == 2
-        assert counted(slow, "used") == 1
-
-
-def test_a_worker_that_dies_ahead_of_a_turn_costs_nobody_anything(slow: LiveServer) -> None:
-    with slow.client(minor=2) as player:
-        game = player.open()
-        os.kill(under_way(slow), getattr(signal, "SIGKILL", signal.SIGTERM))
-        slow.await_status(lambda status: status["worker"]["restarts"] == 1 and status["worker"]["state"] == "ready")
-        events = player.play(game, "Mia waves.")
-        assert frames(events) and "restarting" not in {event.type for event in events}
-        under_way(slow)

@@ -12,22 +12,6 @@ def stalled(socket: Any) -> None:
     socket.rcvhwm, socket.rcvbuf = 1, 65536
 
 
-def test_a_client_that_vanishes_finds_its_turn_played(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5") as server:
-        with server.ready().client() as first:
-            plain = frames(first.play(first.open(seed=6)))
-            game = first.open(seed=6)
-            begun = first.begin(game, turn_id="lost")
-            seen = first.until(begun, "progress")
-        with server.client() as other:
-            assert frames(other.play(other.open())), "others play on"
-            server.await_status(lambda status: not status["running"])
-            assert other.open(token=game.token).opened.fields["turns"] == 1
-            replay = {"token": game.token, "after_seq": seen[-1].seq}
-            seen += other.rest(other.send("replay", replay, session=game.session, turn=1))
-            assert frames(seen) == plain
-
-
 def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "full")
     limits = {"send_queue_mib": 8, "queue": 32, "turns_per_minute": 0}

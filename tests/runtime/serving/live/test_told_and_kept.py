@@ -13,50 +13,6 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 
 
-def breakable_disk(broken: Path) -> str:
-    """Program text: no transaction is written while the file `broken` is there."""
-    return f"""
-import contextlib, os
-from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.store.database import Database
-whole = Database.transaction
-@contextlib.contextmanager
-def transaction(self, **how):
-    if os.path.exists({str(broken)!r}):
-        raise StoreError("the disk is full")
-    with whole(self, **how):
-        yield
-Database.transaction = transaction
-"""
-
-
-def cancel(player: RawClient, session: str, token: str) -> None:
-    player.ask("cancel", {"token": token}, session=session, control=True, answer="cancelling")
-
-
-def test_a_turn_that_was_cancelled_on_a_full_disk_does_not_count(bundle: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    code = breakable_disk(broken)
-    with LiveServer(bundle, tmp_path / "state", device="simulated:2", code=code) as server:
-        with server.ready().client() as player:
-            game = player.open()
-            assert frames(player.play(game, "Mia waves."))
-            second = player.begin(game, "Mia runs.", turn_id="lost")
-            player.until(second, "frame")  # so its result is stored
-            broken.touch()
-            cancel(player, game.session, game.token)
-            assert error_code(player.rest(second)) == "cancelled"
-            assert player.open(token=game.token).opened.fields["turns"] == 1, "and who comes back is let in"
-            listed = player.ask("list", {"token": game.token}, session=game.session, answer="listed")
-            assert [turn["instruction"] for turn in listed.fields["turns"]] == ["Mia waves."]
-            replay = player.send("replay", {"token": game.token}, session=game.session, turn=2)
-            assert error_code(player.rest(replay)) == "no_such_turn"
-            assert error_code(player.play(game, "Mia runs.", turn_id="lost")) == "storage"
-            broken.unlink()
-            events = player.play(game, "Mia flies.")
-            assert frames(events) and events[-1].turn == 2 and events[-1].fields["turns"] == 2
-
-
 def test_who_joins_a_turn_in_another_form_gets_that_form(bundle: Path, tmp_path: Path) -> None:
     with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
         with server.ready().client() as first, server.client(codec="mp4") as other:

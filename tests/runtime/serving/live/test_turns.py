@@ -115,22 +115,6 @@ def test_cancel_ends_the_turn_and_leaves_the_game_as_it_was(slow: LiveServer) ->
         assert frames(player.play(game, turn_id="again")), "the engine is free again"
 
 
-def test_a_turn_past_its_deadline_is_ended_whether_it_runs_or_waits(slow: LiveServer) -> None:
-    with slow.client() as one, slow.client() as two, slow.client() as three:
-        games = [client.open() for client in (one, two, three)]
-        runs = one.begin(games[0])
-        accepted = one.until(runs, "accepted")
-        waits = two.begin(games[1], deadline_s=0.2)
-        place = two.until(waits, "accepted")[0].fields
-        assert (accepted[0].fields["place"], place["place"]) == (0, 1)
-        assert place["estimate_s"] > 0
-        assert error_code(two.rest(waits)) == "deadline"
-        one.ask("cancel", {"token": games[0].token}, session=games[0].session, control=True)
-        assert error_code(one.rest(runs)) == "cancelled"
-        late = three.rest(three.begin(games[2], deadline_s=0.5))
-        assert error_code(late) == "deadline" and late[0].fields["place"] == 0
-
-
 def test_a_running_turn_goes_on_at_another_connection(slow: LiveServer) -> None:
     with slow.client() as first, slow.client() as second, slow.client() as third:
         game = first.open()

@@ -49,18 +49,6 @@ def test_a_worker_killed_at_any_stage_costs_time_only(mortal: LiveServer, stage:
         assert "killed (signal 9; out of memory?" in mortal.status()["worker"]["last_error"]
 
 
-def test_a_turn_that_waits_is_played_by_the_next_worker(mortal: LiveServer) -> None:
-    with mortal.client() as one, mortal.client() as two:
-        games = one.open(seed=1), two.open(seed=2)
-        first = one.begin(games[0])
-        one.until(first, "accepted")
-        second = two.begin(games[1])
-        waited = two.until(second, "accepted")
-        kill(mortal.status()["worker"]["pid"])
-        assert one.rest(first)[-1].type == "done"
-        assert frames([*waited, *two.rest(second)]), "and it is not told of a restart that is not its own"
-
-
 def test_a_worker_that_hangs_is_replaced(mortal: LiveServer) -> None:
     with mortal.client() as player:
         game = player.open()
@@ -77,23 +65,6 @@ def test_a_worker_that_hangs_is_replaced(mortal: LiveServer) -> None:
         else:
             raise AssertionError("no worker was stopped in time")
         assert "sent nothing" in mortal.status()["worker"]["last_error"]
-
-
-def test_a_cancelled_turn_whose_worker_dies_is_not_begun_again(mortal: LiveServer) -> None:
-    with mortal.client() as player:
-        game = player.open()
-        for _ in range(TRIES):
-            pid = mortal.await_status(lambda status: status["worker"]["state"] == "ready")["worker"]["pid"]
-            turn = player.begin(game)
-            player.until(turn, "accepted")
-            kill(pid, "SIGSTOP")
-            player.ask("cancel", {"token": game.token}, session=game.session, control=True)
-            kill(pid)
-            events = player.rest(turn)
-            if events[-1].type == "error":
-                break
-        assert error_code(events) == "cancelled"
-        mortal.await_status(lambda status: status["worker"]["state"] == "ready")
 
 
 def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
