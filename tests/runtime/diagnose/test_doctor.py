@@ -24,7 +24,6 @@ from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.profiling import gpu_specs
-from animegamer_rt.profiling.nvml import gpus
 
 
 class Rtx4070(FakeNvml):
