@@ -28,7 +28,6 @@ from animegamer_rt.session import Session
 from animegamer_rt.stages.prompt import PromptBuilder
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 
 @pytest.fixture
@@ -137,18 +136,6 @@ def knowing(bundle: Bundle, vocabulary: str, undrawable: str = "") -> Instructio
     return InstructionReader(load_reader(bundle), None, words, bundle_language(bundle), "tiny")
 
 
-def test_two_letters_in_the_wrong_order_are_put_right_where_one_known_word_comes_of_it(bundle: Bundle) -> None:
-    reads = knowing(bundle, "runs forest from form")
-    scene = reads.read(Instruction("Mia rusn in the foerst"), None).scene
-    assert (scene.motion, scene.place) == ("run", "forest")
-    assert reader(bundle).read(Instruction("Mia in the foerst"), None).scene.place == "town"
-
-
-def test_a_contraction_that_is_not_known_is_read_as_two_words(bundle: Bundle) -> None:
-    scene = knowing(bundle, "forest runs mia in").read(Instruction("forest's in, mia runs"), None).scene
-    assert scene.place == "forest"
-
-
 def test_a_text_that_changes_nothing_is_answered_unless_it_asks_for_that(bundle: Bundle) -> None:
     reads = knowing(bundle, "mia waves undo it to forest keep at again carry on she is the in town 🔥")
     before = reads.read(Instruction("Mia waves"), None).scene
@@ -173,14 +160,6 @@ def test_a_text_of_mostly_strange_words_is_told_even_if_something_changes(bundle
     assert reads.read(Instruction("Mia blorp runs"), before).notice is None, "a few may be misspelt, or names"
     many = reads.read(Instruction("Mia runs, Mia runs, grob, snizzle, blorp"), before)
     assert many.scene.motion == "run" and many.unknown == ("grob", "snizzle", "blorp")
-
-
-def test_a_notice_names_five_words_and_counts_the_others(bundle: Bundle) -> None:
-    reads = knowing(bundle, "mia waves runs")
-    strange = ("blorp", "snizzle", "grob", "wug", "zonk", "quib", "frob")
-    reading = reads.read(Instruction(f"Mia runs, Mia runs, Mia runs, Mia runs, {' '.join(strange)}"), None)
-    assert reading.unknown == strange and reading.notice is not None
-    assert reading.notice.startswith('not understood: "blorp", "snizzle", "grob", "wug", "zonk", and 2 more; tiny ')
 
 
 def test_a_text_in_another_language_changes_nothing(bundle: Bundle) -> None:
@@ -273,23 +252,6 @@ def test_logits_that_are_not_numbers_are_an_error(bundle: Bundle) -> None:
     broken = FixedReader(replace(some, place=np.full_like(some.place, np.nan)))
     with pytest.raises(BackendError, match="not numbers.*selftest"):
         reader(bundle, broken).read(Instruction("so"), None)
-
-
-def test_scenes_are_stored_as_text(bundle: Bundle) -> None:
-    reads = reader(bundle)
-    both = reads.read(Instruction("both wave in the forest"), None).scene
-    alone = reads.read(Instruction("Mia"), both).scene
-    assert [Scene.from_json(scene.to_json()) for scene in (both, alone)] == [both, alone]
-    assert '"left":' not in both.to_json(), "the text of a scene that nobody left is as in earlier versions"
-
-
-def test_who_left_last_is_remembered_until_back(bundle: Bundle) -> None:
-    reads, left = reader(bundle), list[tuple[str, ...]]()
-    scene: Scene | None = None
-    for text in ("both wave", "Mia", "it is night", "Tobo", "both", "Tobo"):
-        scene = reads.read(Instruction(text), scene).scene
-        left.append(scene.left)
-    assert left == [(), ("Tobo",), ("Tobo",), ("Mia",), (), ("Mia",)]
 
 
 @pytest.mark.parametrize(("numbers", "told"), [(7, []), (9, [0, 1])])
