@@ -174,20 +174,6 @@ def test_a_steady_run_and_what_makes_one_unsteady(bundle: Bundle, monkeypatch: p
     assert slept["unsteady"] == ["the machine slept for 60 s"]
 
 
-def test_a_busy_a_sleeping_and_a_throttled_machine_are_told() -> None:
-    first = Reading(at=0.0, own=0.0, awake_or_not=0.0, processors=0.0, busy=0.0, stolen=0.0)
-    last = Reading(
-        at=10.0, own=5.0, awake_or_not=70.0, processors=20.0, busy=8.0, stolen=1.0, throttled=("power brake",)
-    )
-    during = activity.describe([first, last])
-    assert (during["others_share"], during["stolen_share"], during["asleep_seconds"]) == (0.15, 0.05, 60.0)
-    assert unsteady([1.0] * 8, during) == [
-        "other programs or machines took 20 % of the processor's time",
-        "the machine slept for 60 s",
-        "the card throttled: power brake",
-    ]
-
-
 def test_the_gate_passes_equal_frames_and_fails_others(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = measured(bundle, monkeypatch)["quality_gate"]
     assert (gate["passed"], gate["deterministic"], len(gate["frames_sha256"])) == (True, True, 2)

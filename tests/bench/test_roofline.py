@@ -9,13 +9,8 @@ import pytest
 
 import fakes
 from animegamer_bench import roofline
-from animegamer_bench import run as bench
-from animegamer_bench.presets import Preset
-from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling import activity
 
 FULL = {"hidden": 1920, "layers": 30, "patch": 2}
 H100, RTX_3060 = "NVIDIA H100 80GB HBM3", "NVIDIA GeForce RTX 3060"
@@ -52,18 +47,3 @@ def test_bound_of_a_gpu_uses_its_own_rates(full: Bundle) -> None:
     assert scores.seconds == pytest.approx(18.5 / 101.9 + 5.6 / 101.9 + 5.6 / 50.9, rel=5e-3)
     hopper = roofline.gpu_roofline(full, 1, H100, "bf16", "int8")
     assert hopper is not None and hopper.seconds == pytest.approx(18.5 / 989.4 + 5.6 / 1978.7 + 5.6 / 989.4, rel=5e-3)
-
-
-def test_bound_of_a_plan_that_skips_blocks_counts_only_computed_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-    bundle, engines = fakes.write_bundle(tmp_path / "tiny"), fakes.fake_engines()
-    engines.denoiser.skippable_blocks = 6
-    plan = build_plan([999, 500, 20], skip_blocks=[(), (0, 2), ()])
-    monkeypatch.setattr(bench, "cpu_roofline", lambda _, rows, part: seen.append(rows))
-    monkeypatch.setattr(activity, "ALONE_S", 0.0)
-    pipeline = replace(Pipeline.open(bundle, engines), plan=plan)
-    record = bench._measure(bench.BenchOptions(Preset(turns=1)), engines, pipeline, {"host_memory_peak_mib": None})
-    assert seen == 2 * [record["cost_rows"]] == 2 * [2 + 1 + 2], "of the second step's pair half is skipped"
-    assert record["network_rows"] == 6

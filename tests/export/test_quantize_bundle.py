@@ -39,12 +39,7 @@ def small(pocket: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 
 def test_only_the_named_parts_and_the_figures_change(pocket: Bundle, small: Bundle) -> None:
     changed = {name for name, record in small.manifest.files.items() if record != pocket.manifest.files.get(name)}
-    assert changed == {
-        "predictor.onnx",
-        "predictor.weights",
-        "denoiser.onnx",
-        "denoiser.weights",
-    }
+    assert changed == {"predictor.onnx", "predictor.weights", "denoiser.onnx", "denoiser.weights"}
     assert small.manifest.parts["predictor"].precision == "nf4"
     assert small.manifest.parts["denoiser"].int8_file == ""  # it was of the weights before
     assert small.manifest.parts["vae_first"] == pocket.manifest.parts["vae_first"]

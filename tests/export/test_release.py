@@ -153,10 +153,7 @@ def copied(release: Path, bundle: Bundle, tmp_path: Path) -> tuple[Path, Path]:
     return shutil.copytree(release, tmp_path / "given"), shutil.copytree(bundle.folder, tmp_path / "qiqi")
 
 
-@pytest.mark.parametrize(
-    ("changed", "made_again"),
-    [(ADAPTER, ["predictor"]), (SAT, ["denoiser", "encoder"])],
-)
+@pytest.mark.parametrize(("changed", "made_again"), [(ADAPTER, ["predictor"]), (SAT, ["denoiser", "encoder"])])
 def test_a_checkpoint_that_changes_costs_the_parts_made_of_it(
     copied: tuple[Path, Path], changed: str, made_again: list[str]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -32,32 +32,22 @@ PICTURE = (32, 48)
 PREDICTOR_RANK, DENOISER_RANK = 32, 64
 
 
-@dataclass(frozen=True)
-class ReleaseSizes:
-    """Sizes of a release's networks; the predictor's vocabulary is that of the tokenizer."""
-
-    predictor: PredictorSize = PredictorSize(
-        hidden=64, layers=2, heads=2, kv_heads=1, mlp=128, vocabulary=0, shot_width=32
-    )
-    denoiser: DenoiserSize = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12)
-    encoder: EncoderSize = EncoderSize(text_width=16, image_width=24, hidden=32)
-    vae: VaeSize = VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=0)
+PREDICTOR_SIZE = PredictorSize(hidden=64, layers=2, heads=2, kv_heads=1, mlp=128, vocabulary=0, shot_width=32)
+"""But for the vocabulary, which is the tokenizer's."""
+DENOISER_SIZE = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_height=8, latent_width=12)
+ENCODER_SIZE = EncoderSize(text_width=16, image_width=24, hidden=32)
+VAE_SIZE = VaeSize(channels=32, multipliers=(1, 1, 2), res_blocks=0)
 
 
-TINY = ReleaseSizes()
-ENCODER_SIZE = TINY.encoder
-
-
-def write_release(folder: Path, sizes: ReleaseSizes = TINY) -> Path:
+def write_release(folder: Path) -> Path:
     """Writes the whole tree for the character Qiqi; returns `folder`."""
     torch.manual_seed(5)
     mistral, release = folder / "Mistral-7B-Instruct-v0.1", folder / "AnimeGamer"
     pieces = _write_tokenizer(mistral)
-    _write_predictor(mistral, release / "MLLM-Qiqi", pieces, sizes)
-    _write_denoiser(release / "VDM_Decoder-Qiqi", sizes)
+    _write_predictor(mistral, release / "MLLM-Qiqi", pieces)
+    _write_denoiser(release / "VDM_Decoder-Qiqi")
     (folder / "CogVideoX-2b-sat" / "vae").mkdir(parents=True)
-    decoder = VaeDecoder(sizes.vae)
-    tensors = _renamed(decoder, vae_naming(len(sizes.vae.multipliers)))
+    tensors = _renamed(VaeDecoder(VAE_SIZE), vae_naming(len(VAE_SIZE.multipliers)))
     tensors = {key: value[:, :, 0] if ".upsample.conv.weight" in key else value for key, value in tensors.items()}
     tensors["encoder.conv_in.conv.bias"] = torch.zeros(1)
     torch.save({"state_dict": tensors}, folder / "CogVideoX-2b-sat" / "vae" / "3d-vae.pt")
@@ -69,7 +59,7 @@ def add_character(folder: Path, name: str) -> None:
     torch.manual_seed(len(name))
     release = folder / "AnimeGamer"
     shutil.copytree(release / "MLLM-Qiqi", release / f"MLLM-{name}")
-    _write_denoiser(release / f"VDM_Decoder-{name}", TINY)
+    _write_denoiser(release / f"VDM_Decoder-{name}")
 
 
 def write_diffusers_vae(folder: Path) -> None:
@@ -104,8 +94,8 @@ def _write_tokenizer(mistral: Path) -> int:
     return first
 
 
-def _write_predictor(mistral: Path, folder: Path, pieces: int, sizes: ReleaseSizes) -> None:
-    size = replace(sizes.predictor, vocabulary=pieces + len(added_tokens()))
+def _write_predictor(mistral: Path, folder: Path, pieces: int) -> None:
+    size = replace(PREDICTOR_SIZE, vocabulary=pieces + len(added_tokens()))
     adapter: dict[str, Tensor] = {}
     base: dict[str, Tensor] = {}
     for key, value in _renamed(Predictor(size), PREDICTOR).items():
@@ -139,10 +129,10 @@ def _write_predictor(mistral: Path, folder: Path, pieces: int, sizes: ReleaseSiz
     torch.save(adapter, folder / "pytorch_model.bin")
 
 
-def _write_denoiser(folder: Path, sizes: ReleaseSizes) -> None:
-    size = sizes.denoiser
+def _write_denoiser(folder: Path) -> None:
+    size = DENOISER_SIZE
     tensors = _renamed(Denoiser(size), DENOISER, "denoiser.")
-    tensors |= _renamed(Encoder(sizes.encoder), DENOISER, "encoder.")
+    tensors |= _renamed(Encoder(ENCODER_SIZE), DENOISER, "encoder.")
     for key, value in list(tensors.items()):
         layer = key.removesuffix(".weight")
         if key.endswith("pos_embedding"):

@@ -11,12 +11,7 @@ import torch
 
 import fakes
 from animegamer_export.evaluate.judges import judge_of
-from animegamer_pocket.held_out import (
-    JudgedTurn,
-    consistency_figures,
-    instruction_figures,
-    state_figures,
-)
+from animegamer_pocket.held_out import JudgedTurn, consistency_figures, instruction_figures, state_figures
 from animegamer_pocket.judge import training
 from animegamer_pocket.judge.accuracy import content_figures, damaged_figures
 from animegamer_pocket.judge.model import export

@@ -11,12 +11,7 @@ import numpy as np
 from animegamer_pocket.evaluation.motion import motion_amount
 from animegamer_pocket.world.render import render
 from animegamer_pocket.world.sampling import sample_scene
-from animegamer_pocket.world.scene import (
-    MOTIONS,
-    POSITIONS,
-    Scene,
-    is_held_out,
-)
+from animegamer_pocket.world.scene import MOTIONS, POSITIONS, Scene, is_held_out
 
 BASE = Scene(("Mirel",), "walk", 3, "meadow", False, ("everyday",), POSITIONS["left"], seed=5)
 

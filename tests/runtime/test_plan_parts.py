@@ -23,7 +23,7 @@ from animegamer_rt.backends.tensorrt import loader as tensorrt
 from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_name
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import Engine
-from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE
+from animegamer_rt.bundle.roles import VAE
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig
@@ -84,11 +84,6 @@ def test_a_plan_is_played_by_its_own_denoiser_and_vae(tiny: Bundle) -> None:
     for plan in ("x", "balanced"):
         engines = open_engines(bundle, config, cache, plan)
         assert engines.parts == bundle.parts_of(plan)
-
-
-def test_simulated_engines_stand_for_any_parts(tiny: Bundle) -> None:
-    bundle = add_plan(tiny)
-    assert len(played(bundle, EngineConfig("simulated:0"), "x")) == 17
 
 
 def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> None:
@@ -193,12 +188,3 @@ def test_selftest_compares_the_parts_of_every_plan(tiny: Bundle) -> None:
     bundle = add_plan(tiny, changed=True)
     names = {name for name, _, _ in selftest.own_answers(bundle, EngineConfig())}
     assert names == {"denoiser_x.latent", "vae_x_first.frames", "vae_x_next.frames"}
-
-
-def test_sizes_of_a_part_may_be_its_own(tiny: Bundle) -> None:
-    sizes = {"denoiser": {"layers": 6}, "denoiser_x": {"layers": 2}, "decoder": {"channels": 4}}
-    bundle = replace(tiny, manifest=replace(add_plan(tiny).manifest, sizes=sizes))
-    layers = {part: bundle.sizes(DENOISER, part)["layers"] for part in (DENOISER, "denoiser_x")}
-    assert layers == {DENOISER: 6, "denoiser_x": 2}
-    assert bundle.sizes(VAE, "vae_x") == {"channels": 4} and bundle.sizes(ENCODER, ENCODER) == {}
-    assert bundle.sizes(PREDICTOR, PREDICTOR) == {}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 import subprocess
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -251,23 +249,6 @@ def test_what_was_compiled_is_kept_once_after_the_first_turn_and_given_to_the_ne
     second = opened(bundle)[1]
     assert set(first.recalled.values()) == {None}
     assert second.recalled == {f"{part}-sm89": f"kernels of {part}".encode() for part in parts}
-
-
-def test_disk_that_takes_nothing_is_told_once_and_the_game_goes_on(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected, cache = frames_of(bundle, opened(bundle)[0]), tmp_path / "compiled"
-    monkeypatch.setenv(runtime_cache.FOLDER, str(cache))
-
-    def write_bytes(path: Path, content: bytes) -> int:
-        path.open("wb").close()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(Path, "write_bytes", write_bytes)
-    assert frames_of(bundle, opened(bundle)[0]) == expected
-    (printed,) = (record.getMessage() for record in caplog.records)
-    assert "cannot be written" in printed and runtime_cache.FOLDER in printed
-    assert list(cache.iterdir()) == [], "nothing half-written is left"
 
 
 def test_backend_imports_no_torch_and_no_gpu_library() -> None:

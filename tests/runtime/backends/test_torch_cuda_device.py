@@ -26,8 +26,6 @@ def cuda(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_error_that_the_process_survives_is_not_a_lost_gpu(cuda: None) -> None:
     survived = {
-        2: "the GPU's memory is full; found CUDA error: this and that; close other programs",
-        209: "built for other GPUs.*; install a torch built for this GPU",
         222: "the driver is too old for this code.*; update the driver",
         901: "a CUDA graph could not be captured.*graphs='off'",
     }
@@ -81,13 +79,7 @@ def test_host_without_pinned_memory_is_not_a_lost_gpu(cuda: None, monkeypatch: p
         torch_device.pinned((3, 2**20), torch.uint8)
 
 
-def test_default_precision_follows_the_gpu_and_unsupported_ones_are_refused(
-    cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_precision_follows_the_gpu(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for capability, dtype in (((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16)):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None, its=capability: its)
         assert backend.open_device("cuda", None, captures=False).dtype == dtype
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
-    assert backend.open_device("cuda", "int8", captures=True).dtype == torch.bfloat16
-    with pytest.raises(BackendError, match="no FP8 products; found sm_86"):
-        backend.open_device("cuda", "fp8", captures=True)

@@ -215,11 +215,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 IN_PARTS, ON_HOST = ", vae in parts", ", vae in parts, its caches in host memory"
-CARDS = [
-    (12, "int8", INT8, ON_HOST),
-    (16, "fp8", FP8, IN_PARTS),
-    (24, "bf16", None, ""),
-]
+CARDS = [(12, "int8", INT8, ON_HOST), (16, "fp8", FP8, IN_PARTS), (24, "bf16", None, "")]
 
 
 @pytest.mark.parametrize(("gb", "name", "products", "words"), CARDS, ids=[f"{gb}-gb" for gb, *_ in CARDS])

@@ -8,13 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from animegamer_rt.bundle.denoise_plan import (
-    BlockCache,
-    DenoisePlan,
-    build_plan,
-    even_plan,
-    exact_plan,
-)
+from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan, build_plan, even_plan, exact_plan
 from animegamer_rt.errors import PlanError
 
 

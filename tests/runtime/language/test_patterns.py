@@ -79,13 +79,7 @@ def test_what_is_no_entry_of_a_class_is_refused(entry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern",
-    [
-        "<a>+ <a>+ b",
-        "<any>* <a>* b",
-        "a? a? a? a? a? a? a? a? a? a? a? a? <a>+ b",
-        "x=<a> <any>* <a>* $x b",
-    ],
+    "pattern", ["<a>+ <a>+ b", "<any>* <a>* b", "a? a? a? a? a? a? a? a? a? a? a? a? <a>+ b", "x=<a> <any>* <a>* $x b"]
 )
 def test_no_pattern_takes_exponential_time(pattern: str) -> None:
     several_ways = WordClass(["a", "a a", "a a a", "<any>"])

@@ -13,7 +13,7 @@ from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.sockets import RESERVED, ServerSockets, raise_limit
+from animegamer_rt.serving.server.sockets import ServerSockets, raise_limit
 
 PROTOCOL = (Path(__file__).parents[3] / "client" / "PROTOCOL.md").read_text(encoding="utf-8")
 
@@ -54,44 +54,6 @@ def test_a_connection_counts_once_it_has_sent_a_message() -> None:
         for line in silent:
             line.close()
         sockets.close()
-
-
-def test_surplus_connections_are_closed_when_a_descriptor_changes_from_one_port_to_the_other() -> None:
-    sockets = ServerSockets(ServeOptions(port=0), descriptors=RESERVED + 4)
-    still: list[socket.socket] = []
-    try:
-        for line in [connected(sockets.port + 1) for _ in range(4)]:
-            line.close()
-        still += [connected(sockets.port) for _ in range(4)]  # their descriptors are those of the four that left
-        sockets.poll(0)
-        still += [connected(sockets.port) for _ in range(4)]
-        sockets.poll(0)
-        assert sum(not ended(line) for line in still) == 4
-    finally:
-        for line in still:
-            line.close()
-        sockets.close()
-
-
-def connected(port: int) -> socket.socket:
-    """A connection that libzmq has accepted: it has sent its greeting."""
-    line = socket.create_connection(("127.0.0.1", port))
-    line.settimeout(5)
-    assert line.recv(10)
-    line.settimeout(0.2)
-    return line
-
-
-def ended(line: socket.socket) -> bool:
-    """Whether the other side closed it."""
-    try:
-        while line.recv(64):
-            pass
-    except TimeoutError:
-        return False
-    except ConnectionResetError:
-        pass
-    return True
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

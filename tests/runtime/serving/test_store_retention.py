@@ -7,14 +7,7 @@ from pathlib import Path
 import pytest
 from test_store import game, play
 
-from animegamer_rt.serving.store import (
-    FinishedTurn,
-    Quota,
-    ShotRetention,
-    Store,
-    StoreFullError,
-    UnknownSessionError,
-)
+from animegamer_rt.serving.store import FinishedTurn, Quota, ShotRetention, Store, StoreFullError, UnknownSessionError
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT_BYTES = 100_000

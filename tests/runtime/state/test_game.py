@@ -41,8 +41,7 @@ def test_shown_value_is_not_below_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "scopes"),
-    [("paper", (40.0, 0.5, 2.5, 10.0, 15.0, 40.0)), ("demo", (40.0, 0.5, 1.0, 5.0, 20.0, 40.0))],
+    ("table", "scopes"), [("paper", (40.0, 0.5, 2.5, 10.0, 15.0, 40.0)), ("demo", (40.0, 0.5, 1.0, 5.0, 20.0, 40.0))]
 )
 def test_motion_table_has_the_published_scopes(table: str, scopes: tuple[float, ...]) -> None:
     assert tuple(motion_scope(GameState(level, 0, 0, 0), table) for level in range(6)) == scopes
