@@ -21,7 +21,7 @@ from animegamer_bench import run as bench
 from animegamer_bench.measure import TimedTurn, TimedTurns
 from animegamer_bench.presets import Preset, load_suite
 from animegamer_bench.quality_gate import GateClips, play_gate
-from animegamer_bench.records import read_records, unsteady
+from animegamer_bench.records import read_records
 from animegamer_bench.roofline import Roofline
 from animegamer_bench.run import BenchOptions
 from animegamer_bench.verify import problems

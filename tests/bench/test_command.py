@@ -18,7 +18,6 @@ import animegamer_bench.run
 import animegamer_rt.bundle.loader
 import animegamer_rt.profiling.host
 import fakes
-from animegamer_bench import measure
 from animegamer_bench.measure import measure_turns
 from animegamer_bench.presets import Preset
 from animegamer_rt.backends import onnxruntime

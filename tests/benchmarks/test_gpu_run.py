@@ -114,17 +114,6 @@ def test_variant_that_dies_costs_only_what_it_had_not_measured(run: Run, tmp_pat
     assert len(record["peers"]) == 5
 
 
-def test_what_keeps_a_run_from_beginning_is_one_line(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(faults={"machine": "die"}) == 2
-    assert run("--bundle", "pockt") == 2
-    first, second = capsys.readouterr().err.splitlines()
-    assert "found AssertionError: Torch not compiled with CUDA enabled; see what is needed in benchmarks/" in first
-    assert "no bundle 'pockt'" in second
-    assert not list((tmp_path / "results").iterdir())
-
-
 def test_ctrl_c_ends_the_job_that_runs(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt() -> None:
         while not (tmp_path / "grandchild").exists():

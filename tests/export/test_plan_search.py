@@ -64,16 +64,6 @@ def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
         results.choose_plans(curve[:2])
 
 
-def test_a_plan_whose_clips_show_less_of_what_was_asked_is_not_chosen() -> None:
-    def point(rows: int, score: float | None) -> PlanResult:
-        judged = {"instruction_score": score, "instruction_score_exact": None if score is None else 0.95}
-        return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": 0.99, **judged})
-
-    goals = {"balanced": 0.95}
-    assert results.choose_plans([point(10, 0.9), point(20, 0.95)], goals)["balanced"].rows == 20
-    assert results.choose_plans([point(10, None), point(20, None)], goals)["balanced"].rows == 10
-
-
 def test_a_plan_that_is_not_exact_is_no_yardstick(bundle: Bundle) -> None:
     entry = PlanEntry(exact_plan(STEPS).to_dict(), default=True)
     entry.plan["steps"][3]["branch"] = "conditional"  # type: ignore[index]

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from animegamer_kiosk.config import read_config
-from animegamer_kiosk.needs import check_fonts, check_session
 from animegamer_rt import __version__
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError
@@ -147,25 +146,6 @@ def test_doctor_names_what_a_kiosk_lacks_and_how_to_get_it(
     assert main(["kiosk", "doctor"]) == 1
     printed = capsys.readouterr().out
     assert "A kiosk does not work here yet." in printed and "-> run: sudo apt install cage" in printed
-
-
-def test_doctor_names_the_fonts_and_the_session_that_a_bare_system_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    listing = programs / "fc-list"
-    listing.write_text('#!/bin/sh\n[ "$1" = ":lang=en" ] && echo "/f.ttf: A font"\nexit 0\n')
-    listing.chmod(0o755)
-    monkeypatch.setenv("PATH", str(programs), prepend=":")
-    assert check_fonts().found == "none for zh, ja" and "apt install fonts-noto-cjk" in check_fonts().do
-    listing.write_text('#!/bin/sh\necho "/f.ttf: A font"\n')
-    assert check_fonts().state == "ok"
-    assert check_session(tmp_path).state == "broken"
-    module = tmp_path / "usr/lib/x86_64-linux-gnu/security/pam_systemd.so"
-    module.parent.mkdir(parents=True)
-    module.touch()
-    assert check_session(tmp_path).state == "ok"
 
 
 def test_a_stopped_browser_tells_the_console_to_turn_the_monitor_off(tmp_path: Path) -> None:

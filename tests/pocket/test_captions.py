@@ -38,9 +38,3 @@ def test_a_later_turn_keeps_what_is_unsaid() -> None:
     assert third.outfits == ("everyday",)
     dance = parse("Bixo and Mirel dance", [first, second])
     assert dance.outfits == ("everyday", "raincoat")
-
-
-@pytest.mark.parametrize(("text", "missing"), [("wave gently", "no character"), ("Mirel thinks", "no motion")])
-def test_a_text_that_names_too_little_is_refused(text: str, missing: str) -> None:
-    with pytest.raises(ValueError, match=missing):
-        parse(text)

@@ -28,13 +28,6 @@ def test_another_process_gets_the_same_configuration() -> None:
         assert parsed(*config.to_args()) == config
 
 
-def test_simulated_engines_say_their_seconds() -> None:
-    plain, overlapping = EngineConfig("simulated:2"), EngineConfig("simulated:0.5:overlapping")
-    assert (plain.simulated, plain.simulated_seconds, plain.simulated_overlapping) == (True, 2.0, False)
-    assert (overlapping.simulated_seconds, overlapping.simulated_overlapping) == (0.5, True)
-    assert not EngineConfig().simulated
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import io
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import zmq
@@ -19,7 +15,6 @@ import fakes
 from animegamer_rt import __version__
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ClusterError, ConfigError
-from animegamer_rt.serving.cluster import __main__ as program
 from animegamer_rt.serving.cluster.node import NodeJob, find_bundle, run_worker
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.ray_host import own_address, resources
@@ -85,32 +80,6 @@ def test_a_worker_asks_ray_for_its_cores_or_a_gpu() -> None:
     assert resources(EngineConfig("cpu")) == (EngineConfig("cpu", threads=1), 1, 0)
     assert resources(EngineConfig("cpu", threads=4)) == (EngineConfig("cpu", threads=4), 4, 0)
     assert resources(EngineConfig("torch")) == (EngineConfig("torch"), 1, 1)
-
-
-class Idle:
-    """Ray, where no node is free."""
-
-    exceptions = SimpleNamespace(RayError=RuntimeError)
-
-    def remote(self, kind: type) -> Any:
-        method = SimpleNamespace(remote=lambda *arguments: object())
-        actor = SimpleNamespace(node=method, run=method)
-        return SimpleNamespace(options=lambda **resources: SimpleNamespace(remote=lambda: actor))
-
-    def wait(self, refs: list[object], num_returns: int, timeout: float) -> tuple[list[object], list[object]]:
-        return [], refs
-
-
-def test_a_worker_without_a_node_is_said_to_wait_once(job: NodeJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    channel = io.StringIO()
-    cluster = program.Cluster(Idle(), channel)
-    cluster.obey({"id": 7, "cpus": 2, "gpus": 0, **job})
-    cluster.look()
-    assert channel.getvalue() == ""
-    monkeypatch.setattr(program, "WAITS_S", -1.0)
-    cluster.look()
-    cluster.look()
-    assert [json.loads(line) for line in channel.getvalue().splitlines()] == [{"id": 7, "waits": True}]
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -155,24 +155,6 @@ def test_a_finished_turn_finds_room_among_idle_sessions_shots_before_it_fails(tm
         assert kept(store, busy) == [1, 2, 3]
 
 
-def test_room_that_fell_free_goes_back_to_the_disk(tmp_path: Path) -> None:
-    clock = Clock()
-    with Store(tmp_path, clock=clock, quota=Quota(max_age_s=100)) as store:
-        session, _ = game(store)
-        play(store, session.id, ["a"])
-        store.database.rows("UPDATE shots SET shot = zeroblob(20000000)")
-        while store.sweep(clock.now + 10_000).more:
-            pass
-        sizes = []
-        for _ in range(4):
-            store.sweep(clock.now + 10_000)
-            sizes.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
-        assert 16 * 2**20 < sizes[-1] < 18 * 2**20, "what the next turns will fill stays"
-        assert sizes == sorted(sizes, reverse=True)
-        play(store, game(store)[0].id, ["b"])
-        assert store.database.rows("PRAGMA integrity_check") == [("ok",)]
-
-
 def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:
     clock, day = Clock(), 86_400.0
     with Store(tmp_path, clock=clock, quota=Quota(max_age_s=day, recent_s=10)) as store:

@@ -142,13 +142,6 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
     assert worker.play(game.job(TEXTS[1], a_field_of_a_later_version=1))[-1].type == "finished"
 
 
-def test_an_export_to_where_nothing_can_be_written_does_not_tell_the_path(worker: WorkerClient, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    (failed,) = worker.play(Game().export(str(tmp_path / "file" / "out")))
-    assert failed.fields["code"] == "storage" and "cannot be written" in failed.fields["text"]
-    assert str(tmp_path) not in failed.fields["text"] + str(failed.fields.get("do"))
-
-
 @pytest.mark.parametrize("named", [{"id": "another"}, {"session": "s", "turn": 2}])
 def test_a_cancel_of_something_else_stops_nothing(bundle: Bundle, named: dict[str, Any]) -> None:
     denoiser = fakes.HeldDenoiser(1, TIMEOUT_S)

@@ -80,14 +80,6 @@ def test_a_picture_is_turned_and_mirrored_as_its_camera_says(tmp_path: Path, ori
     assert np.abs(read_picture(path).astype(int) - shown).max() < 40  # decoders differ at edges
 
 
-def test_grey_and_palette_pictures_are_read(tmp_path: Path) -> None:
-    grey = picture(8, 8)[..., 0]
-    Image.fromarray(grey).save(tmp_path / "grey.png")
-    assert (read_picture(tmp_path / "grey.png") == grey[..., None]).all()
-    Image.fromarray(picture(8, 8)).quantize(16).save(tmp_path / "palette.gif")
-    assert read_picture(tmp_path / "palette.gif").shape == (8, 8, 3)
-
-
 def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
         read_picture(tmp_path / "none.png")

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import zmq
-from client.conformance.ports import ReservedPorts
 from live_server import TIMEOUT_S, LiveServer, RawClient, frames, refusal, until_timeout
 
 from animegamer_rt.errors import TRY_AGAIN
@@ -63,30 +62,6 @@ def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path
         assert code == TRY_AGAIN and f"port {server.port}" in said
         code, said = refusal(bundle, tmp_path / "state")
         assert code == TRY_AGAIN and "another server" in said
-
-
-def test_a_launcher_that_stops_reading_does_not_end_the_server(bundle: Path, tmp_path: Path) -> None:
-    arguments = ["--bundle", str(bundle), "--state-dir", str(tmp_path / "state"), "--device", "simulated:0"]
-    reading, writing = os.pipe()
-    os.close(reading)
-    ports = ReservedPorts()
-    command = [sys.executable, "-m", "animegamer_rt", "serve", *arguments, *ports.option]
-    server = subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    os.close(writing)
-    try:
-        with RawClient(ports.port) as player:
-            for _ in until_timeout():
-                if player.ask("status", control=True, answer="status").fields["state"] == "ready":
-                    break
-            player.ask("hello", {"versions": [1], "client": "test"}, answer="welcome")
-            assert frames(player.play(player.open()))
-        server.send_signal(signal.SIGTERM)
-        said = server.communicate(timeout=60)[1]
-        assert server.returncode == 0 and "stdout is closed" in said and "Traceback" not in said
-    finally:
-        server.kill()
-        server.communicate()
-        ports.close()
 
 
 def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:
