@@ -10,7 +10,7 @@ import pytest
 from animegamer_rt.cli import main
 
 MANIFEST = {"format": "animegamer-bundle", "format_version": 2, "files": {}}
-EXPORT = ["export", "--random-weights", "1", "--size", "tiny", "--parts", "vae", "--out"]
+EXPORT = ["export", "--random-weights", "1", "--size", "tiny", "--parts", "encoder", "--out"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -22,7 +22,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     [
         {"manifest.json": "mine", "tokenizer.model": "mine", ".export/x": "mine"},
         {"manifest.json": json.dumps({**MANIFEST, "provenance": {"export": {"steps": 3}}})},
-        {"export.json": json.dumps({"format": 2, "missing": [], "steps": []}), "vae_first.onnx": "mine"},
+        {"export.json": json.dumps({"format": 2, "missing": [], "steps": []}), "encoder.onnx": "mine"},
         {"export.json": json.dumps({"format": 2, "missing": [], "steps": {}}), "tokenizer.model": "mine"},
         {"notes.txt": "mine"},
     ],
@@ -45,10 +45,8 @@ def test_an_export_is_not_written_among_files_of_others(
 
 
 def test_an_export_goes_on_in_its_own_folder_and_leaves_what_is_beside_it(tmp_path: Path) -> None:
-    for parts in ("vae", "encoder"):
-        command = [*EXPORT, str(tmp_path / "out")]
-        command[command.index("vae")] = parts
-        assert main(command) == 0
+    for precision in ("fp16", "fp32"):
+        assert main([*EXPORT, str(tmp_path / "out"), "--precision", f"encoder={precision}"]) == 0
         (tmp_path / "out" / "notes.txt").write_text("mine")
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
