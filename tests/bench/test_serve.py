@@ -16,7 +16,6 @@ from animegamer_bench.player import TurnTiming
 from animegamer_bench.recording import read_recording
 from animegamer_bench.records import read_records
 from animegamer_bench.serve import ServeBench, bench_serve
-from animegamer_bench.serve_table import rows
 from animegamer_bench.server_process import ServerProcess
 from animegamer_rt.errors import ConfigError, ServerError
 from animegamer_rt.serving.wire import Message
