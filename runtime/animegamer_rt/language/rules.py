@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from animegamer_rt.errors import ConfigError
 
 from .patterns import BUILT_IN, Match, Pattern, Slots, WordClass
+from .words import MAX_WORDS
 
 RULES: Mapping[str, str] = {
     "company": "who",  # who is there as well: "the fox runs with the old robot in the rain"
@@ -94,9 +95,10 @@ class Language:
             with _at(f"classes: {name}"):
                 classes[name] = WordClass(entries)
         for name, texts in file.rules.items():
+            with _at(f"rules: {name}"):
+                slot = _known(name, RULES)
             for number, text in enumerate(texts):
                 with _at(f"rules: {name}[{number}]"):
-                    slot = _known(name, RULES)
                     self._rules[name].append(pattern := Pattern(text, classes))
                     _check(text, [slot] if slot else [], pattern.slots)
         self._rewrites = list[tuple[Pattern, str]]()
@@ -121,13 +123,13 @@ class Language:
         return next(self.find(rule, words), None) is not None
 
     def rewritten(self, words: Sequence[str]) -> list[str]:
-        """The words after all rewrites: "Tofi waves, no wait, not Tofi, Bixo" is "Bixo waves"."""
+        """The words after all rewrites, at most MAX_WORDS: "Tofi waves, no wait, not Tofi, Bixo" is "Bixo waves"."""
         for pattern, say in self._rewrites:
             done, after = list[str](), 0
             for match in pattern.find(words):
                 done += [*words[after : match.start], *filled(say, match.slots)]
                 after = match.end
-            words = [*done, *words[after:]]
+            words = [*done, *words[after:]][:MAX_WORDS]
         return list(words)
 
     def said(self, word: str) -> str:
