@@ -36,14 +36,14 @@ PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One configuration of PyTorch's engines. graphs: what one CUDA graph holds, `off` for none. memory_gb: its limit.
+    """One configuration of PyTorch's engines. graphs: through CUDA graphs. memory_gb: its limit.
 
     attention: of the denoiser, with the kernels (docs/TORCH.md). int4_predictor: the predictor's layers packed in 4
     bits; only with random weights, as a bundle has its own.
     """
 
     precision: str
-    graphs: str = "step"
+    graphs: bool = True
     kernels: bool = False
     compiled: bool = False
     attention: str = "torch"
@@ -53,7 +53,7 @@ class Variant:
     @property
     def name(self) -> str:
         """The name that `--variants` takes: the precision, and what differs from the defaults."""
-        words = [self.precision, {"step": "", "turn": "turn", "off": "eager"}[self.graphs]]
+        words = [self.precision, "" if self.graphs else "eager"]
         words += ["kernels" * self.kernels, self._attention, "compiled" * self.compiled]
         words += ["int4-predictor" * self.int4_predictor]
         words += [f"{self.memory_gb:g}gb" if self.memory_gb else ""]
@@ -84,22 +84,21 @@ VARIANTS = (
     Variant("int8", kernels=True),
     Variant("fp8"),
     Variant("bf16", compiled=True),
-    Variant("bf16", "turn"),
-    Variant("bf16", "off"),
+    Variant("bf16", graphs=False),
     Variant("fp8", kernels=True, int4_predictor=True),
 )
 """On a GPU, the most valuable first."""
-POCKET = ("bf16", "bf16-kernels", "bf16-turn", "bf16-eager")
+POCKET = ("bf16", "bf16-kernels", "bf16-eager")
 """Those timed with pocket too, where launches cost more than arithmetic."""
 CPU_VARIANTS = (
-    Variant("fp32", "off"),
-    Variant("fp8", "off", kernels=True, int4_predictor=True),
-    Variant("int8", "off", kernels=True, attention="fastest"),
+    Variant("fp32", graphs=False),
+    Variant("fp8", graphs=False, kernels=True, int4_predictor=True),
+    Variant("int8", graphs=False, kernels=True, attention="fastest"),
 )
 """In a dry run, without a GPU: the same code, emulated; the kernels' references run in their place."""
 QUEUED = Variant("fp8", kernels=True)
 """The variant of the stage `queue`, with the plan `balanced`; in a dry run with `fast`."""
-PROFILED = (Variant("bf16", "off"), Variant("fp8", "off", kernels=True))
+PROFILED = (Variant("bf16", graphs=False), Variant("fp8", graphs=False, kernels=True))
 FURTHER_CHECKS = (
     Variant("fp32"),
     Variant("fp16"),

@@ -94,16 +94,15 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
     plans |= {name: default_plans()[name.removeprefix("exported-")] for name in EXPORTED}
-    torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs != "off")
+    torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs)
     with torch_device.use():
         packed = variant.int4_predictor
         networks = load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
     kernels, words = open_kernels(Path(job_args["library"]) if variant.kernels else False, torch_device.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
-    graphs: Any = variant.graphs
     rowwise = backend.ROWWISE.get(variant.precision)
     steps, which = list(plans.values()), variant.attention
-    setup = backend.EngineSetup(torch_device, geometry, steps, graphs, variant.compiled, rowwise, kernels, which)
+    setup = backend.EngineSetup(torch_device, geometry, steps, variant.compiled, rowwise, kernels, which)
     engines = backend.build_engines(setup, networks)
     around = SHORT[torch_device.dtype]
     return Parts(

@@ -12,7 +12,7 @@ from benchmarks.gpu import whole_network
 from benchmarks.gpu.jobs import Variant
 from benchmarks.gpu.parts import open_parts
 
-PLAIN = Variant("bf16", "off")
+PLAIN = Variant("bf16", graphs=False)
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -65,7 +65,6 @@ def reference() -> Engines:
 
 def engines(
     torch_device: TorchDevice | None = None,
-    whole_turns: int = 0,
     plan: DenoisePlan = PLAN,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
@@ -89,7 +88,7 @@ def engines(
             transformer.compile(backend="aot_eager")
         return Engines(
             PredictorPart(torch_device.on_side_stream(), predictor, merge_layers(predictor), window),
-            DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], whole_turns),
+            DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan]),
             Vae(torch_device, decoder, 4, 6, kernels),
             EncoderPart(torch_device, encoder),
         )

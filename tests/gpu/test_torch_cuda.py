@@ -29,10 +29,9 @@ def test_parts_answer_as_on_the_cpu(dtype: torch.dtype) -> None:
             assert difference <= ALLOWED[dtype] * np.linalg.norm(expected.astype(np.float64))
 
 
-@pytest.mark.parametrize("whole_turns", [0, len(PLAN)])
-def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
+def test_graphs_give_the_bytes_of_running_eagerly() -> None:
     graphs, eager = (
-        engines(CudaTorchDevice(torch.bfloat16), whole_turns),
+        engines(CudaTorchDevice(torch.bfloat16)),
         engines(CudaTorchDevice(torch.bfloat16, captures=False)),
     )
     for scope in (0.5, 10.0, 40.0, 2.5):
@@ -43,9 +42,8 @@ def test_graphs_give_the_bytes_of_running_eagerly(whole_turns: int) -> None:
         np.testing.assert_array_equal(frames(graphs, latent), frames(eager, latent))
 
 
-@pytest.mark.parametrize("whole_turns", [0, len(SKIPPING)])
-def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs(whole_turns: int) -> None:
-    graphs = engines(CudaTorchDevice(torch.bfloat16), whole_turns, plan=SKIPPING)
+def test_skipped_blocks_are_near_the_cpu_and_the_same_under_graphs() -> None:
+    graphs = engines(CudaTorchDevice(torch.bfloat16), plan=SKIPPING)
     eager, exact = engines(CudaTorchDevice(torch.bfloat16, captures=False), plan=SKIPPING), engines(plan=SKIPPING)
     for scope in (0.5, 10.0, 40.0):
         turn = Turn(scope, SKIPPING)

@@ -57,12 +57,11 @@ class Case:
     kernels: bool = False
     attention: Attention = "torch"
     four_bits: bool = False
-    graphs: backend.Graphs = "step"
     free: float = 2**40
 
 
 CASES = (
-    Case("packed-turns", four_bits=True, graphs="turn"),
+    Case("packed", four_bits=True),
     Case("fp8", FP8),
     Case("int8", INT8),
     Case("kernels", kernels=True, four_bits=True),
@@ -138,7 +137,6 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
             torch_device,
             GEOMETRY,
             [PLAN],
-            case.graphs,
             rowwise=case.products,
             kernels=kernels,
             attention=case.attention,

@@ -126,33 +126,26 @@ def test_skipped_blocks_add_what_they_added_to_the_same_row_before(span: tuple[i
     assert np.abs(old - x0(part, turn, [(late, pair, None)], row=0)).max() > 100 * TOLERANCE
 
 
-def test_plan_that_skips_blocks_is_one_graph_a_kind_or_a_turn() -> None:
+def test_plan_that_skips_blocks_is_one_graph_a_kind() -> None:
     turns, plain = [Turn(scope, SKIPPING) for scope in (2.5, 40.0, 2.5)], engines(plan=SKIPPING)
-    steps, whole = TapeDevice(), TapeDevice()
-    parts = engines(steps, plan=SKIPPING), engines(whole, len(SKIPPING), plan=SKIPPING)
+    torch_device = TapeDevice()
+    part = engines(torch_device, plan=SKIPPING)
     every = build_plan(even_timesteps(6), branches=[step.branch for step in SKIPPING])
     for turn in turns:
         expected = turn.latents(plain)[0]
-        for part in parts:
-            np.testing.assert_array_equal(turn.latents(part)[0], expected)
+        np.testing.assert_array_equal(turn.latents(part)[0], expected)
         turn.plan = every
         assert not np.array_equal(turn.latents(plain)[0], expected), "it skips nothing"
     # A pair that keeps, that reuses; a single row that keeps, that reuses, that does neither.
-    assert (steps.captured, whole.captured, whole.replayed) == (5, 1, 2)
+    assert torch_device.captured == 5
 
 
 def test_steps_that_cannot_be_are_refused() -> None:
-    turn, part = Turn(), engines(whole_turns=2)
+    turn, part = Turn(), engines()
     denoising = part.denoiser.start(turn.start, turn.shot, 10.0)
     given = (PLAN.coefficients()[0], float(PLAN.steps[0].timestep))
     with pytest.raises(BackendError, match=r"unsupported rows; found \(0,\)"):
         denoising.step(*given, (0,), turn.noises[0])
-    with pytest.raises(BackendError, match="a timestep that none of the bundle's plans has; found 7.0"):
-        denoising.step(given[0], 7.0, (1,), turn.noises[0])
-    for _ in range(2):
-        denoising.step(*given, (0, 1), turn.noises[0])
-    with pytest.raises(BackendError, match="got too many steps; expected at most 2"):
-        denoising.step(*given, (0, 1), turn.noises[0])
     part.denoiser.start(turn.start, turn.shot, 10.0)
     for late in (denoising.latent, lambda: denoising.step(*given, (0, 1), turn.noises[0])):
         with pytest.raises(BackendError, match="continued after the next turn had started"):
@@ -233,18 +226,6 @@ def test_graphs_give_the_same_turns_as_running_plainly() -> None:
     assert torch_device.captured == 5
     # All steps of the first turn, and the first extend and chunks, run plainly.
     assert torch_device.replayed == 3 * (len(PLAN) + 3 + 2) - len(PLAN) - 3
-
-
-def test_whole_turn_is_one_replay_and_the_same_turn() -> None:
-    torch_device = TapeDevice()
-    part, plain = engines(torch_device, whole_turns=len(PLAN)), engines()
-    for scope in (2.5, 15.0, 40.0, 0.5):
-        turn = Turn(scope)
-        np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
-    assert (torch_device.captured, torch_device.replayed) == (1, 3)
-    # A latent that is read half way has run half of the steps.
-    for found, expected in zip(turn.latents(part, at=(2,)), turn.latents(plain, at=(2,)), strict=True):
-        np.testing.assert_array_equal(found, expected)
 
 
 def test_turn_after_one_with_lost_numbers_is_whole() -> None:

@@ -1,4 +1,4 @@
-"""The denoiser engine: buffers with fixed addresses, a table of modulations, and CUDA graphs of a step or a turn.
+"""The denoiser engine: buffers with fixed addresses, a table of modulations, and a CUDA graph of a step.
 
 It runs the steps that it is given and does not know how plans are made. Within a turn the host waits for the device
 only before it refills a staging slot, two steps later, and in `latent()`.
@@ -39,21 +39,15 @@ class Denoiser:
     """Implements interface.DenoiserEngine. One turn at a time, because all turns share the buffers.
 
     timesteps: those that the modulation table holds; any other timestep is computed into a spare row.
-    whole_turns: 0 runs each step when it is given. n > 0 collects up to n steps, which `latent()` runs as one graph.
     """
 
     def __init__(
-        self,
-        torch_device: TorchDevice,
-        network: Transformer,
-        unconditional: Tensor,
-        timesteps: Sequence[int],
-        whole_turns: int = 0,
+        self, torch_device: TorchDevice, network: Transformer, unconditional: Tensor, timesteps: Sequence[int]
     ) -> None:
-        self.torch_device, self.network, self.whole_turns, self.turn = torch_device, network, whole_turns, 0
+        self.torch_device, self.network, self.turn = torch_device, network, 0
         self.skippable_blocks = network.block_count
         self.block_changes: Tensor | None = None
-        size, steps = network.size, whole_turns or 1
+        size = network.size
         self.shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
         with torch_device.use():
             self.table_rows = {float(timestep): row for row, timestep in enumerate(sorted(set(timesteps)))}
@@ -65,8 +59,8 @@ class Denoiser:
             self.state = [torch_device.zeros(self.shape, torch.float32) for _ in range(3)]
             self.shots = torch_device.zeros((2, size.shot_tokens, size.hidden))
             self.shots[0].copy_(unconditional)
-            self.inputs = _inputs(torch_device.zeros, steps, self.shape)
-            self.slots = [_inputs(torch_device.pinned, steps, self.shape) for _ in range(1 if whole_turns else SLOTS)]
+            self.inputs = _inputs(torch_device.zeros, self.shape)
+            self.slots = [_inputs(torch_device.pinned, self.shape) for _ in range(SLOTS)]
         self.marks: list[object | None] = [None] * SLOTS
         self.graphs = GraphCache(torch_device)
 
@@ -91,12 +85,6 @@ class Denoiser:
 
     def queue_spare_row(self, timestep: float) -> int:
         """Computes the spare row of the table for a timestep that no plan of the bundle has; returns its index."""
-        if self.whole_turns:
-            raise BackendError(
-                "a graph of a whole turn cannot run a timestep that none of the bundle's plans has",
-                found=timestep,
-                do="use graphs of single steps, or one of the bundle's plans",
-            )
         self.timesteps[self.spare_row :].fill_(timestep)
         self.table[self.spare_row :] = self.network.modulations(self.timesteps[self.spare_row :], self.motion_scope)
         return self.spare_row
@@ -108,24 +96,19 @@ class Denoiser:
             tokens = size.shot_tokens + math.prod(size.patch_grid)
             self.block_changes = self.torch_device.zeros((2, tokens, size.hidden))
 
-    def queue(self, kinds: Sequence[Kind]) -> None:
-        """Queues steps whose inputs are in the device buffers, as one graph for this sequence of kinds."""
-
-        def work() -> None:
-            for index, (rows, blocks) in enumerate(kinds):
-                self._step(index, slice(2) if rows == PAIR else slice(1, 2), blocks)
-
+    def queue(self, kind: Kind) -> None:
+        """Queues a step whose inputs are in the device buffers, as a graph of this kind."""
         # The first turn runs eagerly: its vae could not use the memory that a capture reserves for all graphs.
-        self.graphs.run(tuple(kinds), work, eager=self.turn == 1)
+        self.graphs.run(kind, lambda: self._step(*kind), eager=self.turn == 1)
 
-    def _step(self, index: int, rows: slice, blocks: BlockCache | None) -> None:
-        noise, coefficients, table_row = (values[index : index + 1] for values in self.inputs)
+    def _step(self, rows: Rows, blocks: BlockCache | None) -> None:
+        which, (noise, coefficients, table_row) = slice(2) if rows == PAIR else slice(1, 2), self.inputs
         row, cached_blocks = self.table.index_select(0, table_row), None
         if blocks is not None:
             assert self.block_changes is not None
-            cached_blocks = BlockCacheBuffer(blocks, self.block_changes[rows])
+            cached_blocks = BlockCacheBuffer(blocks, self.block_changes[which])
         with SDPA_LOCK, self.torch_device.denoising():
-            patches = self.network.patches(self.state[0], self.shots[rows], row, cached_blocks)
+            patches = self.network.patches(self.state[0], self.shots[which], row, cached_blocks)
         self.network.advance(patches, self.state, noise[0], coefficients[0])
 
 
@@ -135,7 +118,6 @@ class TorchDenoiseRun:
     def __init__(self, denoiser: Denoiser, turn: int) -> None:
         self._denoiser, self._turn = denoiser, turn
         self._steps = 0
-        self._pending: list[Kind] = []
 
     def step(
         self,
@@ -145,51 +127,37 @@ class TorchDenoiseRun:
         noise: FloatArray,
         blocks: BlockCache | None = None,
     ) -> None:
-        """Queues a step, or collects it for the graph of the whole turn.
+        """Queues a step.
 
-        Raises BackendError for other rows than a pair or the conditional row, for too many steps, and after the next
-        turn has started.
+        Raises BackendError for other rows than a pair or the conditional row, and after the next turn has started.
         """
         denoiser = self._check()
         if rows not in (PAIR, SINGLE):
             raise BackendError("a denoising step has unsupported rows", found=rows, expected=f"{PAIR} or {SINGLE}")
-        if denoiser.whole_turns and len(self._pending) == denoiser.whole_turns:
-            raise BackendError("a graph of a whole turn got too many steps", expected=f"at most {denoiser.whole_turns}")
         with denoiser.torch_device.use():
             if blocks is not None:
                 denoiser.allocate_block_cache()
             row = denoiser.table_rows.get(float(timestep))
             if row is None:
                 row = denoiser.queue_spare_row(timestep)
-            slot = 0 if denoiser.whole_turns else self._steps % SLOTS
+            slot = self._steps % SLOTS
             if (mark := denoiser.marks[slot]) is not None:
                 denoiser.torch_device.wait(mark)
-                denoiser.marks[slot] = None
             values = (torch.from_numpy(noise), torch.from_numpy(np.ascontiguousarray(coefficients)), torch.tensor(row))
-            for pinned, value in zip(denoiser.slots[slot], values, strict=True):
-                pinned[len(self._pending)].copy_(value)
+            for buffer, pinned, value in zip(denoiser.inputs, denoiser.slots[slot], values, strict=True):
+                pinned[0].copy_(value)
+                buffer.copy_(pinned, non_blocking=True)
             self._steps += 1
-            self._pending.append((rows, blocks))
-            if not denoiser.whole_turns:
-                self._flush(slot)
+            denoiser.queue((rows, blocks))
+            # Marked after the work rather than after the copies, so that the host is never more than two steps ahead.
+            denoiser.marks[slot] = denoiser.torch_device.mark()
 
     def latent(self) -> FloatArray:
         """The latent now, f32 [1, 5, 16, h, w], as a copy; waits for the device."""
         denoiser = self._check()
         with denoiser.torch_device.use():
-            if self._pending:
-                self._flush(0)
             latent: FloatArray = denoiser.torch_device.to_host(denoiser.state[0]).numpy()
         return latent
-
-    def _flush(self, slot: int) -> None:
-        denoiser, count = self._denoiser, len(self._pending)
-        for buffer, pinned in zip(denoiser.inputs, denoiser.slots[slot], strict=True):
-            buffer[:count].copy_(pinned[:count], non_blocking=True)
-        denoiser.queue(self._pending)
-        # Marked after the work rather than after the copies, so that the host is never more than two steps ahead.
-        denoiser.marks[slot] = denoiser.torch_device.mark()
-        self._pending = []
 
     def _check(self) -> Denoiser:
         if self._turn != self._denoiser.turn:
@@ -198,8 +166,7 @@ class TorchDenoiseRun:
 
 
 def _inputs(
-    make: Callable[[Sequence[int], torch.dtype], Tensor], steps: int, shape: Sequence[int]
+    make: Callable[[Sequence[int], torch.dtype], Tensor], shape: Sequence[int]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Buffers for a number of steps: noise f32 [steps, *shape], coefficients f32 [steps, 8], table row i64 [steps]."""
-    noise, coefficients = make((steps, *shape), torch.float32), make((steps, COEFFICIENTS), torch.float32)
-    return noise, coefficients, make((steps,), torch.int64)
+    """Buffers of a step: noise f32 [1, *shape], coefficients f32 [1, 8], table row i64 [1]."""
+    return make((1, *shape), torch.float32), make((1, COEFFICIENTS), torch.float32), make((1,), torch.int64)

@@ -29,7 +29,7 @@ from animegamer_rt.profiling.host_memory import VAE_BYTES
 Work = Callable[[], None]
 OUT_OF_MEMORY = 2
 """CUDA's error code. Source of all codes: cudaError_t in CUDA's driver_types.h."""
-NO_CAPTURE = "a CUDA graph could not be captured", "report it; graphs='off' of the loader runs without graphs"
+NO_CAPTURE = "a CUDA graph could not be captured", "report it; graphs=False of the loader runs without graphs"
 REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
         OUT_OF_MEMORY: ("the GPU's memory is full", "close other programs, or use a bundle of a smaller precision"),

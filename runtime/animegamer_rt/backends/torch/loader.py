@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -58,9 +58,6 @@ PRECISIONS: Mapping[str, torch.dtype] = {
 """Precision -> dtype of activations and products; fp8 and int8 leave it for the four products of ROWWISE only."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> dtype of the four large products of each denoiser block."""
-Graphs = Literal["step", "turn", "off"]
-"""What one CUDA graph holds: a denoising step, or a whole turn, without progress in it. `off` runs eagerly."""
-
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -70,7 +67,7 @@ def load(
     cache: PartCache | None = None,
     parts: PlanParts = DEFAULT_PARTS,
     *,
-    graphs: Graphs = "step",
+    graphs: bool = True,
     compiled: bool = False,
     kernels: KernelChoice = None,
 ) -> Engines:
@@ -78,14 +75,14 @@ def load(
 
     config.precision: None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
     config.attention: one of attention.AttentionChoice; all but "torch" need the kernels, on the CPU their references.
-    compiled: run the denoiser's blocks through torch.compile.
+    graphs: run on a GPU through CUDA graphs. compiled: run the denoiser's blocks through torch.compile.
     kernels: our operators between matrix products. None: on a GPU where their library is installed; False: never.
 
     Raises BackendError without a GPU, for a bundle whose parts cannot run here, and where the precision, the kernels or
     the attention is not available.
     """
     attention, precision = config.attention or "torch", config.precision
-    torch_device = open_device("cpu" if config.device == "torch-cpu" else "cuda", precision, graphs != "off")
+    torch_device = open_device("cpu" if config.device == "torch-cpu" else "cuda", precision, graphs)
     if kernels is None and attention != "torch":
         kernels = find_library() or False
     opened, which = open_kernels(kernels, torch_device.device)
@@ -97,7 +94,7 @@ def load(
         if bundle.parts_of(name).denoiser == parts.denoiser
     ]
     setup = EngineSetup(
-        torch_device, bundle.manifest.geometry, plans, graphs, compiled, ROWWISE.get(precision), opened, attention
+        torch_device, bundle.manifest.geometry, plans, compiled, ROWWISE.get(precision), opened, attention
     )
     on_cpu = torch_device.device.type == "cpu"
     if on_cpu and opened is None and not compiled and with_torch(bundle, precision, parts).one_at_a_time:
@@ -118,7 +115,6 @@ class EngineSetup:
     torch_device: TorchDevice
     geometry: Geometry
     plans: Sequence[DenoisePlan]
-    graphs: Graphs = "step"
     compiled: bool = False
     rowwise: torch.dtype | None = None
     kernels: Kernels | None = None
@@ -146,14 +142,13 @@ class EngineSetup:
         """The engine of a converted denoiser."""
         dtype, kernels = self.torch_device.dtype, self.kernels
         timesteps = [step.timestep for plan in self.plans for step in plan]
-        whole_turns = max(map(len, self.plans)) if self.graphs == "turn" else 0
         with self.torch_device.use():
             transformer = (
                 Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, attention)
             )
             if self.compiled:
                 transformer.compile()
-            return Denoiser(self.torch_device, transformer, unconditional, timesteps, whole_turns)
+            return Denoiser(self.torch_device, transformer, unconditional, timesteps)
 
     def vae(self, network: Any) -> Vae:
         """The engine of a converted decoder: created last, as it chooses how to run from the memory that is left."""

@@ -21,7 +21,6 @@ from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv, LatentNorm, Resid
 
 from .kernels import Kernels
 
-Past = Iterator[Tensor | None]
 StoreCache = Callable[[Tensor], None]
 """Takes a cache [2, H, W, C] as soon as it is known. It must copy: the cache is a view of a whole activation."""
 Bias = Tensor | None
@@ -46,27 +45,63 @@ def decode(
     kernels: a norm with its activation is one kernel, which adds biases too. frames_at_once: 2 or more; a stage's input
     lies in slices of so many frames, for less memory, with the same results up to the order of sums.
     """
-    past: Past = iter(caches if caches is not None else [None] * network.cache_count)
-    deferred = kernels is not None and frames_at_once is None
+    return _Chunk(network, latent, caches, store, kernels, frames_at_once).frames()
 
-    def bias_of(layer: nn.Conv3d) -> Bias:
-        """A convolution's bias, f32 [C], if it is deferred."""
-        return layer.bias.float() if deferred and layer.bias is not None else None
 
-    def normed(norm: LatentNorm, x: Slices, bias: Bias) -> Write:
-        """Computes the statistics of all slices now; the result normalises one slice at a time."""
-        if kernels is not None and len(x) == 1:
-            return lambda part, first, out: _by_kernel(kernels, norm, part, latent, out, bias)
-        # Several slices use plain operators: our kernel takes its statistics from the tensor that it normalises.
-        frames, (large, added) = sum(map(len, x)), _factors(norm, x, latent)
+class _Chunk:
+    """One chunk on its way through the decoder. The caches are a cursor: each convolution takes the next one.
 
-        def write(part: Tensor, first: int, out: Tensor) -> None:
-            its = slice(first, first + len(part))
-            _scaled_silu(part, repeated(large, frames)[its], repeated(added, frames)[its], out)
+    Activations are lists of slices that a layer empties as it reads them: a slice is freed before the next is made.
+    """
 
-        return write
+    def __init__(
+        self,
+        network: VaeDecoder,
+        latent: Tensor,
+        caches: list[Tensor] | None,
+        store: StoreCache,
+        kernels: Kernels | None,
+        frames_at_once: int | None,
+    ) -> None:
+        self.network, self.latent, self.store, self.kernels = network, latent, store, kernels
+        self.past: Iterator[Tensor | None] = iter(caches if caches is not None else [None] * network.cache_count)
+        self.frames_at_once, self.deferred = frames_at_once, kernels is not None and frames_at_once is None
+
+    def frames(self) -> Tensor:
+        """All layers, [T, H, W, 3]."""
+        network = self.network
+        x, bias = list(self.convolved(network.conv_in, [self.latent])), self.bias_of(network.conv_in)
+        for block in network.middle:
+            x, bias = self.residual(cast(ResidualBlock, block), x, bias)
+        for stage in (cast(Stage, stage) for stage in network.stages):
+            for block in stage.blocks:
+                x, bias = self.residual(cast(ResidualBlock, block), x, bias)
+            if stage.upsample is not None:
+                x = _upsample(stage.upsample, x.pop(), self.frames_at_once, bias)
+                bias = self.bias_of(stage.upsample.conv)
+        (frames,) = self.convolved(network.conv_out, x, network.norm_out, bias)
+        return frames
+
+    def residual(self, block: ResidualBlock, x: Slices, bias: Bias) -> tuple[Slices, Bias]:
+        """The block's output and its deferred bias, from those of its input."""
+        kept: Slices = []
+        shortcut = block.shortcut
+
+        def keep_shortcut(part: Tensor) -> None:
+            same = isinstance(shortcut, nn.Identity)
+            kept.append(part if same else pointwise(cast(nn.Conv3d, shortcut), part, not self.deferred))
+
+        h = list(self.convolved(block.conv_in, x, block.norm_in, bias, keep_shortcut))
+        outputs = self.convolved(block.conv_out, h, block.norm_out, self.bias_of(block.conv_in))
+        h = [out.add_(part) for out, part in zip(outputs, kept, strict=True)]
+        if bias is not None:
+            own = self.bias_of(block.conv_out)
+            assert own is not None
+            bias = own + (bias if isinstance(shortcut, nn.Identity) else _through(shortcut, bias))
+        return [torch.cat(h)] if len(h) > 1 else h, bias
 
     def convolved(
+        self,
         layer: CausalConv,
         x: Slices,
         norm: LatentNorm | None = None,
@@ -78,8 +113,8 @@ def decode(
         bias: of x, not added yet; the layer's own is left out if it is deferred. Each slice is taken out of x, passed
         to `seen`, and freed before the convolution allocates its output.
         """
-        write = copied if norm is None else normed(norm, x, bias)
-        before, first = next(past), 0
+        write = copied if norm is None else self.normed(norm, x, bias)
+        before, first = next(self.past), 0
         padded = x[0].new_empty((CACHE_FRAMES + len(x[0]), *x[0].shape[1:]))
         while x:
             part = x.pop(0)
@@ -95,39 +130,27 @@ def decode(
                 seen(part)
             before, first = read[-CACHE_FRAMES:], first + len(part)
             del part
-            yield convolve(read, layer, with_bias=not deferred or layer is network.conv_out)
+            yield convolve(read, layer, with_bias=not self.deferred or layer is self.network.conv_out)
         assert before is not None
-        store(before)
+        self.store(before)
 
-    def residual(block: ResidualBlock, x: Slices, bias: Bias) -> tuple[Slices, Bias]:
-        """The block's output and its deferred bias, from those of its input."""
-        beside: Slices = []
-        shortcut = block.shortcut
+    def normed(self, norm: LatentNorm, x: Slices, bias: Bias) -> Write:
+        """Computes the statistics of all slices now; the result normalises one slice at a time."""
+        kernels, latent = self.kernels, self.latent
+        if kernels is not None and len(x) == 1:
+            return lambda part, first, out: _by_kernel(kernels, norm, part, latent, out, bias)
+        # Several slices use plain operators: our kernel takes its statistics from the tensor that it normalises.
+        frames, (large, added) = sum(map(len, x)), _factors(norm, x, latent)
 
-        def keep_shortcut(part: Tensor) -> None:
-            beside.append(part if isinstance(shortcut, nn.Identity) else pointwise(shortcut, part, not deferred))
+        def write(part: Tensor, first: int, out: Tensor) -> None:
+            its = slice(first, first + len(part))
+            _scaled_silu(part, repeated(large, frames)[its], repeated(added, frames)[its], out)
 
-        h = list(convolved(block.conv_in, x, block.norm_in, bias, keep_shortcut))
-        outputs = convolved(block.conv_out, h, block.norm_out, bias_of(block.conv_in))
-        h = [out.add_(part) for out, part in zip(outputs, beside, strict=True)]
-        if bias is not None:
-            own = bias_of(block.conv_out)
-            assert own is not None
-            bias = own + (bias if isinstance(shortcut, nn.Identity) else _through(shortcut, bias))
-        return [torch.cat(h)] if len(h) > 1 else h, bias
+        return write
 
-    x, bias = list(convolved(network.conv_in, [latent])), bias_of(network.conv_in)
-    for block in network.middle:
-        x, bias = residual(cast(ResidualBlock, block), x, bias)
-    for stage in (cast(Stage, stage) for stage in network.stages):
-        for block in stage.blocks:
-            x, bias = residual(cast(ResidualBlock, block), x, bias)
-        if stage.upsample is not None:
-            # Taken out of the list, so that its memory is freed after use.
-            x = _upsample(stage.upsample, x.pop(), frames_at_once, bias)
-            bias = bias_of(stage.upsample.conv)
-    (frames,) = convolved(network.conv_out, x, network.norm_out, bias)
-    return frames
+    def bias_of(self, layer: nn.Conv3d) -> Bias:
+        """A convolution's bias, f32 [C], if it is deferred."""
+        return layer.bias.float() if self.deferred and layer.bias is not None else None
 
 
 def cache_shapes(network: VaeDecoder, height: int, width: int) -> list[tuple[int, ...]]:
