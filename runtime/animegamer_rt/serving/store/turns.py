@@ -57,7 +57,7 @@ class StoredSession:
 
         What an older version stored, kind and precision, is compared in these alone.
         """
-        if engines is None or self.engines is None:
+        if engines is None or self.engines in (None, engines):
             return
         if unlike := difference(self.engines, engines):
             raise EnginesMismatchError(
