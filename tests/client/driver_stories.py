@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import golden_messages as golden
 import zmq
@@ -45,6 +47,30 @@ def started(command: list[str], cwd: Path | None = None) -> Iterator[Process]:
 
 def address_of(server: LiveServer) -> str:
     return f"tcp://127.0.0.1:{server.port}"
+
+
+def golden_line(vector: dict[str, Any]) -> str:
+    """A golden message as programs that decode it take it: who sends it, then its frames in hex."""
+    frames = (each if isinstance(each, str) else f"{each['hex']}*{each['times']}" for each in vector["frames"])
+    return " ".join([vector["sender"], *frames])
+
+
+def check_golden(decode_lines: Callable[[str], list[str]], refuses: Callable[[dict[str, Any]], bool]) -> None:
+    """Golden messages are read, and written to the byte; broken ones that it `refuses` get their code."""
+    vectors = golden.MESSAGES + [each for each in golden.REFUSED if refuses(each)]
+    answers = decode_lines("\n".join(map(golden_line, vectors)))
+    for vector, answer in zip(vectors, answers, strict=True):
+        if "code" in vector:
+            assert answer == f"refused {vector['code']}", vector["name"]
+            continue
+        assert answer.startswith("read "), (vector["name"], answer)
+        header, _, written = answer.removeprefix("read ").rpartition(" ")
+        seen = json.loads(header)
+        if vector["canonical"]:
+            assert seen == vector["header"], vector["name"]
+            assert written == golden.frames(vector)[1].hex(), vector["name"]
+        else:
+            assert seen["type"] == vector["header"]["type"], vector["name"]
 
 
 def check_game(driver: Process, server: LiveServer) -> None:

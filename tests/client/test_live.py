@@ -1,4 +1,4 @@
-"""The client against a real server: README's code, exactness, cut wires, an engine and a server that die, keys."""
+"""The client against a real server: README's code, exactness, a server that dies, keys."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ from pathlib import Path
 
 import av
 import pytest
-from client.conformance.ports import ReservedPorts
+from client.conformance import run as conformance
 from live_server import LiveServer
 
-import fakes
-from animegamer_client import Client, ClientError, Done, Event, Frame, Progress, Restarting, ServerRefused, aio
+from animegamer_client import Client, Done, Event, Frame, Progress, Restarting, ServerRefused, aio
 from animegamer_client.__main__ import main
-from animegamer_rt.serving.server import curve_keys
+from client import driver_stories as stories
 
 README = Path(__file__).parents[2] / "client" / "python" / "README.md"
 TEXTS = ("Mia waves.", "Tobo runs to the forest.", "Mia flies on a kite.")
-
-
-@pytest.fixture(scope="session")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
 
 
 @pytest.fixture(scope="module")
@@ -130,43 +124,10 @@ def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[
     assert asyncio.run(main()) == [truth] * 3
 
 
-def test_a_restarted_server_is_resumed_without_loss(bundle: Path, tmp_path: Path, truth: list[list[bytes]]) -> None:
-    with ReservedPorts() as ports, LiveServer(bundle, tmp_path, *ports.option, device="simulated:0.5") as server:
-        with Client(f"tcp://127.0.0.1:{server.ready().port}", timeout_s=60) as client:
-            game, events = client.open(seed=3), []
-            assert pictures(list(game.turn(TEXTS[0]))) == truth[0]
-            turn = game.turn(TEXTS[1])
-            for event in turn:
-                events.append(event)
-                if isinstance(event, Progress) and event.step == 2:
-                    break_off(server)
-                    break
-            with LiveServer(bundle, tmp_path, *ports.option):
-                events += turn
-                assert pictures(events) == truth[1]
-                assert game.turns == 2
-
-
-def break_off(server: LiveServer) -> None:
-    server.process.kill()
-    server.process.wait()
-
-
-def test_keys_let_in_those_on_the_list_only(bundle: Path, tmp_path: Path) -> None:
-    mine, allow = tmp_path / "keys", tmp_path / "allow"
-    server_key, _ = curve_keys.new("server", mine)
-    _, friend = curve_keys.new("friend", allow)
-    _, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
-    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(allow)) as server:
-        at = f"tcp://127.0.0.1:{server.ready().port}"
-        with Client(at, server_key=server_key, client_keys=friend) as client:
-            assert len(pictures(list(client.open(seed=3).turn(TEXTS[0])))) == 17
-            assert client.status()["state"] == "ready"
-        with pytest.raises(ServerRefused, match="allow-list") as caught:
-            Client(at, timeout_s=20, server_key=server_key, client_keys=stranger).connect()
-        assert caught.value.code == "not_allowed"
-        with pytest.raises(ClientError, match="give server_key and client_keys"):
-            Client(at, timeout_s=1).connect()
+def test_a_killed_server_is_resumed_and_keys_let_in_those_on_the_list_only(bundle: Path, tmp_path: Path) -> None:
+    with stories.started(conformance.PYTHON) as driver:
+        stories.check_killed_server(driver, bundle, tmp_path / "killed")
+        stories.check_keys(driver, bundle, tmp_path)
 
 
 def test_terminal_game_writes_real_clips(

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import golden_messages as golden
 import pytest
 import zmq
 import zmq.auth
@@ -28,7 +27,6 @@ from client.conformance.suite import Process
 from live_server import LiveServer
 
 import animegamer_rt
-import fakes
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 from client.mono_build import DRIVER, PACKAGE, MonoBuild
@@ -51,11 +49,6 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
-
-
-@pytest.fixture(scope="module")
 def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(bundle, tmp_path_factory.mktemp("state"), device="simulated:0.2", turns_per_minute=0) as running:
         yield running.ready()
@@ -67,33 +60,13 @@ def driver(build: MonoBuild) -> Iterator[Process]:
         yield driver
 
 
-def in_hex(frame: str | dict[str, Any]) -> str:
-    """A frame of a vector as the driver takes it."""
-    return frame if isinstance(frame, str) else f"{frame['hex']}*{frame['times']}"
-
-
 def must_be_refused(vector: dict[str, Any]) -> bool:
     """By this client: what no decoder may take, and answers whose fields it reads. An event without seq it ignores."""
     return vector["layer"] == "frames" or (vector["sender"] == "server" and "without seq" not in vector["name"])
 
 
 def test_golden_messages_are_read_and_written_to_the_byte(build: MonoBuild) -> None:
-    vectors = golden.MESSAGES + [each for each in golden.REFUSED if must_be_refused(each)]
-    lines = [" ".join([each["sender"], *map(in_hex, each["frames"])]) for each in vectors]
-    answers = build.run("vectors", says="\n".join(lines))
-    assert len(answers) == len(vectors)
-    for vector, answer in zip(vectors, answers, strict=True):
-        if "code" in vector:
-            assert answer == f"refused {vector['code']}", vector["name"]
-            continue
-        read, header, written = answer.split(" ")
-        assert read == "read", vector["name"]
-        seen = json.loads(header)
-        if vector["canonical"]:
-            assert seen == vector["header"], vector["name"]
-            assert written == golden.frames(vector)[1].hex(), vector["name"]
-        else:
-            assert seen["type"] == vector["header"]["type"], vector["name"]
+    stories.check_golden(lambda lines: build.run("vectors", says=lines), must_be_refused)
 
 
 def test_a_game_is_that_of_the_python_client(driver: Process, server: LiveServer) -> None:

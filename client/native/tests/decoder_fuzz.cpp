@@ -1,7 +1,7 @@
 // Fuzzing the decoder: any bytes after a connection is open, as a server could send them, must end in messages or a fault.
 //
-// With Clang's libFuzzer this is its target (ANIMEGAMER_FUZZ). Else its own main changes good conversations, at the same places
-// in each run: decoder_fuzz [INPUTS].
+// With Clang's libFuzzer this is its target (ANIMEGAMER_FUZZ). Else its own main changes good conversations, whose messages it
+// reads as `vectors` does, at the same places in each run: decoder_fuzz [INPUTS].
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -77,20 +77,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
 
 #ifndef ANIMEGAMER_LIBFUZZER
 #include <fstream>
+#include <iostream>
 
-#include "json.h"
+#include "unhex.h"
 
 namespace {
 
-std::string unhex(const std::string &hex) {
-    std::string bytes;
-    for (std::size_t n = 0; n + 1 < hex.size(); n += 2) {
-        bytes += static_cast<char>(std::stoi(hex.substr(n, 2), nullptr, 16));
-    }
-    return bytes;
-}
-
-/// The golden messages of a server, each after a greeting; and all of them in one conversation.
+/// The messages on standard input, each after a greeting; and all of them in one conversation.
 std::vector<std::string> conversations() {
     std::string greeting("\0\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL", 17);
     greeting.append(48, '\0');
@@ -101,17 +94,15 @@ std::vector<std::string> conversations() {
     } nobody;
     MessageReader reader(nobody);
     Zmtp writer(reader);
-    const Json vectors = JsonReader::file(VECTORS);
-    for (const Json &vector : vectors["messages"].items) {
-        if (vector["sender"].string == "server") {
-            writer.outgoing.clear();
-            const auto &frames = vector["frames"].items;
-            for (std::size_t n = 0; n < frames.size(); ++n) {
-                writer.send(unhex(frames[n].string), n + 1 == frames.size());
-            }
-            all.push_back(greeting + writer.outgoing);
-            together += writer.outgoing;
+    for (std::string line; std::getline(std::cin, line);) {
+        std::istringstream words(line.substr(line.find(' ') + 1));
+        const auto frames = frames_of(words);
+        writer.outgoing.clear();
+        for (std::size_t n = 0; n < frames.size(); ++n) {
+            writer.send(frames[n], n + 1 == frames.size());
         }
+        all.push_back(greeting + writer.outgoing);
+        together += writer.outgoing;
     }
     all.push_back(together);
     return all;
