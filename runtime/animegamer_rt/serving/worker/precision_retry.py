@@ -1,7 +1,8 @@
 """Plays a turn again in the next higher precision when a stage gave numbers or frames that cannot be used.
 
-The caller sees the events of one turn: what it has already is not repeated, so the state that a player was shown stays
-true. Knows pipelines; nothing of messages.
+The caller sees the events of one turn: events it already has are not repeated, so the state that a player was shown
+stays true. Once a frame was yielded there is no retry: a clip never mixes two precisions. Knows pipelines; nothing of
+messages.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from animegamer_rt.errors import BackendError, UnusableOutputError
-from animegamer_rt.events import Done, Event, StatePredicted
+from animegamer_rt.events import Done, Event, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction
@@ -80,17 +81,19 @@ class PrecisionRetry:
         flip: bool = False,
     ) -> Iterator[Event]:
         """As `Pipeline.run_turn`. A retry keeps a prediction that was yielded, and yields only what comes after it."""
-        started, seen = time.perf_counter(), -1
+        started, seen, drawn = time.perf_counter(), -1, False
         given: dict[str, Any] = {"shown": shown, "pixel_format": pixel_format, "flip": flip}
         try:
             for event in self.pipeline.run_turn(session, instruction, prediction=prediction, **given):
-                seen = event.sequence
+                seen, drawn = event.sequence, isinstance(event, FrameReady)
                 if isinstance(event, StatePredicted):
                     seconds = time.perf_counter() - started
                     prediction = prediction or Prediction(event.shot, event.game_state, event.history_turns, seconds)
                 yield event
             return
         except UnusableOutputError as error:
+            if drawn:
+                raise
             higher = self._open_higher(error)
         for event in higher.run_turn(session, instruction, prediction=prediction, **given):
             if isinstance(event, Done):
