@@ -228,7 +228,7 @@ def reference_answers(folder: Path, dry: bool) -> tuple[Mapping[str, Array], str
     bundle = open_bundle(folder)
     ours = backend.load(bundle, EngineConfig("torch-cpu", "fp32"))
     try:
-        from animegamer_rt.backends import onnxruntime
+        from animegamer_rt.backends.onnxruntime import loader as onnxruntime
     except ModuleNotFoundError:
         return dict(answers(bundle, ours, dry)), "torch on the CPU"
     theirs = dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")), dry))

@@ -24,7 +24,7 @@ from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
-from animegamer_rt.stages.readouts import Prompt, build_readouts
+from animegamer_rt.stages.prompt import Prompt, build_readouts
 from benchmarks.gpu import machine as gpu_machine
 from benchmarks.gpu import whole_network
 from benchmarks.gpu.jobs import Variant

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from .events import Done, Event, FrameReady, Progress, StageSeconds, StatePredicted, Understood
     from .pipeline import Pipeline
     from .session import Session
-    from .state.game import CharacterState, GameState
+    from .state.game import CharacterState, GameState, Scene
     from .state.instruction import Instruction
-    from .state.scene import Scene
 
 # onnxruntime reads this when it is imported: without it, it writes a store of telemetry under the home folder.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -93,9 +92,8 @@ _MODULES = {
     "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted", "Understood"),
     "pipeline": ("Pipeline",),
     "session": ("Session",),
-    "state.game": ("CharacterState", "GameState"),
+    "state.game": ("CharacterState", "GameState", "Scene"),
     "state.instruction": ("Instruction",),
-    "state.scene": ("Scene",),
 }
 
 

@@ -41,7 +41,7 @@ from .state.instruction import Instruction
 if TYPE_CHECKING:
     from .stages.image_start import ImageStart
     from .stages.prompt import HistoryTurn
-    from .state.scene import Scene
+    from .state.game import Scene
 
 
 MAX_SCALE = 16

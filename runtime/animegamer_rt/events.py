@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .state.game import CharacterState, GameState
-from .state.scene import Scene
+from .state.game import CharacterState, GameState, Scene
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,9 +32,8 @@ from .stages.predictor import Prediction, Predictor
 from .stages.prompt import PromptBuilder
 from .stages.reader import InstructionReader
 from .stages.vae import Vae
-from .state.game import motion_scope
+from .state.game import Scene, motion_scope
 from .state.instruction import Instruction
-from .state.scene import Scene
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,8 @@ from .bundle.loader import Bundle
 from .errors import SessionError
 from .stages.predictor import Prediction
 from .stages.prompt import HistoryTurn
-from .state.game import CharacterState
+from .state.game import CharacterState, Scene, TurnRecord
 from .state.instruction import Instruction
-from .state.scene import Scene
-from .state.turn_record import TurnRecord
 
 Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 """`Predictor.predict`."""

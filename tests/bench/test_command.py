@@ -20,8 +20,8 @@ import animegamer_rt.profiling.host
 import fakes
 from animegamer_bench.measure import measure_turns
 from animegamer_bench.presets import Preset
-from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.onnxruntime import loader as onnxruntime
 from animegamer_rt.bundle.files import write_error
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main

@@ -17,8 +17,8 @@ from tiny_release import add_character, write_release
 
 from animegamer_export.build.command import add_command
 from animegamer_export.build.hard_links import hard_link_shared
-from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines, PartCache
+from animegamer_rt.backends.onnxruntime import loader as onnxruntime
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.diagnose.bundle_info import describe_size
 from animegamer_rt.engine_config import EngineConfig
@@ -120,14 +120,14 @@ def test_the_next_character_loads_only_what_differs(
 ) -> None:
     opened: list[str] = []
     earlier: list[weakref.ref[object]] = []
-    plain = onnxruntime._open_session
+    plain = onnxruntime.open_session
 
     def counted(path: Path, device: str, threads: int | None) -> object:
         opened.append(path.name)
         assert sum(part() is not None for part in earlier) == (3 if earlier else 0), "what differs must have left first"
         return plain(path, device, threads)
 
-    monkeypatch.setattr(onnxruntime, "_open_session", counted)
+    monkeypatch.setattr(onnxruntime, "open_session", counted)
     qiqi, ponyo = both
     loaded: PartCache = {}
     onnxruntime.load(qiqi, EngineConfig(threads=1), loaded)

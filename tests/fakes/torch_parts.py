@@ -31,7 +31,7 @@ from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.stages.predictor import prefill_prompt
-from animegamer_rt.stages.readouts import Prompt
+from animegamer_rt.stages.prompt import Prompt
 
 PREDICTOR = PredictorSize(
     hidden=32, layers=2, heads=4, kv_heads=2, mlp=48, vocabulary=90, shot_width=32, sliding_window=250

@@ -14,8 +14,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import ExportJob, FrameOptions, TurnJob, TurnResult
 from animegamer_rt.serving.worker.loop import Worker
-from animegamer_rt.state.game import CharacterState
-from animegamer_rt.state.turn_record import TurnRecord
+from animegamer_rt.state.game import CharacterState, TurnRecord
 
 TIMEOUT_S = 60
 """How long to wait for what must happen; only a broken worker makes a test wait so long."""

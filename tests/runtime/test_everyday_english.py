@@ -14,13 +14,13 @@ from animegamer_pocket.world.captions import complete_caption
 from animegamer_pocket.world.render import render
 from animegamer_pocket.world.sampling import sample_scenes
 from animegamer_pocket.world.scene import Scene as Shown
-from animegamer_rt.backends.reader import load_picture_reader, load_reader
+from animegamer_rt.backends.onnxruntime.loader import load_picture_reader, load_reader
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import PictureError
 from animegamer_rt.events import Understood
 from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.state.game import Scene
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 LANGUAGE = Path(__file__).parents[2] / "benchmarks" / "language"
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from animegamer_rt.bundle.coarse_plan import coarse_plan
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, even_plan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, coarse_plan, even_plan
 from animegamer_rt.bundle.manifest import Compatibility, PlanEntry, clear_fidelity
 
 COMPATIBILITY = Compatibility()

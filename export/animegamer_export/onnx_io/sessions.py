@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 import onnxruntime
 
-from animegamer_rt.backends.onnxruntime import check_device
+from animegamer_rt.backends.onnxruntime.loader import check_device
 from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling.host import available_cores
 

@@ -23,7 +23,7 @@ from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
-from animegamer_rt.stages.readouts import Prompt, build_readouts
+from animegamer_rt.stages.prompt import Prompt, build_readouts
 
 # Added tokens follow the 32000 pieces (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
 ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(added_tokens())}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.stages.readouts import Prompt, build_readouts
+from animegamer_rt.stages.prompt import Prompt, build_readouts
 
 WEIGHTS = "predictor.weights"
 TOLERANCE = 1e-3

@@ -21,7 +21,7 @@ from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
 from animegamer_export.support.disk import disk_full_error
-from animegamer_rt.backends.onnxruntime import check_device
+from animegamer_rt.backends.onnxruntime.loader import check_device
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest

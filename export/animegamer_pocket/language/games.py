@@ -17,7 +17,7 @@ from animegamer_pocket.world.scene import (
     next_start_x,
     position_x,
 )
-from animegamer_rt.state.scene import left_last
+from animegamer_rt.state.game import left_last
 
 from .change import default_outfit
 from .odd import odd_turn

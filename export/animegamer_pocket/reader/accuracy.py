@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from animegamer_rt.backends.interface import FloatArray, IntArray, ReaderEngine, ReaderLogits
-from animegamer_rt.backends.reader import load_reader
+from animegamer_rt.backends.onnxruntime.loader import load_reader
 from animegamer_rt.bundle.language_file import read_language
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.stages.reader import InstructionReader
+from animegamer_rt.state.game import Scene
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 from .export import LANGUAGE, WORDS
 from .model import SCENE_NUMBERS, Reader

@@ -25,7 +25,7 @@ from animegamer_pocket.world.scene import (
     position_x,
 )
 from animegamer_rt.language.words import is_emoji, is_word, split_words, word_features
-from animegamer_rt.state.scene import left_last
+from animegamer_rt.state.game import left_last
 
 from .model import SCENE_SIZES
 

@@ -17,8 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from animegamer_export.parts.predictor import read_prompt
 from animegamer_pocket.config import PhaseConfig
 from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.stages.readouts import Prompt
+from animegamer_rt.stages.prompt import HistoryTurn, Prompt, PromptBuilder
 from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 
 from .optimiser import Optimisers, autocast, device_of

@@ -19,6 +19,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, PLAY_ROLES, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.engine_identity import EngineIdentity
+from animegamer_rt.errors import UnusableOutputError
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -213,7 +214,7 @@ class ReaderEngine(Protocol):
     scene_numbers: int
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
-        """features i64 [1, words, pieces] of `language.words`, scene i64 [1, numbers] of `stages.scene_logits`."""
+        """features i64 [1, words, pieces] of `language.words`, scene i64 [1, numbers] of `stages.reader`."""
         ...
 
 
@@ -297,3 +298,43 @@ class EngineProvider(Protocol):
     ) -> Engines:
         """The engines of these parts of a bundle, as `registry.open_engines` describes them. Raises BackendError."""
         ...
+
+
+SAMPLED = 16
+"""Of a frame's rows and columns one in so many is compared first: nearly every picture differs there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputCheck:
+    """Checks what a role's engine returns. precision: what it computes in, for errors.
+
+    Half precision can overflow. Infinity then becomes NaN, which spreads over the whole clip, and the conversion to
+    uint8 paints it black: a turn that fails without an error. A frame is refused only if all of its pixels are equal:
+    a night in which one pixel differs from the others by 1 of 255 is a picture.
+    """
+
+    stage: str
+    precision: str = ""
+
+    def numbers(self, what: str, values: FloatArray) -> FloatArray:
+        """Returns `values`, float32 of any shape. Raises UnusableOutputError if one is NaN or infinite."""
+        finite = np.isfinite(values)
+        if not finite.all():
+            found = f"{values.size - int(finite.sum())} of {values.size} are NaN or infinite"
+            raise self._error(f"the {what} cannot be used", found, "finite numbers")
+        return values
+
+    def frames(self, first: int, frames: Frames) -> Frames:
+        """Returns `frames`, u8 [n, H, W, C]; `first`: the index of the first of them in its turn.
+
+        Raises UnusableOutputError if all pixels of a frame are equal.
+        """
+        for index, frame in enumerate(frames, first):
+            pixel = frame[0, 0]
+            if (frame[::SAMPLED, ::SAMPLED] == pixel).all() and (frame[0] == pixel).all() and (frame == frame[0]).all():
+                what, found = f"frame {index} shows nothing", f"{pixel.tolist()} in all of its pixels"
+                raise self._error(what, found, "a picture")
+        return frames
+
+    def _error(self, what: str, found: str, expected: str) -> UnusableOutputError:
+        return UnusableOutputError(what, stage=self.stage, precision=self.precision, found=found, expected=expected)

@@ -38,7 +38,7 @@ def open_engines(
     engines = replace(_provider(config).load(bundle, config, cache, parts), kind=config.kind, parts=parts)
     if bundle.manifest.reader is None:
         return engines
-    from .reader import load_picture_reader, load_reader
+    from .onnxruntime.loader import load_picture_reader, load_reader
 
     pictures = load_picture_reader(bundle) if PICTURE_READER in bundle.manifest.parts else None
     return replace(engines, reader=load_reader(bundle), picture_reader=pictures)
@@ -50,7 +50,7 @@ def open_towers(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG) -> TowerE
     They run once a game, and in onnxruntime only. Raises BundleError when the bundle has none, BackendError.
     """
     check_libraries(DEFAULT_CONFIG, reader=False)
-    from . import onnxruntime
+    from .onnxruntime import loader as onnxruntime
 
     return onnxruntime.load_towers(bundle, config)
 
@@ -68,6 +68,6 @@ def _provider(config: EngineConfig) -> EngineProvider:
         from .tensorrt import loader as tensorrt
 
         return tensorrt
-    from . import onnxruntime
+    from .onnxruntime import loader as onnxruntime
 
     return onnxruntime

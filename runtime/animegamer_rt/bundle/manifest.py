@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.state.game import MOTION_SOURCES, MOTION_TABLES
-from animegamer_rt.state.scene import LEVELS
+from animegamer_rt.state.game import LEVELS, MOTION_SOURCES, MOTION_TABLES
 from animegamer_rt.untrusted import short
 
 from .config import check_choice, check_range

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import DenoiserEngine, FloatArray
-from animegamer_rt.bundle.coarse_plan import noise_weights
-from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.backends.interface import DenoiserEngine, FloatArray, OutputCheck
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, noise_weights
 from animegamer_rt.bundle.roles import DENOISER
 from animegamer_rt.errors import PlanError
-
-from .output_check import OutputCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,11 @@ class Denoiser:
     ) -> None:
         _check_blocks(engine, plan)
         self._engine = engine
-        self._plan = plan
+        self._steps = [
+            (coefficients, float(step.timestep), step.rows, step.blocks)
+            for coefficients, step in zip(plan.coefficients(), plan, strict=True)
+        ]
+        self._noise_weights = noise_weights(plan)
         self._latent_shape = latent_shape
         self._check = OutputCheck(DENOISER, precision)
 
@@ -76,12 +77,12 @@ class Denoiser:
         started = time.perf_counter()
         drawn = next(noise)
         run = self._engine.start(drawn, shot, motion_scope)
-        seconds, last = time.perf_counter() - started, len(self._plan)
-        for number, (step, coefficients) in enumerate(zip(self._plan, self._plan.coefficients(), strict=True), start=1):
+        seconds, last = time.perf_counter() - started, len(self._steps)
+        for number, (coefficients, timestep, rows, blocks) in enumerate(self._steps, start=1):
             started = time.perf_counter()
             # The last step's noise has coefficient zero, so any array serves.
             drawn = next(noise) if number < last else drawn
-            run.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
+            run.step(coefficients, timestep, rows, drawn, blocks)
             latent = self._check.numbers("latent", run.latent()) if number == last else None
             seconds += time.perf_counter() - started
             yield DenoiseProgress(number, last, seconds, latent)
@@ -91,7 +92,7 @@ class Denoiser:
 
         Another thread starts drawing now: at full size all of it takes as long as a few steps on a fast GPU.
         """
-        return _draw_in_background(self._draw_noise(seed, turn), len(self._plan))
+        return _draw_in_background(self._draw_noise(seed, turn), len(self._steps))
 
     def _draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
         generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
@@ -100,7 +101,7 @@ class Denoiser:
             return generator.standard_normal(self._latent_shape, np.float32)
 
         yield draw()
-        for of_step in noise_weights(self._plan):
+        for of_step in self._noise_weights:
             noise = np.zeros(self._latent_shape, np.float32)
             for weight in of_step:
                 noise += weight * draw()

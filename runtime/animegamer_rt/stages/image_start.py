@@ -18,9 +18,8 @@ from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import PICTURE_ROLES
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
-from animegamer_rt.state.game import GameState
+from animegamer_rt.state.game import GameState, Scene
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 from .image import FROM_DISK, Picture, PictureLimits, decode_picture, prepare, read_picture
 from .prompt import HistoryTurn, open_sentencepiece

@@ -13,14 +13,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from animegamer_rt.backends.interface import FloatArray, PredictorEngine, Prefill, StateSlots, TokenBatch
+from animegamer_rt.backends.interface import (
+    FloatArray,
+    OutputCheck,
+    PredictorEngine,
+    Prefill,
+    StateSlots,
+    TokenBatch,
+)
 from animegamer_rt.bundle.roles import PREDICTOR
 from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
-from .output_check import OutputCheck
-from .prompt import HistoryTurn, PromptBuilder
-from .readouts import Prompt
+from .prompt import HistoryTurn, Prompt, PromptBuilder
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,26 @@
-"""Builds one turn's prompt: token ids, and where earlier shots go in (MODEL.md section 2).
+"""Builds one turn's prompt: token ids, where earlier shots go in, and the rows for the read-outs (MODEL.md section 2).
 
-Knows the tokenizer and the template; nothing of the network. `build_readouts` makes the rows of the result.
+Knows the tokenizer and the template; nothing of the network. The two read-outs are the same up to the first shot query.
+So the history is shared by both, and can be prefilled before the instruction is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import sentencepiece
 
+from animegamer_rt.backends.interface import IntArray, TokenBatch
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MAX_TOKEN_ID, Compatibility
 from animegamer_rt.errors import BundleFileError, InstructionError
 from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.untrusted import short
-
-from .readouts import Prompt, build_readouts
 
 STATE_TAGS = tuple(zip(STRENGTHS, ("ML", "SC", "ET", "ST"), strict=True))
 """Each strength and its tag, in the order of the prompt."""
@@ -46,6 +46,20 @@ class HistoryTurn:
     text: str
     game_state: GameState
     shot: npt.NDArray[np.float16]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One turn's prompt. `history`: what both read-outs share, if anything; `turn`: the rest, in two rows."""
+
+    history: TokenBatch | None
+    turn: TokenBatch
+    history_turns: int
+
+    @property
+    def runs(self) -> tuple[TokenBatch, ...]:
+        """The prefills in order, each over the cache of the one before."""
+        return (self.turn,) if self.history is None else (self.history, self.turn)
 
 
 class PromptBuilder:
@@ -166,6 +180,41 @@ class PromptBuilder:
 
     def _ids(self, *tokens: str) -> list[int]:
         return [self._added[token] for token in tokens]
+
+
+def build_readouts(
+    ids: IntArray,
+    history_index: IntArray,
+    history_shots: npt.NDArray[np.float32],
+    *,
+    queries: range,
+    readout_start: int,
+    history_tokens: int,
+    history_turns: int = 0,
+) -> Prompt:
+    """Both read-outs of a prompt of L tokens: `queries` attend to each other in the shot's row; the state's is causal.
+
+    ids i64 [L]; history_index i64 [2, L], row 0 for the shot and row 1 for the state; history_shots f32 [s, D]. The
+    first `history_tokens` are shared: the rows must not differ there.
+    """
+    shared, length = history_tokens, len(ids)
+    assert shared <= queries.start and (history_index[0, :shared] == history_index[1, :shared]).all()
+    masks = np.broadcast_to(np.tri(length - shared, dtype=np.bool_), (2, length - shared, length - shared)).copy()
+    bidirectional_span = slice(queries.start - shared, queries.stop - shared)
+    masks[0, bidirectional_span, bidirectional_span] = True
+    has_history_embeddings = (history_index[:, shared:] >= 0).any()
+    turn = TokenBatch(
+        ids=ids[None, shared:],
+        history_index=history_index[:, shared:],
+        masks=masks,
+        history_shots=history_shots if has_history_embeddings else np.zeros_like(history_shots[:1]),
+        readout=np.arange(readout_start, readout_start + len(queries)) - shared,
+    )
+    if not shared:
+        return Prompt(None, turn, history_turns)
+    history = TokenBatch.text(ids[:shared], history_shots.shape[1])
+    history = replace(history, history_index=history_index[:1, :shared], history_shots=history_shots)
+    return Prompt(history, turn, history_turns)
 
 
 def open_sentencepiece(path: Path, space_first: bool = False) -> sentencepiece.SentencePieceProcessor:

@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from animegamer_rt.backends.interface import PIXEL_FORMATS, FloatArray, Frames, VaeEngine
-from animegamer_rt.bundle.config import check_choice
+from animegamer_rt.backends.interface import PIXEL_FORMATS, FloatArray, Frames, OutputCheck, VaeEngine
 from animegamer_rt.bundle.roles import VAE
-
-from .output_check import OutputCheck
+from animegamer_rt.errors import ConfigError
 
 FIRST_LATENT_FRAMES = 3
 """The first chunk takes latent frames 0..2 and gives 9 frames; the second takes the rest (MODEL.md section 6)."""
@@ -36,8 +34,10 @@ class Vae:
         A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format; the iteration
         raises UnusableOutputError before it gives any frame of a chunk in which one shows nothing.
         """
-        order = PIXEL_FORMATS[check_choice(pixel_format, tuple(PIXEL_FORMATS), "pixel_format")]
-        return Decoding(self._engine, self._check, self._thread, latent, order, flip)
+        if pixel_format not in PIXEL_FORMATS:
+            found, expected = repr(pixel_format), ", ".join(PIXEL_FORMATS)
+            raise ConfigError("unknown pixel format", where="pixel_format", found=found, expected=expected)
+        return Decoding(self._engine, self._check, self._thread, latent, PIXEL_FORMATS[pixel_format], flip)
 
 
 class Decoding:

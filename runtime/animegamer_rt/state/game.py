@@ -1,15 +1,18 @@
-"""The game's state and rules: strengths, a character's values, and the motion scope that a state asks for.
+"""What a game knows of its turns: strengths, a character's values, motion scope, scenes, and finished turns.
 
-Knows nothing of text, models, bundles or files. Source of the numbers: MODEL.md sections 2 and 3.
+Knows nothing of models, bundles or files, nor how a turn is stored or sent. Which words a scene has is a bundle's
+business. Source of the numbers: MODEL.md sections 2 and 3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
+from typing import Any
 
-from animegamer_rt.errors import ConfigError
+from animegamer_rt.errors import ConfigError, SessionError
 
 STRENGTH_VALUES = tuple(range(-5, 6))
 """The eleven values of a strength, `<Strength_-5>` .. `<Strength_5>`."""
@@ -87,3 +90,87 @@ def motion_scope(game_state: GameState, table: str = "paper", source: str = "mot
 
 def _clamp(value: int) -> int:
     return max(0, min(100, value))
+
+
+HOURS = ("day", "night")
+LEVELS = (1, 2, 3, 4, 5)
+"""Levels of motion, weakest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One turn's scene, in the words of the bundle's manifest (section `reader`).
+
+    people: who is shown, one or two names, the first named first. clothes: what each person of the bundle wears, also
+    those who are not shown: they come back in it. level: 1..5. hour: one of HOURS. caption: the scene in the caption
+    form that the predictor knows; the prompts of later turns have it in place of the instruction. left: who left last
+    and is not back, so that "she comes back" says who.
+    """
+
+    people: tuple[str, ...]
+    clothes: Mapping[str, str]
+    motion: str
+    level: int
+    place: str
+    hour: str
+    position: str
+    caption: str
+    left: tuple[str, ...] = ()
+
+    def shows_the_same(self, other: Scene) -> bool:
+        """Whether the same people wear the same and do the same at the same place and hour; positions may differ."""
+
+        def shown(scene: Scene) -> tuple[object, ...]:
+            worn = {name: scene.clothes[name] for name in scene.people}
+            return worn, scene.motion, scene.level, scene.place, scene.hour
+
+        return shown(self) == shown(other)
+
+    def to_fields(self) -> dict[str, Any]:
+        """What the scene shows, as clients are sent it: clothes only of the people in it."""
+        return {
+            "people": [{"name": name, "clothes": self.clothes[name]} for name in self.people],
+            "motion": self.motion,
+            "level": self.level,
+            "place": self.place,
+            "hour": self.hour,
+            "position": self.position,
+            "caption": self.caption,
+        }
+
+    def to_json(self) -> str:
+        """The scene as it is stored: compact JSON, without `left` where nobody left."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.left:
+            del values["left"]
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Scene:
+        """The inverse of `to_json`. Raises SessionError for text that is no scene."""
+        try:
+            values = json.loads(text)
+            people, left = tuple(values["people"]), tuple(values.get("left", ()))
+            return cls(**{**values, "people": people, "left": left})
+        except (ValueError, TypeError, KeyError) as error:
+            raise SessionError("a turn's scene cannot be read", found=repr(text[:80]), expected="a scene") from error
+
+
+def left_last(people: Sequence[str], left: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+    """Who left last once `now` are shown, after `people` were and `left` had left before them."""
+    gone = tuple(name for name in people if name not in now)
+    return gone or tuple(name for name in left if name not in now)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """One finished turn: the instruction's text, the predicted state, and the scene if a reader understood one."""
+
+    text: str
+    game_state: GameState
+    scene: Scene | None = None
+
+    @property
+    def prompt_text(self) -> str:
+        """The turn's text in the prompts of later turns: the scene's caption, or the instruction itself."""
+        return self.text if self.scene is None else self.scene.caption

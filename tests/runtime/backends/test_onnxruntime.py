@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 import fakes
-from animegamer_rt.backends import onnxruntime as backend
 from animegamer_rt.backends import registry
+from animegamer_rt.backends.onnxruntime import loader as backend
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.writer import write_manifest

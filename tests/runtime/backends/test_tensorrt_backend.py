@@ -14,8 +14,8 @@ import pytest
 from fake_device import SCRATCH_BYTES, FakeDevice
 
 import fakes
-from animegamer_rt.backends import onnxruntime as ort_backend
 from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.onnxruntime import loader as ort_backend
 from animegamer_rt.backends.tensorrt import runtime_cache
 from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_name
 from animegamer_rt.backends.tensorrt.loader import load

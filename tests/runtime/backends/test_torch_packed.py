@@ -11,7 +11,7 @@ import torch
 
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
-from animegamer_rt.backends import onnxruntime as ort_backend
+from animegamer_rt.backends.onnxruntime import loader as ort_backend
 from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.nf4_linear import Nf4Linear

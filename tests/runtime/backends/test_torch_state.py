@@ -9,7 +9,7 @@ from torch_tape import TapeDevice
 
 from animegamer_rt.backends.interface import Engines, StateSlots
 from animegamer_rt.stages.predictor import prefill_prompt
-from animegamer_rt.stages.readouts import Prompt
+from animegamer_rt.stages.prompt import Prompt
 
 SLOTS = StateSlots(options=(31, 7, 50, 62, 8), between=((3, 4), (5, 6), (3, 6)))
 

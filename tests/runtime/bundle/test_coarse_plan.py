@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from animegamer_rt.bundle.coarse_plan import coarse_plan, noise_weights
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, even_plan, exact_plan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, coarse_plan, even_plan, exact_plan, noise_weights
 from animegamer_rt.errors import PlanError
 
 

@@ -13,8 +13,8 @@ import tiny_reader
 import tiny_towers
 
 from animegamer_rt import cli
-from animegamer_rt.backends import onnxruntime
 from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.onnxruntime import loader as onnxruntime
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.diagnose import selftest
 from animegamer_rt.engine_config import EngineConfig

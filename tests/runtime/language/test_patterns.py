@@ -7,7 +7,7 @@ import time
 import pytest
 
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.language.patterns import BUILT_IN, Pattern, WordClass
+from animegamer_rt.language.rules import BUILT_IN, Pattern, WordClass
 
 CLASSES = {
     **BUILT_IN,

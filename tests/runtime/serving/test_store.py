@@ -24,8 +24,7 @@ from animegamer_rt.serving.store import (
     UnknownSessionError,
     WrongTokenError,
 )
-from animegamer_rt.state.game import CharacterState, GameState
-from animegamer_rt.state.scene import Scene
+from animegamer_rt.state.game import CharacterState, GameState, Scene
 
 WINDOW_TURNS = 3
 

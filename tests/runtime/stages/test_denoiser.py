@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import fakes
-from animegamer_rt.bundle.coarse_plan import coarse_plan, noise_weights
-from animegamer_rt.bundle.denoise_plan import build_plan, even_plan
+from animegamer_rt.bundle.denoise_plan import build_plan, coarse_plan, even_plan, noise_weights
 from animegamer_rt.errors import PlanError
 from animegamer_rt.stages.denoiser import Denoiser
 

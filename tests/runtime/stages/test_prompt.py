@@ -12,8 +12,7 @@ import sentencepiece
 import fakes
 from animegamer_rt.bundle.manifest import REFERENCE, Compatibility
 from animegamer_rt.errors import InstructionError
-from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.stages.readouts import Prompt
+from animegamer_rt.stages.prompt import HistoryTurn, Prompt, PromptBuilder
 from animegamer_rt.state.game import GameState
 
 # The published ids of the added tokens.

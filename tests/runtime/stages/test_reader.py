@@ -15,7 +15,7 @@ import animegamer_rt
 import fakes
 from animegamer_rt.api import Game, Player
 from animegamer_rt.backends.interface import IntArray, ReaderEngine, ReaderLogits
-from animegamer_rt.backends.reader import load_reader
+from animegamer_rt.backends.onnxruntime.loader import load_reader
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, load
@@ -274,7 +274,7 @@ def test_reader_is_loaded_whatever_device_plays_the_rest(bundle: Bundle, device:
 
 def test_words_that_do_not_fit_the_part_are_refused(bundle: Bundle) -> None:
     words = replace(tiny_reader.WORDS, places=("town", "forest", "moon"))
-    with pytest.raises(BackendError, match="other inputs or outputs than its words in the manifest"):
+    with pytest.raises(BackendError, match="other outputs than its words in the manifest"):
         open_engines(tiny_reader.add_reader(bundle, words))
 
 

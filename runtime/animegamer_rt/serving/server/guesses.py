@@ -14,7 +14,7 @@ from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.language.rules import Language
 from animegamer_rt.serving.store import StoredTurn
-from animegamer_rt.state.scene import HOURS
+from animegamer_rt.state.game import HOURS
 
 from .instruction_filter import InstructionFilter
 

@@ -26,8 +26,7 @@ from animegamer_rt.serving.store import (
 )
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, TurnJob, TurnResult
-from animegamer_rt.state.game import CharacterState
-from animegamer_rt.state.turn_record import TurnRecord
+from animegamer_rt.state.game import CharacterState, TurnRecord
 
 from .jobs import Export, Job, Played, Start, Turn
 from .options import ServeOptions

@@ -10,9 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from animegamer_rt.engine_identity import difference
-from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState
-from animegamer_rt.state.scene import Scene
-from animegamer_rt.state.turn_record import TurnRecord
+from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState, Scene, TurnRecord
 
 from .database import Database
 from .errors import BundleMismatchError, EnginesMismatchError

@@ -19,9 +19,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from animegamer_rt.bundle.config import check_choice, read_record, write_record
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.state.game import CharacterState, GameState
-from animegamer_rt.state.scene import Scene
-from animegamer_rt.state.turn_record import TurnRecord
+from animegamer_rt.state.game import CharacterState, GameState, Scene, TurnRecord
 
 from .codec import Buffer, Message
 from .fields import CODECS, PIXEL_FORMATS

@@ -20,8 +20,8 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
+from animegamer_rt.state.game import Scene
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 LOOK_S = 0.2
 """How often `heartbeat` is called while the other engines load."""

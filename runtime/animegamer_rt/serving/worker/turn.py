@@ -30,8 +30,8 @@ from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
+from animegamer_rt.state.game import Scene
 from animegamer_rt.state.instruction import Instruction
-from animegamer_rt.state.scene import Scene
 
 from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder

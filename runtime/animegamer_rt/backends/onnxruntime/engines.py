@@ -1,0 +1,257 @@
+"""Engines over ONNX sessions: the networks of `backends.interface` as onnxruntime runs them.
+
+Knows sessions and bindings; nothing of turns, words or files. Buffers of the denoise loop are allocated once a turn and
+bound alternately, and attention and vae caches never leave the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+
+from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, ReaderLogits, TokenBatch
+from animegamer_rt.bundle.denoise_plan import BlockCache
+from animegamer_rt.errors import BackendError, DeviceLostError
+
+GPU_FAILURE = re.compile(
+    r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
+)
+"""In onnxruntime's messages: a call of CUDA or its libraries failed. From then on they refuse every other call, too."""
+OUT_OF_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|failed to allocate memory", re.IGNORECASE)
+"""In the same messages: only memory was missing, so that the next turn may succeed."""
+
+READER_OUTPUTS = tuple(field.name for field in fields(ReaderLogits))
+PICTURE_OUTPUTS = READER_OUTPUTS[:-1]
+"""All but `unknown`."""
+NO_WORDS: FloatArray = np.zeros(0, np.float32)
+
+
+class Part:
+    """One ONNX file in one session; values are OrtValues, so that they can stay on the device."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, device: str) -> None:
+        self.session, self.device = session, device
+        self.output_names = [value.name for value in session.get_outputs()]
+
+    def value(self, array: npt.NDArray[np.generic]) -> onnxruntime.OrtValue:
+        with translate_errors("an array could not be copied to the device"):
+            return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array), self.device, 0)
+
+    def empty(self, shape: Sequence[int]) -> onnxruntime.OrtValue:
+        with translate_errors("a buffer could not be allocated"):
+            return onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.float32, self.device, 0)
+
+    def bind(
+        self,
+        inputs: Mapping[str, onnxruntime.OrtValue],
+        outputs: Mapping[str, onnxruntime.OrtValue] | None = None,
+        on_cpu: Sequence[str] = (),
+        again: onnxruntime.IOBinding | None = None,
+    ) -> onnxruntime.IOBinding:
+        """`outputs` are written in place; those `on_cpu` come back to the host, the others stay on the device.
+
+        `again`: a binding to reuse; what is not given now stays bound.
+        """
+        binding = self.session.io_binding() if again is None else again
+        for name, value in inputs.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self.output_names:
+            if outputs is not None and name in outputs:
+                binding.bind_ortvalue_output(name, outputs[name])
+            else:
+                binding.bind_output(name, "cpu" if name in on_cpu else self.device)
+        return binding
+
+    def run(self, binding: onnxruntime.IOBinding) -> dict[str, onnxruntime.OrtValue]:
+        with translate_errors("a part failed to run"):
+            self.session.run_with_iobinding(binding)
+        return dict(zip(self.output_names, binding.get_outputs(), strict=True))
+
+
+class Predictor:
+    """A cache is a pair of keys and values [layers, 1, kv, c, width] on the device."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        shapes = {value.name: value.shape for value in part.session.get_inputs()}
+        self._shot_width: int = shapes["history_shots"][1]
+        nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], np.float32)
+        self._nothing = part.value(nothing), part.value(nothing)
+
+    def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
+        past = self._nothing if past is None else past
+        assert isinstance(past, tuple)
+        keys, values = past
+        inputs = {name: self._part.value(getattr(tokens, name)) for name in TokenBatch.__slots__}
+        out = self._part.run(self._part.bind({**inputs, "keys": keys, "values": values}, on_cpu=("shot", "logits")))
+        return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["next_keys"], out["next_values"]))
+
+    def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
+        assert isinstance(cache, tuple)
+        longer = self.prefill(TokenBatch.text(tokens, self._shot_width), cache)
+        return longer.logits, longer.cache
+
+
+class Denoiser:
+    """Starts turns; no blocks are cached."""
+
+    skippable_blocks = 0
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+
+    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
+        return Denoising(self._part, latent, shot, motion_scope)
+
+
+class Denoising:
+    """One turn: two sets of buffers; each step reads one and writes the other."""
+
+    def __init__(self, part: Part, latent: FloatArray, shot: FloatArray, motion_scope: float) -> None:
+        self._part = part
+        zeros = np.zeros_like(latent)
+        self._now = tuple(part.value(array.copy()) for array in (latent, zeros, zeros))
+        self._after = tuple(part.empty(latent.shape) for _ in range(3))
+        # Held here, as a binding does not own the arrays that it reads.
+        self._constant = {
+            "shot": part.value(shot[None]),
+            "motion_scope": part.value(np.array([motion_scope], np.float32)),
+        }
+        self._binding = part.bind(self._constant, self._written())
+
+    def step(
+        self,
+        coefficients: FloatArray,
+        timestep: float,
+        rows: tuple[int, ...],
+        noise: FloatArray,
+        blocks: BlockCache | None = None,
+    ) -> None:
+        assert blocks is None, "a plan that skips blocks is refused when it is opened"
+        inputs = dict(zip(("latent", "x0_prev", "difference"), self._now, strict=True))
+        inputs |= {
+            "noise": self._part.value(noise),
+            "coefficients": self._part.value(coefficients),
+            "timestep": self._part.value(np.array([timestep], np.float32)),
+            "rows": self._part.value(np.array(rows, np.int64)),
+        }
+        self._part.run(self._part.bind(inputs, self._written(), again=self._binding))
+        self._now, self._after = self._after, self._now
+
+    def _written(self) -> dict[str, onnxruntime.OrtValue]:
+        return dict(zip(("next_latent", "x0", "next_difference"), self._after, strict=True))
+
+    def latent(self) -> FloatArray:
+        with translate_errors("the latent could not be copied from the device"):
+            latent: FloatArray = np.array(self._now[0].numpy(), copy=True)
+        return latent
+
+
+class Vae:
+    """The video decoder's two parts; caches are the first one's other outputs."""
+
+    def __init__(self, first: Part, next_part: Part) -> None:
+        self._first, self._next = first, next_part
+
+    def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
+        out = self._first.run(self._first.bind(self._inputs(latent, channel_order, flip), on_cpu=("frames",)))
+        frames: Frames = out.pop("frames").numpy()
+        return frames, out
+
+    def next(self, latent: FloatArray, caches: object, channel_order: tuple[int, ...], flip: bool) -> Frames:
+        assert isinstance(caches, dict)
+        inputs = self._inputs(latent, channel_order, flip) | caches
+        frames: Frames = self._next.run(self._next.bind(inputs, on_cpu=("frames",)))["frames"].numpy()
+        return frames
+
+    def _inputs(
+        self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool
+    ) -> dict[str, onnxruntime.OrtValue]:
+        return {
+            "latent": self._first.value(latent),
+            "channel_order": self._first.value(np.array(channel_order, np.int64)),
+            "flip": self._first.value(np.array([flip])),
+        }
+
+
+class Encoder:
+    """The encoder of a start picture."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+
+    def encode(self, text_features: FloatArray, image_features: FloatArray) -> FloatArray:
+        inputs = {"text_features": self._part.value(text_features), "image_features": self._part.value(image_features)}
+        shot: FloatArray = self._part.run(self._part.bind(inputs, on_cpu=("shot",)))["shot"].numpy()[0]
+        return shot
+
+
+class Towers:
+    """The text tower and the image tower."""
+
+    def __init__(self, text: Part, image: Part) -> None:
+        self._text, self._image = text, image
+        self.tokens: int = text.session.get_inputs()[0].shape[1]
+        self.height, self.width = image.session.get_inputs()[0].shape[2:]
+
+    def text(self, ids: IntArray) -> FloatArray:
+        inputs = {"ids": self._text.value(ids)}
+        out = self._text.run(self._text.bind(inputs, on_cpu=("text_features",)))
+        features: FloatArray = out["text_features"].numpy()
+        return features
+
+    def image(self, picture: FloatArray) -> FloatArray:
+        inputs = {"picture": self._image.value(picture)}
+        out = self._image.run(self._image.bind(inputs, on_cpu=("image_features",)))
+        features: FloatArray = out["image_features"].numpy()
+        return features
+
+
+class Reader:
+    """The instruction reader."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self.scene_numbers: int = next(i.shape[1] for i in session.get_inputs() if i.name == "scene")
+
+    def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
+        """Logits of the scene that the words ask for."""
+        with translate_errors("the reader failed to run"):
+            outputs = self._session.run(READER_OUTPUTS, {"features": features, "scene": scene})
+        return ReaderLogits(*(output[0] for output in outputs))
+
+
+class PictureReader:
+    """The picture reader."""
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        _, _, self.height, self.width = session.get_inputs()[0].shape
+
+    def read(self, picture: FloatArray) -> ReaderLogits:
+        """Logits of the scene in a picture."""
+        with translate_errors("the picture reader failed to run"):
+            outputs = self._session.run(PICTURE_OUTPUTS, {"picture": picture})
+        return ReaderLogits(**dict(zip(PICTURE_OUTPUTS, (one[0] for one in outputs), strict=True)), unknown=NO_WORDS)
+
+
+@contextlib.contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Raises DeviceLostError in place of onnxruntime's error where CUDA failed, BackendError otherwise."""
+    try:
+        yield
+    except Exception as error:
+        raise _translate(error, what) from error
+
+
+def _translate(error: Exception, what: str) -> BackendError:
+    text = str(error)
+    if GPU_FAILURE.search(text) and not OUT_OF_MEMORY.search(text):
+        return DeviceLostError("the GPU is lost to this process", found=text, do="start the program again")
+    return BackendError(what, found=text, do="verify the bundle, or free memory")
