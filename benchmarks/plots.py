@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_bench.records import Record, read_json, read_records
-from animegamer_bench.serve_table import place
+from animegamer_bench.table import place
 
 RESULTS = Path(__file__).resolve().parent / "results"
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahead": "#b07aa1", "frames": "#333333"}

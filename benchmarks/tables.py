@@ -17,9 +17,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from animegamer_bench.presets import ONE_GAME, SUITE_GAMES, TIMED
-from animegamer_bench.records import TENTH, Record, read_records
-from animegamer_bench.serve_table import place, rows, tail
-from animegamer_rt.profiling.percentiles import FEWEST
+from animegamer_bench.records import FEWEST, TENTH, Record, read_records
+from animegamer_bench.table import place, rows, tail
 from benchmarks.records import cited, device_label, measured_by, newest, processor
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from animegamer_rt.profiling.percentiles import percentile
+from animegamer_bench.records import percentile
 from benchmarks.gpu import machine as gpu_machine
 from benchmarks.gpu.prompt import FULL_PROMPT
 

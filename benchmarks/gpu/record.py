@@ -16,10 +16,9 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from animegamer_bench.records import read_json
+from animegamer_bench.records import FEWEST, read_json
 from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.percentiles import FEWEST
 from benchmarks.gpu.jobs import PEER_MODES, PEER_PARTS, Job
 
 Entry = dict[str, Any]

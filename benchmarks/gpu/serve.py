@@ -20,8 +20,8 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from animegamer_bench.measures import series
-from animegamer_bench.server_process import ServerProcess
+from animegamer_bench.player import ServerProcess
+from animegamer_bench.records import series
 from animegamer_client import Client, Game, ServerRefused, Turn
 from animegamer_client.events import Done, Frame, Progress, Restarting
 from animegamer_kernels.library import find_library

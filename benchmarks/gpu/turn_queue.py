@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from animegamer_bench.records import percentile
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.worker.engine_trace import EngineTracer
 from animegamer_rt.stages.denoiser import Denoiser

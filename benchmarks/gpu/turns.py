@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from animegamer_bench.records import SAMPLES
+from animegamer_bench.records import SAMPLES, percentile
 from animegamer_rt.backends.interface import FloatArray, StateSlots
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.profiling import nvml
-from animegamer_rt.profiling.percentiles import percentile
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import Prompt, build_readouts

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from animegamer_bench.presets import TIMED
-from animegamer_bench.records import unsteady
+from animegamer_bench.records import percentiles, unsteady
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
@@ -25,7 +25,6 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.host import environment, machine_facts
-from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction

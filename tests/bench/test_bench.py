@@ -1,4 +1,4 @@
-"""What `animegamer-rt bench` makes of turns whose every second is known: percentiles, ratios, energy, and the trace."""
+"""What `animegamer-rt bench` makes of turns whose every second is known: percentiles, ratios and energy."""
 
 from __future__ import annotations
 
@@ -11,57 +11,37 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import pytest
 from project import ROOT
 
 import fakes
-from animegamer_bench import quality_gate
 from animegamer_bench import run as bench
-from animegamer_bench.measure import TimedTurn, TimedTurns
 from animegamer_bench.presets import Preset, load_suite
-from animegamer_bench.quality_gate import GateClips, play_gate
-from animegamer_bench.records import read_records
+from animegamer_bench.records import SAMPLE_COLUMNS, problems, read_records
 from animegamer_bench.roofline import Roofline
 from animegamer_bench.run import BenchOptions
-from animegamer_bench.verify import problems
+from animegamer_bench.turns import TimedTurns, judge, play_gate
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
-from animegamer_rt.events import Done, FrameReady, Progress, StageSeconds, StatePredicted
+from animegamer_rt.events import Event, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling import activity
 from animegamer_rt.profiling.activity import Reading
 from animegamer_rt.profiling.nvml import EnergyMeter
-from animegamer_rt.profiling.trace import TurnTrace
-from animegamer_rt.state.game import CharacterState, GameState
+from animegamer_rt.session import Session
+from animegamer_rt.state.instruction import Instruction
 
 STEPS, FRAMES = 6, 17
 NUMBERS = list(range(1, 20))
 
 
-def timed(number: int) -> TurnTrace:
-    """A turn of `number` seconds: a tenth of them to the state, four tenths of steps, then a chunk; and a chunk."""
-    of: dict[str, Any] = {"session": "game", "turn": number, "sequence": 0}
-    state = StatePredicted(
-        **of,
-        game_state=GameState(1, 2, 3, 4),
-        character=CharacterState(),
-        shown=CharacterState(),
-        motion_scope=10.0,
-        history_turns=2,
-        shot=np.zeros((226, 8), np.float32),
-    )
-    marks: list[Any] = [(0.1 * number, state)]
-    for step in range(1, STEPS + 1):
-        marks.append((number * (0.1 + 0.4 * step / STEPS), Progress(**of, step=step, steps=STEPS, seconds_left=0.0)))
-    for index in range(FRAMES):
-        frame = FrameReady(**of, index=index, frame=np.empty((0, 0, 3), np.uint8))
-        marks.append((number * (0.7 if index < 9 else 1.0), frame))
-    seconds = StageSeconds(predictor=0.1 * number, denoiser=0.4 * number, vae=0.3 * number, total=number)
-    return TurnTrace([*marks, (float(number), Done(**of, seconds=seconds))])
+def timed(turn: int, at: float, seconds: int) -> dict[str, float]:
+    """A turn of so many seconds: a tenth of them to the state, four tenths of steps, then the vae with two chunks."""
+    stages = (0.1 * seconds, 0.4 * seconds, 0.3 * seconds)
+    return dict(zip(SAMPLE_COLUMNS, (1, turn, at, seconds, *stages, 0.1 * seconds, 0.7 * seconds), strict=True))
 
 
 @pytest.fixture
@@ -121,13 +101,11 @@ def measured(
     def played(pipeline: object, turns: int, meter: EnergyMeter) -> TimedTurns:
         with meter:
             starts = itertools.accumulate(order, initial=0)
-            return TimedTurns(
-                [TimedTurn(1, *one) for one in zip(count(1), starts, map(timed, order), strict=False)], sum(order)
-            )
+            return TimedTurns(list(map(timed, count(1), starts, order)), sum(order))
 
     monkeypatch.setattr(bench, "measure_turns", played)
-    monkeypatch.setattr(bench, "EnergyMeter", lambda card: Counts())
-    monkeypatch.setattr(bench, "cpu_roofline", lambda bundle, rows, part: Roofline(next(rates) * rows / 10, "a rate"))
+    monkeypatch.setattr(bench, "EnergyMeter", lambda *_: Counts())
+    monkeypatch.setattr(bench, "roofline", lambda bundle, rows, *_: Roofline(next(rates) * rows / 10, "a rate"))
     monkeypatch.setattr(activity, "ALONE_S", 0.0)
     monkeypatch.setattr(activity, "read_machine", machine or quiet())
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
@@ -179,8 +157,8 @@ def test_the_gate_passes_equal_frames_and_fails_others(bundle: Bundle, monkeypat
     assert (gate["passed"], gate["deterministic"], len(gate["frames_sha256"])) == (True, True, 2)
     pipeline, texts = Pipeline.open(bundle, fakes.fake_engines(), "exact"), ["Mia waves.", "Mia runs."]
     before = play_gate(pipeline, texts)
-    drifted = GateClips(tuple(255 - clip for clip in before.clips))
-    assert quality_gate.judge(pipeline, fakes.fake_engines(), texts, drifted)["passed"] is False
+    drifted = [255 - clip for clip in before]
+    assert judge(pipeline, fakes.fake_engines(), texts, drifted)["passed"] is False
 
 
 def test_a_record_is_verified_and_what_its_turns_do_not_give_is_told(
@@ -229,33 +207,22 @@ def test_the_records_that_readme_shows_are_sound() -> None:
     assert records and [list(problems(one)) for one in records] == [[]] * len(records)
 
 
-def test_trace_is_of_the_turn_in_the_middle_and_in_microseconds(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_turns_are_measured_with_a_full_window_and_metered_alone(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured(bundle, monkeypatch, trace=tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    lanes = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
-    work = [(lanes[one["tid"]], one["ts"] / 1e6, one["dur"] / 1e6) for one in events if one["ph"] == "X"]
-    steps = [("denoiser", 1 + 4 * step / STEPS, 4 / STEPS) for step in range(STEPS)]
-    expected = [("predictor", 0.0, 1.0), *steps, ("vae", 5.0, 2.0), ("vae", 7.0, 3.0)]
-    assert [lane for lane, *_ in work] == [lane for lane, *_ in expected]
-    np.testing.assert_allclose([when for _, *when in work], [when for _, *when in expected], atol=1e-6)
-    frames = [(lanes[one["tid"]], one["ts"] / 1e6) for one in events if one["ph"] == "i"]
-    assert frames == [("frames", 7.0)] * 9 + [("frames", 10.0)] * 8
+    counter, histories = Counts(), list[tuple[bool, int]]()
+    run_turn = Pipeline.run_turn
 
+    def noting(pipeline: Pipeline, session: Session, instruction: Instruction) -> Iterator[Event]:
+        for event in run_turn(pipeline, session, instruction):
+            if isinstance(event, StatePredicted):
+                histories.append((counter.counts, event.history_turns))
+            yield event
 
-def test_turns_are_measured_with_a_full_window_and_metered_alone(bundle: Bundle) -> None:
-    counter, noted = Counts(), list[bool]()
-
-    class Noting(fakes.FakeDenoiser):
-        def start(self, *given: Any) -> fakes.FakeDenoising:
-            noted.append(counter.counts)
-            return super().start(*given)
-
-    pipeline = Pipeline.open(bundle, fakes.fake_engines(denoiser=Noting()))
-    turns = bench.measure_turns(pipeline, 4, counter)
-    states = [event for turn in turns.turns for _, event in turn.trace.marks if isinstance(event, StatePredicted)]
+    monkeypatch.setattr(Pipeline, "run_turn", noting)
+    turns = bench.measure_turns(Pipeline.open(bundle, fakes.fake_engines()), 4, counter)
     window = bundle.manifest.compatibility.history_turns
-    assert [state.history_turns for state in states] == [window] * 4
     # One more before them than the window holds, so that none is the first of its length.
-    assert noted == [False] * (window + 1) + [True] * 4
+    assert histories == [*((False, turn) for turn in range(window + 1)), *[(True, window)] * 4]
+    for row in turns.rows:
+        assert 0 < row["predictor"] <= row["to_state"] < row["to_first_frame"] and row["seconds"] > 0

@@ -18,8 +18,8 @@ import animegamer_bench.run
 import animegamer_rt.bundle.loader
 import animegamer_rt.profiling.host
 import fakes
-from animegamer_bench.measure import measure_turns
 from animegamer_bench.presets import Preset
+from animegamer_bench.turns import measure_turns
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.onnxruntime import loader as onnxruntime
 from animegamer_rt.bundle.files import write_error
@@ -47,10 +47,10 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(results)]) == 0
     (path,) = results.glob("*.json")
     record = json.loads(path.read_text())
-    turns = record.pop("samples")
+    samples = record.pop("samples")
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == record
     assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
-    assert len(turns["seconds"]) == 3 and record["unsteady"][0].startswith("3 turns are too few")
+    assert len(samples["seconds"]) == 3 and record["unsteady"][0].startswith("3 turns are too few")
     assert (record["bundle"], record["plan"], record["n"], record["peer"]) == ("tiny", "exact", 3, None)
     assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
     assert record["seconds_per_turn_max"] >= record["seconds_per_turn_p50"] > 0 == (record["seconds_per_turn_p95"] or 0)
@@ -90,8 +90,6 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     monkeypatch.chdir(tmp_path)
     assert main(["bench", "run", "--preset", "full-size"]) == 2
     assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
-    assert main(["bench", "run", "--preset", "standard", "--trace", "turn.json"]) == 2
-    assert "a trace is of one plan; found exact, balanced, fast; give --plan" in capsys.readouterr().err
 
 
 def test_a_gpus_record_says_card_clocks_limit_and_energy(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,11 @@ import pytest
 import tiny_reader
 
 import fakes
-from animegamer_bench import measures
 from animegamer_bench import serve as run
-from animegamer_bench.player import TurnTiming
-from animegamer_bench.recording import read_recording
+from animegamer_bench.player import ServerProcess, TurnTiming
 from animegamer_bench.records import read_records
-from animegamer_bench.serve import ServeBench, bench_serve
-from animegamer_bench.server_process import ServerProcess
-from animegamer_rt.errors import ConfigError, ServerError
+from animegamer_bench.serve import bench_serve
+from animegamer_rt.errors import ServerError
 from animegamer_rt.serving.wire import Message
 
 
@@ -31,16 +27,14 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one run leaves, as small as it can be."""
     folder = tmp_path_factory.mktemp("results")
-    turns = [{"instruction": "Mia waves.", "think_s": 0.3}, {"instruction": "now run", "think_s": 0.1}]
-    (folder / "game.json").write_text(json.dumps({"bundle": "tiny", "turns": turns}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "PLAYER_COUNTS", (1, 3))
         patch.setattr(run, "PLAYER_COUNTS_COMPUTED", (1, 2))
         patch.setattr(run, "FAST", "balanced")
-        patch.setattr(measures, "CONNECTIONS", 5)
-        patch.setattr(measures, "WINDOW_FULL", 1)
-        assert bench_serve(ServeBench(str(bundle), "exact", 1, 0.01, results=folder, replay=folder)) == 0
-    (folder / "game.json").unlink()
+        patch.setattr(run, "CONNECTIONS", 5)
+        patch.setattr(run, "WINDOW_FULL", 1)
+        patch.setattr(run, "THINKING_GAME", (("Mia waves.", 0.3),))
+        assert bench_serve(str(bundle), "exact", 1, folder, turn_s=0.01) == 0
     return folder
 
 
@@ -72,8 +66,8 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     assert all(0 <= entry["goodput"] <= 1 and entry["deadline_s"] == 2.125 for entry in record["crowd"])
     assert all(entry["turn_s"]["p50"] >= entry["first_frame_s"]["p50"] for entry in record["crowd"])
     (replay,) = record["replay"]
-    assert (replay["recording"], replay["engines"], replay["turn_s"]["n"]) == ("game.json", "cpu", 2)
-    assert replay["think_s"] == {"p50": 0.2, "p95": None, "max": 0.3, "n": 2}, "two values carry no p95"
+    assert (replay["engines"], replay["turn_s"]["n"]) == ("cpu", 1)
+    assert replay["think_s"] == {"p50": 0.3, "p95": None, "max": 0.3, "n": 1}, "one value carries no p95"
     assert 0 <= replay["goodput"] <= 1
     assert replay["turn_s"]["p50"] >= replay["first_frame_s"]["p50"] >= replay["state_s"]["p50"] > 0
     cancelled = [(entry["cancel_s"] or {"n": 0})["n"] + entry["done_first"] for entry in record["cancel"]]
@@ -85,7 +79,7 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
 
 def test_stalled_reader_really_stalled(record: dict[str, Any]) -> None:
     assert record["stalled"]["frames_dropped"] > 0
-    assert record["stalled"]["beside_stalled_s"]["n"] == measures.STALLED_ROUNDS
+    assert record["stalled"]["beside_stalled_s"]["n"] == run.STALLED_ROUNDS
 
 
 def test_a_turns_figures_are_between_its_events() -> None:
@@ -96,18 +90,9 @@ def test_a_turns_figures_are_between_its_events() -> None:
     for type, at, buffers in events:
         turn.note(Message(type, {"seconds": seconds} if type == "done" else {}, buffers=buffers), at)
     assert turn.bytes == 20
-    figures = (turn.turn_s, turn.engines_s, turn.overhead_s, turn.outside_s, turn.state_s, turn.state_overhead_s)
-    assert figures == pytest.approx((2.1, 1.75, 0.35, 0.2, 0.6, 0.1))
-    assert (turn.first_frame_s, turn.clip_s) == pytest.approx((1.9, 0.3))
-
-
-def test_a_game_that_nobody_typed_has_no_think_times_to_replay(tmp_path: Path) -> None:
-    (tmp_path / "game.json").write_text('{"turns": [{"instruction": "Mia waves."}]}')
-    with pytest.raises(ConfigError, match="no think times.*think_s.*animegamer-rt play --out"):
-        read_recording(tmp_path)
-    with pytest.raises(ConfigError, match="no recorded game.*other.json"):
-        read_recording(tmp_path / "other.json")
-    assert len(read_recording().turns) == 12
+    found = turn.figures()
+    times = ("turn_s", "engines_s", "overhead_s", "outside_s", "state_s", "state_overhead_s", "first_frame_s", "clip_s")
+    assert [found[name] for name in times] == pytest.approx([2.1, 1.75, 0.35, 0.2, 0.6, 0.1, 1.9, 0.3])
 
 
 def test_server_that_cannot_start_is_said(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from animegamer_bench.quality_gate import ssim
+from animegamer_bench.turns import ssim
 
 
 def test_similarity_is_that_of_opencvs_gaussian_window_with_mirrored_edges() -> None:

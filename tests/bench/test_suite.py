@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_bench.measure import measure_suite
 from animegamer_bench.presets import load_suite
+from animegamer_bench.turns import measure_suite
 from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.nvml import EnergyMeter
@@ -33,8 +33,8 @@ def test_suite_1_is_frozen() -> None:
 def test_a_suite_takes_its_turns_and_its_seconds(pipeline: Pipeline, turn_s: float, expected: int) -> None:
     clock = itertools.count(0.0, turn_s / 2)  # read before and after each turn
     timed = measure_suite(pipeline, load_suite(1), NO_METER, lambda: next(clock))
-    assert abs(len(timed.turns) - expected) <= 1 and timed.complete
-    assert [(one.game, one.turn) for one in timed.turns[:13]] == [*((1, n) for n in range(1, 13)), (2, 1)]
+    assert abs(len(timed.rows) - expected) <= 1 and timed.complete
+    assert [(row["game"], row["turn"]) for row in timed.rows[:13]] == [*((1, n) for n in range(1, 13)), (2, 1)]
 
 
 def test_ctrl_c_keeps_the_turns_so_far(pipeline: Pipeline) -> None:
@@ -46,7 +46,7 @@ def test_ctrl_c_keeps_the_turns_so_far(pipeline: Pipeline) -> None:
         raise KeyboardInterrupt
 
     timed = measure_suite(pipeline, replace(load_suite(1), seconds=1e9), NO_METER, clock)
-    assert (len(timed.turns), timed.complete) == (2, False)
+    assert (len(timed.rows), timed.complete) == (2, False)
 
 
 def test_a_suite_cannot_be_shortened(capsys: pytest.CaptureFixture[str]) -> None:

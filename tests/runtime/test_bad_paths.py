@@ -41,7 +41,6 @@ TAKE_A_PATH = {
     "play, picture": ("play", "--motion", "wave", "--image"),
     "play, instructions": ("play", "--instructions"),
     "bench": ("bench", "run", "--results"),
-    "trace": ("bench", "run", "--trace"),
     "selftest": ("selftest", "--out"),
     "keys": ("keys", "new", "mia", "--keys"),
     "info": ("info",),

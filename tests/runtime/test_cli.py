@@ -49,7 +49,7 @@ def test_command_of_another_package_gets_its_options(
 VERBS = {
     "play": "--history-turns",
     "bench run": "--suite",
-    "bench serve": "--replay",
+    "bench serve": "[--turns TURNS]",
     "bench compare": "--json",
     "bench verify": "RECORD",
     "bench show": "--format",

@@ -113,9 +113,13 @@ def test_a_report_or_a_trace_replaces_its_own_kind_alone(
     bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, text: str
 ) -> None:
     (tmp_path / "mine.json").write_text(text)
-    results = ("--results", tmp_path / "results", "--trace") if kind == "trace" else ("--out",)
-    command = ("bench", "run") if kind == "trace" else ("selftest",)
-    assert "mine.json" in refused(capsys, *command, "--bundle", bundle, *results, tmp_path / "mine.json")
+    (tmp_path / "serve.toml").write_text(f"trace = '{tmp_path / 'mine.json'}'\n")
+    options = (
+        ("serve", "--config", tmp_path / "serve.toml")
+        if kind == "trace"
+        else ("selftest", "--out", tmp_path / "mine.json")
+    )
+    assert "mine.json" in refused(capsys, *options, "--bundle", bundle)
     assert (tmp_path / "mine.json").read_text() == text
 
 

@@ -1,6 +1,6 @@
 """`animegamer-rt bench run|serve|compare|verify|show`: the options of each.
 
-What a verb needs is imported when it runs, so that `bench show` loads no engine.
+What plays turns is imported when it runs, so that `bench show` loads no engine.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from animegamer_rt.arguments import whole
 from animegamer_rt.engine_config import EngineConfig, add_bundle_options, add_engine_options
 from animegamer_rt.errors import ConfigError
 
+from .compare import compare
 from .presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, load_suite, results_folder
-
-RESULTS_HELP = "where the record goes (default: animegamer-rt/bench in the user's data folder)"
+from .records import verify
+from .table import show
 
 
 def add_bench(bench: argparse.ArgumentParser) -> None:
@@ -41,31 +42,35 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     run.set_defaults(bundle=None)
     add_engine_options(run)
     add("--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15)")
-    add("--results", type=Path, metavar="DIR", help=RESULTS_HELP)
-    add("--trace", type=Path, metavar="FILE", help="the median turn as JSON, for ui.perfetto.dev")
+    _add_results(run)
 
     serve = verbs.add_parser("serve", help="measure the server")
     serve.set_defaults(run=_serve)
-    add = serve.add_argument
     add_bundle_options(serve)
-    add("--turns", type=whole(1, 10_000), default=25, help="turns of each measurement (default: %(default)s)")
-    add("--results", type=Path, metavar="DIR", help=RESULTS_HELP)
-    add("--replay", type=Path, metavar="GAME", help="a folder of `play`, played again with its think times")
+    serve.add_argument(
+        "--turns", type=whole(1, 10_000), default=25, help="turns of each measurement (default: %(default)s)"
+    )
+    _add_results(serve)
 
-    compare = verbs.add_parser("compare", help="show two records side by side")
-    compare.set_defaults(run=_compare)
-    compare.add_argument("first", type=Path, metavar="RECORD", help="a file of --results")
-    compare.add_argument("second", type=Path, metavar="RECORD", help="another one")
-    compare.add_argument("--json", action="store_true", help="print JSON")
+    two = verbs.add_parser("compare", help="show two records side by side")
+    two.set_defaults(run=lambda options: compare(options.first, options.second, options.json))
+    two.add_argument("first", type=Path, metavar="RECORD", help="a file of --results")
+    two.add_argument("second", type=Path, metavar="RECORD", help="another one")
+    two.add_argument("--json", action="store_true", help="print JSON")
 
-    verify = verbs.add_parser("verify", help="check that records are sound")
-    verify.set_defaults(run=_verify)
-    _add_records(verify)
+    check = verbs.add_parser("verify", help="check that records are sound")
+    check.set_defaults(run=lambda options: verify(options.records))
+    _add_records(check)
 
-    show = verbs.add_parser("show", help="print records")
-    show.set_defaults(run=_show)
-    _add_records(show)
-    show.add_argument("--format", choices=FORMATS, default="md", help="default: %(default)s")
+    table = verbs.add_parser("show", help="print records")
+    table.set_defaults(run=lambda options: show(options.records, options.format))
+    _add_records(table)
+    table.add_argument("--format", choices=FORMATS, default="md", help="default: %(default)s")
+
+
+def _add_results(verb: argparse.ArgumentParser) -> None:
+    told = "where the record goes (default: animegamer-rt/bench in the user's data folder)"
+    verb.add_argument("--results", type=Path, metavar="DIR", help=told)
 
 
 def _add_records(verb: argparse.ArgumentParser) -> None:
@@ -92,29 +97,10 @@ def _run(options: argparse.Namespace) -> int:
     )
     name = options.preset if settings == preset else None
     engines, results = EngineConfig.from_arguments(options), options.results or results_folder()
-    return bench(BenchOptions(settings, name, engines, results, options.trace, suite))
+    return bench(BenchOptions(settings, name, engines, results, suite))
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from .serve import ServeBench, bench_serve
+    from .serve import bench_serve
 
-    results = options.results or results_folder()
-    return bench_serve(ServeBench(options.bundle, options.plan, options.turns, results=results, replay=options.replay))
-
-
-def _compare(options: argparse.Namespace) -> int:
-    from .compare import compare
-
-    return compare(options.first, options.second, options.json)
-
-
-def _verify(options: argparse.Namespace) -> int:
-    from .verify import verify
-
-    return verify(options.records)
-
-
-def _show(options: argparse.Namespace) -> int:
-    from .report import show
-
-    return show(options.records, options.format)
+    return bench_serve(options.bundle, options.plan, options.turns, options.results or results_folder())

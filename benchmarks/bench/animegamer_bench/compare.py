@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.percentiles import percentiles
 from animegamer_rt.untrusted import plain
 
-from .records import SAMPLES, TURN_FORMAT, UPDATE, Record, of_newer_version, read_json
+from .records import SAMPLES, TURN_FORMAT, UPDATE, Record, of_newer_version, percentiles, read_json
 
 COHORT = (
     *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),
@@ -35,26 +32,12 @@ SETTINGS = (
 )
 """Settings whose differences are listed."""
 FIGURES = (
-    "seconds_per_turn_p50",
-    "seconds_per_turn_p90",
-    "seconds_per_turn_p95",
-    "seconds_per_turn_p99",
-    "seconds_per_turn_max",
-    "sustained_seconds_per_turn",
-    "seconds_to_state_p50",
-    "seconds_to_first_frame_p50",
-    "start_to_prompt_seconds",
-    "denoiser_floor_seconds",
-    "memory_peak_mib",
-    "host_memory_peak_mib",
-    "fps",
-    "ratio_to_floor",
-    "energy_j_per_turn",
+    *("seconds_per_turn_p50", "seconds_per_turn_p90", "seconds_per_turn_p95", "seconds_per_turn_p99"),
+    *("seconds_per_turn_max", "sustained_seconds_per_turn", "seconds_to_state_p50", "seconds_to_first_frame_p50"),
+    *("start_to_prompt_seconds", "denoiser_floor_seconds", "memory_peak_mib", "host_memory_peak_mib", "fps"),
+    *("ratio_to_floor", "energy_j_per_turn"),
 )
-NO_SAMPLES = "no verdict: a record without every turn's seconds has no spread; both must be of `bench run`"
-UNSTEADY = "no verdict: {} unsteady; run again on a quiet machine"
 RESAMPLES, CONFIDENCE = 2000, 95
-Values = npt.NDArray[np.float64]
 
 
 def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
@@ -70,42 +53,45 @@ def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
             expected="the same machine, bundle, plan, suite and precision",
             do="compare records of one kind; the tables show the others apart",
         )
+    found, other = list(figures(first, second)), differences(first, second, SETTINGS)
+    conclusion = verdict(first, second)
     if as_json:
-        print(json.dumps(_as_json(first, second), indent=1))
+        told = {
+            "figures": {name: {"a": a, "b": b, "b_over_a": b / a if a else None} for name, a, b in found},
+            "differences": {name: {"a": a, "b": b} for name, a, b in other},
+            "verdict": conclusion,
+        }
+        print(json.dumps(told, indent=1))
         return 0
     table = Table(title="seconds, unless the name has another unit")
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right", overflow="fold")
-    for name, a, b in figures(first, second):
+    for name, a, b in found:
         table.add_row(plain(name), f"{a:.3f}", f"{b:.3f}", f"{b / a:.3f}" if a else "")
     console = Console(markup=False)
     for label, path, record in (("A", first_path, first), ("B", second_path, second)):
         console.print(plain(f"{label}: {path} ({_about(record)})"), soft_wrap=True, highlight=False)
     console.print(table)
-    for name, a, b in differences(first, second, SETTINGS):
-        console.print(plain(f"{name}: A {a}; B {b}"), soft_wrap=True, highlight=False)
-    console.print(verdict(first, second), soft_wrap=True, highlight=False)
+    for line in (*(f"{name}: A {a}; B {b}" for name, a, b in other), conclusion):
+        console.print(plain(line), soft_wrap=True, highlight=False)
     return 0
 
 
-def _as_json(first: Record, second: Record) -> dict[str, Any]:
-    return {
-        "figures": {name: {"a": a, "b": b, "b_over_a": b / a if a else None} for name, a, b in figures(first, second)},
-        "differences": {name: {"a": a, "b": b} for name, a, b in differences(first, second, SETTINGS)},
-        "verdict": verdict(first, second),
-    }
-
-
 def verdict(first: Record, second: Record) -> str:
-    """Whether B is faster or slower than A, in one sentence, or why the records cannot tell."""
-    shaky = [label for label, record in zip("AB", (first, second), strict=True) if record.get("unsteady")]
+    """Whether B is faster or slower than A, in one sentence, or why the records cannot tell.
+
+    An interval of the ratio of medians that holds 1 shows no difference.
+    """
     if SAMPLES not in first or SAMPLES not in second:
-        return NO_SAMPLES
-    if shaky:
-        return UNSTEADY.format(" and ".join(shaky) + (" are" if len(shaky) > 1 else " is"))
-    columns = [record[SAMPLES] for record in (first, second)]
-    seconds, games = ([column[name] for column in columns] for name in ("seconds", "game"))
-    return ratio(seconds[0], seconds[1], (games[0], games[1])).verdict
+        return "no verdict: a record without every turn's seconds has no spread; both must be of `bench run`"
+    if shaky := [label for label, record in zip("AB", (first, second), strict=True) if record.get("unsteady")]:
+        are = "A and B are" if len(shaky) > 1 else f"{shaky[0]} is"
+        return f"no verdict: {are} unsteady; run again on a quiet machine"
+    value, low, high = ratio(first[SAMPLES], second[SAMPLES])
+    if low <= 1 <= high:
+        return f"no difference found: the ratio's interval, {low:.3f} to {high:.3f}, holds 1"
+    how = f"{100 * abs(value - 1):.1f} % {'slower' if value > 1 else 'faster'}"
+    return f"B is {how} (ratio {low:.3f} to {high:.3f} with {CONFIDENCE} % confidence)"
 
 
 def figures(first: Record, second: Record) -> Iterator[tuple[str, float, float]]:
@@ -167,45 +153,24 @@ def read_turns(path: Path) -> Record:
     return record
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Median of B over median of A, with the bounds of its 95 % bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> str:
-        """B against A in words; an interval that holds 1 shows no difference."""
-        if self.low <= 1 <= self.high:
-            return f"no difference found: the ratio's interval, {self.low:.3f} to {self.high:.3f}, holds 1"
-        percent, word = 100 * abs(self.value - 1), "slower" if self.value > 1 else "faster"
-        return f"B is {percent:.1f} % {word} (ratio {self.low:.3f} to {self.high:.3f} with 95 % confidence)"
-
-
 def spread(values: Sequence[float]) -> float:
     """The range of the middle half, as a share of the median."""
     low, median, high = np.percentile(values, (25, 50, 75))
     return float((high - low) / median) if median else 0.0
 
 
-def ratio(first: Sequence[float], second: Sequence[float], games: tuple[Sequence[int], Sequence[int]]) -> Ratio:
-    """Median of `second` over median of `first`; whole games are resampled, for turns of one game are alike.
+def ratio(first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]) -> tuple[float, float, float]:
+    """Median seconds of `second` over those of `first`, with the bounds of its 95 % bootstrap interval.
 
-    games: the game of each value. The same arguments give the same interval.
+    Both have the columns seconds and game. Whole games are resampled, for turns of one game are alike. The same
+    arguments give the same interval.
     """
-    random = np.random.default_rng(0)
-    medians = [_resampled(values, of, random) for values, of in zip((first, second), games, strict=True)]
+    random, medians = np.random.default_rng(0), []
+    for columns in (first, second):
+        seconds, games = np.asarray(columns["seconds"], np.float64), np.asarray(columns["game"])
+        groups = [seconds[games == game] for game in np.unique(games)]
+        groups = groups if len(groups) > 1 else list(seconds[:, None])
+        draws = random.integers(len(groups), size=(RESAMPLES, len(groups)))
+        medians.append(np.array([np.median(np.concatenate([groups[one] for one in draw])) for draw in draws]))
     low, high = np.percentile(medians[1] / medians[0], ((100 - CONFIDENCE) / 2, (100 + CONFIDENCE) / 2))
-    return Ratio(float(np.median(second) / np.median(first)), float(low), float(high))
-
-
-def _resampled(values: Sequence[float], games: Sequence[int], random: np.random.Generator) -> Values:
-    """Medians of RESAMPLES draws with replacement of as many games as there are."""
-    timed, of = np.asarray(values, np.float64), np.asarray(games)
-    groups = [timed[of == game] for game in np.unique(of)]
-    if len(groups) == 1:
-        groups = list(timed[:, None])
-    draws = random.integers(len(groups), size=(RESAMPLES, len(groups)))
-    return np.array([np.median(np.concatenate([groups[one] for one in draw])) for draw in draws])
+    return float(np.median(second["seconds"]) / np.median(first["seconds"])), float(low), float(high)

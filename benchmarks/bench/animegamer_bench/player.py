@@ -1,28 +1,119 @@
-"""A plain ZeroMQ client that plays turns and times their events. One loop can run several of them.
+"""A server in a process of its own, and plain ZeroMQ clients that play turns on it and time their events.
 
-Knows the protocol as a client does; nothing of what is measured with it.
+Knows the protocol as a client does, and how `serve` is started and ended; nothing of what is measured with it.
 """
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
+import urllib.request
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 import zmq
 
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ServerError
+from animegamer_rt.profiling.child_process import child_command, describe_failure
+from animegamer_rt.serving.server.config_file import print_config
+from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
+START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
+MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
+LIMITS = ServeOptions(turns_per_minute=0, sessions=100_000, connections=1000, queue=1000)
+"""Settings with which no turn is refused."""
 TIMEOUT_S = 120.0
 """Longest wait for a message. A turn sends progress more often, even on a slow machine."""
 INSTRUCTION = "One waits."
 STALLED_BYTES = 65_536
 ENGINES = ("reader", "predictor", "denoiser", "vae")
 """Stages that run a network."""
+
+
+class ServerProcess:
+    """A server with the state folder `state`; it plays turns inside `with`. start_s: longest wait for that."""
+
+    def __init__(
+        self, bundle: Path, device: str, state: Path, plan: str | None = None, start_s: float = START_S
+    ) -> None:
+        state.mkdir(parents=True)
+        self.device, self._start_s = device, start_s
+        self._outputs = state / "stdout.txt", state / "stderr.txt"
+        options = replace(LIMITS, bundle=str(bundle), plan=plan, engines=EngineConfig(device), port=0, state_dir=state)
+        settings = state / "serve.toml"
+        settings.write_text(print_config(options), encoding="utf-8")
+        command = child_command("animegamer_rt", "serve", "--config", str(settings))
+        # On Windows the signal that ends a server goes to a whole process group; elsewhere Ctrl-C should reach both.
+        group, self._end_signal = 0, signal.SIGTERM
+        if sys.platform == "win32":
+            group, self._end_signal = subprocess.CREATE_NEW_PROCESS_GROUP, signal.CTRL_BREAK_EVENT
+        with self._outputs[0].open("wb") as output, self._outputs[1].open("wb") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, creationflags=group
+            )
+        self.port, self._page = 0, ""
+
+    def __enter__(self) -> ServerProcess:
+        try:
+            self.port = int(self._await(0, "ready tcp://").split()[1].rpartition(":")[2])
+            self._page = self._await(1, "metrics on http://").rpartition(" ")[2]
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def metric(self, name: str) -> float | None:
+        """A number of the metrics page, of a metric without labels; None where this system does not have it."""
+        with urllib.request.urlopen(self._page, timeout=END_S) as answer:
+            lines = answer.read().decode().splitlines()
+        return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), None)
+
+    def resident_mib(self) -> float | None:
+        """Physical memory of the server process; None where the system does not say."""
+        size = self.metric(MEMORY)
+        return None if size is None else size / 2**20
+
+    def processor_share(self, seconds: float) -> dict[str, float]:
+        """The share of a core that the server process uses meanwhile; its worker's is not in it."""
+        process, started = psutil.Process(self._process.pid), time.perf_counter()
+        before = process.cpu_times()
+        time.sleep(seconds)
+        after, over = process.cpu_times(), time.perf_counter() - started
+        used = after.user + after.system - before.user - before.system
+        return {"processor_share": round(used / over, 5), "seconds": round(over, 1)}
+
+    def _await(self, stream: int, text: str) -> str:
+        until = time.monotonic() + self._start_s
+        while time.monotonic() < until:
+            lines = self._outputs[stream].read_text(encoding="utf-8", errors="replace").split("\n")
+            found = [line for line in lines[:-1] if text in line]
+            if found:
+                return found[0]
+            if self._process.poll() is not None:
+                break
+            time.sleep(LOOK_S)
+        output = self._outputs[1].read_text(encoding="utf-8", errors="replace")
+        raise ServerError("the server to be measured did not start", found=describe_failure(output))
+
+    def _end(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(self._end_signal)
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 @dataclass(slots=True)
@@ -51,69 +142,46 @@ class TurnTiming:
         elif message.type == "done":
             self.done_at, self.seconds = at, message.fields["seconds"]
 
-    @property
-    def turn_s(self) -> float:
-        """From the request to `done`."""
-        return self.done_at - self.asked_at
+    def figures(self) -> dict[str, float]:
+        """Seconds of the whole turn, by name.
 
-    @property
-    def engines_s(self) -> float:
-        """Seconds of reader, predictor, denoiser and vae."""
-        return sum(self.seconds.get(stage, 0.0) for stage in ENGINES)
-
-    @property
-    def overhead_s(self) -> float:
-        """Everything but the engines."""
-        return self.turn_s - self.engines_s
-
-    @property
-    def outside_s(self) -> float:
-        """Seconds outside the worker's turn: the server, the queue, the store's transaction, the last message."""
-        return self.turn_s - self.seconds["total"]
-
-    @property
-    def state_s(self) -> float:
-        """From the request to the game state."""
-        return self.state_at - self.asked_at
-
-    @property
-    def state_overhead_s(self) -> float:
-        """The same without the reader and the predictor."""
-        return self.state_s - self.seconds.get("reader", 0.0) - self.seconds["predictor"]
-
-    @property
-    def first_frame_s(self) -> float:
-        """From the request to the first frame."""
-        return self.first_picture_at - self.asked_at
-
-    @property
-    def clip_s(self) -> float:
-        """From the end of denoising to the last picture: decoding, encoding and transfer, one over the other."""
-        return self.last_picture_at - self.denoised_at
+        turn_s, state_s, first_frame_s: from the request to `done`, the game state, the first frame. engines_s: of
+        ENGINES. overhead_s: everything but the engines. outside_s: outside the worker's turn: the server, the queue,
+        the store's transaction, the last message. state_overhead_s: state_s without the reader and the predictor.
+        clip_s: from the end of denoising to the last picture: decoding, encoding and transfer, one over the other.
+        vae_s: the engine's part of it.
+        """
+        turn_s, state_s = self.done_at - self.asked_at, self.state_at - self.asked_at
+        engines_s = sum(self.seconds.get(stage, 0.0) for stage in ENGINES)
+        return {
+            "turn_s": turn_s,
+            "state_s": state_s,
+            "first_frame_s": self.first_picture_at - self.asked_at,
+            "engines_s": engines_s,
+            "overhead_s": turn_s - engines_s,
+            "outside_s": turn_s - self.seconds["total"],
+            "state_overhead_s": state_s - self.seconds.get("reader", 0.0) - self.seconds["predictor"],
+            "clip_s": self.last_picture_at - self.denoised_at,
+            "vae_s": self.seconds["vae"],
+        }
 
 
 class Player:
     """One connection with one session at a time. stalled: its socket buffers as little as possible."""
 
-    def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], port: int, *, stalled: bool = False, **hello: Any
-    ) -> None:
-        self.socket = context.socket(zmq.DEALER)
-        self.socket.linger = 0
+    def __init__(self, port: int, *, stalled: bool = False, **hello: Any) -> None:
+        self.socket = _socket()
         if stalled:
             self.socket.rcvhwm, self.socket.rcvbuf = 1, STALLED_BYTES
         self.socket.connect(f"tcp://127.0.0.1:{port}")
-        self._context, self._control_port = context, port + 1
-        self._session, self._token = "", ""
+        self._control_port, self._session, self._token = port + 1, "", ""
         self._turn: TurnTiming | None = None
         self._ask("hello", {"versions": [1], "client": "bench serve", **hello})
 
     def __enter__(self) -> Player:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()
 
     def open(self, **fields: Any) -> None:
@@ -138,9 +206,9 @@ class Player:
     def play(self, instruction: str = INSTRUCTION) -> TurnTiming:
         """Play a whole turn."""
         self.begin(instruction)
-        while True:
-            if (turn := self.take()) is not None:
-                return turn
+        while (turn := self.take()) is None:
+            pass
+        return turn
 
     def cancel(self) -> float | None:
         """Begin a turn and cancel it at its first denoising step; seconds from then until the turn has ended.
@@ -150,8 +218,7 @@ class Player:
         self.begin()
         while self._receive().type != "progress":
             pass
-        with self._context.socket(zmq.DEALER) as control:
-            control.linger = 0
+        with _socket() as control:
             control.connect(f"tcp://127.0.0.1:{self._control_port}")
             asked = Message("cancel", {"token": self._token}, uuid.uuid4().hex, session=self._session)
             started = time.perf_counter()
@@ -181,13 +248,24 @@ class Player:
         return message
 
 
-def play_together(players: Sequence[Player], turns: int) -> list[TurnTiming]:
-    """All players at once, each `turns` turns one after the other; returns the turns in the order of their ends."""
-    poller, played, left = zmq.Poller(), [], dict.fromkeys(players, turns)
-    of_socket = {player.socket: player for player in players}
-    for player in players:
-        poller.register(player.socket, zmq.POLLIN)
+def _socket() -> zmq.Socket[bytes]:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+    socket = context.socket(zmq.DEALER)
+    socket.linger = 0
+    return socket
+
+
+def play_together(turns: Mapping[Player, int]) -> list[TurnTiming]:
+    """All players at once, each so many turns one after the other; returns the turns in the order of their ends.
+
+    A player of 0 turns, who has begun one, is not read.
+    """
+    poller, played, left = zmq.Poller(), list[TurnTiming](), {player: count for player, count in turns.items() if count}
+    of_socket = {player.socket: player for player in left}
+    for player in turns:
         player.begin()
+    for socket in of_socket:
+        poller.register(socket, zmq.POLLIN)
     while any(left.values()):
         ready = poller.poll(int(TIMEOUT_S * 1000))
         if not ready:

@@ -1,4 +1,5 @@
-"""What `animegamer-rt bench run` times: the named settings of `--preset`, and the frozen suites.
+"""What `animegamer-rt bench` plays: the named settings of `--preset`, the frozen suites, and a game of a
+player who thinks.
 
 A suite never changes once figures cite it; another length, order or instruction is another number.
 """
@@ -9,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
@@ -81,8 +81,8 @@ class Suite:
 
     @property
     def sha256(self) -> str:
-        """Hash of the instructions: of the games as JSON, without blanks."""
-        return hashlib.sha256(json.dumps(self.games, separators=(",", ":")).encode()).hexdigest()
+        """Hash of the instructions."""
+        return sha256(self.games)
 
 
 HASHES: Mapping[int, str] = MappingProxyType({1: "f487e46e278cc7bc29ed815272a3f6afd3ec521f5a0140a52685f333f2de2776"})
@@ -94,15 +94,36 @@ def load_suite(number: int) -> Suite:
     if number not in HASHES:
         known = ", ".join(map(str, HASHES))
         raise ConfigError("no such suite", where="--suite", found=number, expected=known)
-    name = f"suite-{number}.txt"
-    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
-    lines = [line.strip() for line in text.splitlines() if not line.startswith("#")]
-    games = [tuple(game.split("\n")) for game in "\n".join(lines).strip().split("\n\n")]
-    suite = Suite(number, tuple(games))
+    file = Path(__file__).with_name(f"suite-{number}.txt")
+    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    suite = Suite(number, tuple(tuple(game.split("\n")) for game in "\n".join(lines).strip().split("\n\n")))
     if suite.sha256 != HASHES[number]:
         do = "install animegamer-rt again: its figures would be of no suite"
-        raise ConfigError("the suite's instructions were changed", where=name, found=suite.sha256, do=do)
+        raise ConfigError("the suite's instructions were changed", where=file.name, found=suite.sha256, do=do)
     return suite
+
+
+THINKING_GAME: tuple[tuple[str, float], ...] = (
+    ("Zelki walks in the meadow on a sunny day.", 4.1),
+    ("now she waves at us", 2.6),
+    ("a bit faster, like mad!", 3.3),
+    ("Tofi joins her and they dance", 6.8),
+    ("it gets dark", 1.9),
+    ("they go down to the beach and sit", 5.2),
+    ("Mirel comes running across the sand", 9.6),
+    ("she jumps, then bows politely", 4.4),
+    ("next morning in the city", 3.7),
+    ("in a raincoat please", 2.2),
+    ("fly away over the clouds!", 7.5),
+    ("and lie down, very gently", 3.0),
+)
+"""An everyday game for the server: instructions, and how many seconds the player thinks before each. The times were
+chosen by hand, not taken from a person."""
+
+
+def sha256(value: object) -> str:
+    """The hash of a value as JSON, without blanks."""
+    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
 def results_folder() -> Path:

@@ -1,12 +1,15 @@
 """Reads the records of `animegamer-rt bench`, a JSON file a run, and derives the figures that follow from the turns.
 
-`bench run` writes what `bench verify` computes again here. Knows columns of numbers; nothing of how they were measured.
+`bench run` writes what `bench verify` computes again: whether a record's figures are those that its own turns give.
+Knows columns of numbers; nothing of how they were measured.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,9 @@ import numpy as np
 from animegamer_rt.bundle import json_file
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.percentiles import percentiles
+from animegamer_rt.untrusted import plain, short
+
+from .presets import HASHES, load_suite
 
 Record = dict[str, Any]
 TURN_FORMAT = 2
@@ -30,9 +35,13 @@ TENTH = 0.1
 """Largest change between halves or of the roofline bound, and largest share of the processor for other programs."""
 HALVES_TURNS = 8
 """Fewest turns whose halves can be compared."""
+FEWEST: Mapping[int, int] = MappingProxyType({50: 1, 90: 10, 95: 20, 99: 100})
+"""Percentile -> fewest values that carry it: one value lies above it. Below that it would only be the maximum."""
 SLEEP_S = 1.0
 THROTTLED = ("thermal", "power brake", "hardware")
 """Words of a card's throttle reasons that slow it below what it was set to."""
+ROUNDING = 1e-3
+"""Figures are rounded to four digits."""
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:
@@ -41,13 +50,8 @@ def read_records(folder: Path, kind: str = "turn") -> list[Record]:
     Other JSON files in the folder, such as a trace, have no date and are skipped. Raises ConfigError for a file that is
     not JSON.
     """
-    found = map(read_json, sorted(folder.glob("*.json")))
-    chosen = [
-        record
-        for record in found
-        if isinstance(record, dict) and "date" in record and record.get("kind", "turn") == kind
-    ]
-    return sorted(chosen, key=lambda record: str(record["date"]))
+    found = [one for one in map(read_json, sorted(folder.glob("*.json"))) if isinstance(one, dict) and "date" in one]
+    return sorted((one for one in found if one.get("kind", "turn") == kind), key=lambda one: str(one["date"]))
 
 
 def read_json(path: Path) -> Any:
@@ -68,6 +72,23 @@ def of_newer_version(record: object) -> bool:
 def of_the_gpu(record: Mapping[str, Any]) -> bool:
     """Whether benchmarks/gpu/run.py made a record of turns, which has few of them."""
     return bool(record.get("variant") or record.get("peer"))
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """A percentile of measured seconds, to four digits: no machine repeats more."""
+    return round(float(np.percentile(values, percent)), 4)
+
+
+def percentiles(values: Sequence[float], wanted: Sequence[int] = tuple(FEWEST)) -> dict[str, float | None]:
+    """p50, p90, p95, p99 and max, rounded to four digits; None for a percentile that the count does not carry."""
+    found = {f"p{p}": percentile(values, p) if len(values) >= FEWEST[p] else None for p in wanted}
+    return {**found, "max": round(max(values), 4)}
+
+
+def series(values: Iterable[float]) -> dict[str, Any]:
+    """Median, 95th percentile, longest and how many there were."""
+    raw = list(values)
+    return {**percentiles(raw, (50, 95)), "n": len(raw)}
 
 
 def figures_of(columns: Mapping[str, Sequence[float]], frames: int, playback_seconds: float) -> dict[str, Any]:
@@ -123,3 +144,112 @@ def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool
 def differ(before: float, after: float) -> bool:
     """Whether two figures differ by a tenth of the smaller one, or more."""
     return bool(max(before, after) >= (1 + TENTH) * min(before, after))
+
+
+def verify(paths: Sequence[Path]) -> int:
+    """Print for each file whether it is sound, or what is wrong; 1 if one is not."""
+    worst = 0
+    for path in paths:
+        record = read_json(path)
+        unchecked = _why_unchecked(record)
+        wrong = [unchecked] if unchecked else list(problems(record))
+        print(plain(f"{path}: {'not checked' if unchecked else 'not sound' if wrong else 'sound'}"))
+        for line in wrong:
+            print(plain(f"  {line}"))
+        worst = max(worst, int(bool(wrong)))
+    return worst
+
+
+def _why_unchecked(record: object) -> str:
+    """Why a record of something else cannot be checked; empty for one that can."""
+    only = "only what `animegamer-rt bench run` writes can be checked"
+    if isinstance(record, dict) and (kind := record.get("kind", "turn")) != "turn":
+        return f"not a record of turns; found kind {kind}: {only}"
+    return f"of the GPU benchmark: {only}" if isinstance(record, dict) and of_the_gpu(record) else ""
+
+
+def problems(record: object) -> Iterator[str]:
+    """What is wrong with a record, a line each; nothing for a sound one."""
+    found = record.get("format") if isinstance(record, dict) else "no JSON object"
+    if not isinstance(record, dict) or found != TURN_FORMAT:
+        do = UPDATE if of_newer_version(record) else "measure again with this version"
+        yield f"not a record of turns of format {TURN_FORMAT}; found format {found}: {do}"
+        return
+    try:
+        yield from _implausible(record)
+    except KeyError as error:
+        yield f"{error.args[0]}: missing"
+    except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
+        yield f"a field has not the form that bench gives it: {type(error).__name__} {error}"
+
+
+def _implausible(record: Mapping[str, Any]) -> Iterator[str]:
+    columns = record[SAMPLES]
+    lengths = {name: len(columns[name]) for name in SAMPLE_COLUMNS}
+    if set(lengths.values()) != {record["n"]} or not record["n"]:
+        yield f"n: found {record['n']}, but {SAMPLES} has {lengths}"
+        return
+    yield from _wrong_date(record["date"])
+    if len(record["shape"]) != 3 or min(record["shape"]) < 1:
+        yield f"shape: found {record['shape']}, expected frames, height and width"
+        return
+    for name, expected in figures_of(columns, record["shape"][0], record["playback_seconds"]).items():
+        yield from _unlike(record[name], expected, name)
+    seconds, starts = (np.asarray(columns[name], np.float64) for name in ("seconds", "at"))
+    parts = np.sum([columns[stage] for stage in STAGES], axis=0)
+    if np.any(seconds <= 0) or np.any(parts > seconds + ROUNDING):
+        yield f"{SAMPLES}: a turn is shorter than its stages together"
+    ends = starts + seconds
+    if np.any(starts[1:] < ends[:-1] - ROUNDING):
+        yield f"{SAMPLES}: a turn begins before the one before it ends"
+    if record["sustained_seconds_per_turn"] < (ends[-1] - starts[0]) / record["n"] - ROUNDING:
+        yield f"sustained_seconds_per_turn: found {record['sustained_seconds_per_turn']}, less than the turns take"
+    yield from _hidden_doubts(record, seconds.tolist())
+    if record["suite"] is not None:
+        yield from _not_the_suite(record, float(ends[-1]))
+
+
+def _wrong_date(date: str) -> Iterator[str]:
+    try:
+        then = datetime.fromisoformat(date)
+        ahead = then - datetime.now(timezone.utc)
+    except (ValueError, TypeError):  # no date, or one without a time zone
+        yield f"date: found {short(date)}, expected one as in 2026-11-25T13:32:57+00:00"
+        return
+    if ahead > timedelta(days=1):  # clocks of machines differ by less
+        yield f"date: found {date}, which is in the future: was the clock wrong there, or is it here?"
+
+
+def _unlike(told: Any, expected: Any, name: str) -> Iterator[str]:
+    """Where a figure, or one inside it, is not what the turns give."""
+    if isinstance(told, Mapping) and isinstance(expected, Mapping):
+        for inner, value in expected.items():
+            yield from _unlike(told[inner], value, f"{name}.{inner}")
+    elif isinstance(told, int | float) and isinstance(expected, int | float):
+        if not abs(told - expected) <= ROUNDING * max(abs(expected), 1.0):
+            yield f"{name}: found {told}, but the turns give {expected:.4f}"
+    elif told != expected:
+        yield f"{name}: found {told}, but the turns give {expected}"
+
+
+def _hidden_doubts(record: Mapping[str, Any], seconds: list[float]) -> Iterator[str]:
+    """Reasons to run again that the record's own figures give and it does not, and a gate that should not have passed.
+
+    The reasons' words may be those of another version, so only whether there are any is compared.
+    """
+    reasons = unsteady(seconds, record["activity"]["during"], record["complete"])
+    if reasons and not record["unsteady"]:
+        yield f"unsteady: found no reason, but {reasons[0]}"
+    gate = record["quality_gate"]
+    if gate["passed"] and (gate["ssim_needed"] or 0) > (gate["ssim_against_exact"] or 0):
+        yield f"quality_gate: passed with SSIM {gate['ssim_against_exact']}, but {gate['ssim_needed']} is needed"
+
+
+def _not_the_suite(record: Mapping[str, Any], length: float) -> Iterator[str]:
+    if record["suite_sha256"] != HASHES.get(record["suite"]):
+        yield f"suite_sha256: found {record['suite_sha256']}, which is not that of suite {record['suite']}"
+        return
+    suite = load_suite(record["suite"])
+    if record["complete"] and (record["n"] < suite.turns or length < suite.seconds):
+        needed = f"{suite.turns} turns and {suite.seconds:.0f} s"
+        yield f"suite {suite.number}: found {record['n']} turns in {length:.0f} s; it takes {needed}"

@@ -1,33 +1,36 @@
-"""Runs the measurements of `animegamer-rt bench serve`, prints them beside their goals and writes the record.
+"""`animegamer-rt bench serve`: the time and memory that the server adds to the engines', measured by a client.
 
-Knows their order and the servers they need; `measures` does the measuring.
+The client runs in the process of the command; the server and its worker run in processes of their own, as always. A
+function a figure; `bench_serve` runs them, prints the figures beside their goals and writes the record.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
+import statistics
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import zmq
+import numpy as np
 
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.host import describe_host, environment, instruction_sets, write_record
+from animegamer_rt.profiling.host import describe_host, environment, machine_facts, write_record
 from animegamer_rt.serving.wire import CODECS
 
-from . import measures
-from .recording import Recording, read_recording
-from .serve_table import COMPUTED, lines
-from .server_process import ServerProcess
+from .player import DROPPED, Player, ServerProcess, TurnTiming, play_together
+from .presets import THINKING_GAME, sha256
+from .records import series
+from .table import COMPUTED, lines
 
 PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4, 16)
 FAST = "fast"
@@ -41,137 +44,262 @@ GOALS = {
 }
 """overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. stalled_ratio: within noise of
 1. processor_share: of a core, by a server that nobody plays on."""
+KINDS = ("overhead", "idle", "transfer", "crowd", "replay", "cancel", "memory")
+"""Fields of the record with an entry for each server that was measured."""
 IDLE_S_PER_TURN = 1.0
 """How long an idle server is watched, for each turn that is measured of the other figures, in seconds."""
-
-
+WINDOW_FULL = 5
+"""Turns after which a game's history window is full, in every bundle so far."""
+STALLED_ROUNDS = 4
+"""Fewest turns measured beside a player who reads, and beside one who does not."""
+MAX_BUFFERED = 20
+"""Most turns until frames are dropped for a player who does not read: the send queue and sockets hold some."""
+CONNECTIONS = 100
 FULL_SIZE = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
 
-
-@dataclass(frozen=True, slots=True)
-class ServeBench:
-    """What is measured. turns: samples of each figure; turn_s: seconds that simulated engines take for a turn."""
-
-    bundle: str = "pocket"
-    plan: str | None = None
-    turns: int = 25
-    turn_s: float = 0.2
-    results: Path = Path("bench-results")
-    replay: Path | None = None
-    """Folder of a game that is played again with its think times, all of it; None: the beginning of our own."""
+Figures = dict[str, Any]
 
 
-def bench_serve(options: ServeBench) -> int:
-    """Measure, print, and write a record under `results`. Raises AnimeGamerError."""
-    make_folder(options.results)
-    bundle = open_bundle(options.bundle)
-    plan = options.plan or bundle.default_plan
+def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s: float = 0.2) -> int:
+    """Measure, print, and write a record under `results`. Raises AnimeGamerError.
+
+    model: a bundle's name or folder. plan: None for its default. turns: samples of each figure. turn_s: seconds that
+    simulated engines take for a turn.
+    """
+    make_folder(results)
+    bundle = open_bundle(model)
+    plan = plan or bundle.default_plan
     bundle.plan(plan)
     name = bundle.manifest.name
-    game = read_recording(options.replay)
-    if options.replay is None:
-        game = game.first(max(1, options.turns // 2))
     print(f"{name}, plan {plan}, on {describe_host()}")
     before = activity.watch_alone(activity.read_machine)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, zmq.Context() as context:
-        context.linger = 0
-        full = write_full_size(Path(folder) / "bundle", bundle)
-        found = _measure(options, context, (bundle, full), plan, game, Path(folder))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        found = _measure(bundle, plan, turns, turn_s, Path(folder))
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
         "size": name,
         "fingerprint": bundle.fingerprint,
-        "instruction_sets": instruction_sets(),
+        **machine_facts(),
         "plan": plan,
-        "turns": options.turns,
-        "turn_s": options.turn_s,
+        "turns": turns,
+        "turn_s": turn_s,
         "goals": GOALS,
         "activity": {"before": before, "after": activity.watch_alone(activity.read_machine)},
         **found,
     }
-    for line in lines(record):
-        print(line)
-    path = write_record(options.results, f"{name}-wire", record)
-    print(f"record: {path}")
+    print("\n".join(lines(record)))
+    print(f"record: {write_record(results, f'{name}-wire', record)}")
     print(json.dumps(record))
     return 0
 
 
-def _measure(
-    options: ServeBench,
-    context: zmq.Context[zmq.Socket[bytes]],
-    bundles: tuple[Bundle, Bundle],
-    plan: str,
-    game: Recording,
-    folder: Path,
-) -> dict[str, Any]:
-    """All figures, a server for each pair of bundle and engines."""
-    turns, simulated, idle_s = options.turns, f"simulated:{options.turn_s:g}", options.turns * IDLE_S_PER_TURN
-    found: dict[str, Any] = {
-        "overhead": [],
-        "idle": [],
-        "transfer": [],
-        "crowd": [],
-        "replay": [],
-        "cancel": [],
-        "memory": [],
-    }
-    size = bundles[0].manifest.geometry
-    deadline_s = round(size.frames / size.fps, 4)
+def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path) -> Figures:
+    """Fields of the record: all figures, a server for each pair of bundle and engines."""
+    idle_s, simulated = turns * IDLE_S_PER_TURN, f"simulated:{turn_s:g}"
+    geometry, full = bundle.manifest.geometry, write_full_size(folder / "bundle", bundle)
+    deadline_s = round(geometry.frames / geometry.fps, 4)
+    found: Figures = {kind: [] for kind in KINDS}
 
     def serve(bundle: Bundle, device: str, plan: str = plan) -> ServerProcess:
-        name = bundle.manifest.name
-        print(f"  measuring {name}, device {device}, plan {plan} ...", flush=True)
-        state = Path(tempfile.mkdtemp(dir=folder)) / name
+        print(f"  measuring {bundle.manifest.name}, device {device}, plan {plan} ...", flush=True)
+        state = Path(tempfile.mkdtemp(dir=folder)) / bundle.manifest.name
         return ServerProcess(bundle.folder, device, state, plan)
 
-    def note(kind: str, bundle: Bundle, device: str, figures: measures.Figures) -> None:
+    def note(kind: str, bundle: Bundle, device: str, figures: Figures) -> None:
         size = bundle.manifest.geometry
         shape = [size.frames, size.height, size.width]
         found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": device, **figures})
 
-    def concurrent(
-        bundle: Bundle, servers: Sequence[ServerProcess], counts: Sequence[int], turns: int, plans: Sequence[str]
-    ) -> None:
+    def crowd(servers: Sequence[ServerProcess], counts: Sequence[int], turns: int, *plans: str) -> None:
         """For each count of players, about `turns` turns of all of them together."""
         alone = 0.0
         for count in counts:
-            each = max(2, turns // count)
-            figures = measures.concurrent_players(context, servers, count, each, deadline_s)
+            figures = concurrent_players(servers, count, max(2, turns // count), deadline_s)
             alone = figures["turns_per_s"] if count == 1 else alone
             lost = {"lost": round(1 - figures["turns_per_s"] / alone, 4)} if alone else {}
             note("crowd", bundle, servers[0].device, {"plans": list(plans), **figures, **lost})
 
-    for bundle in bundles:
-        with serve(bundle, simulated) as served:
-            figures = measures.overhead(context, served, turns)
-            note("overhead", bundle, simulated, figures)
-            note("cancel", bundle, simulated, measures.cancelling(context, served, turns))
-            if bundle is bundles[0]:
-                note("idle", bundle, simulated, measures.idle(context, served, idle_s))
-                concurrent(bundle, [served], PLAYER_COUNTS, 2 * turns, [plan])
+    for one in (bundle, full):
+        with serve(one, simulated) as served:
+            note("overhead", one, simulated, overhead(served, turns))
+            note("cancel", one, simulated, cancelling(served, turns))
+            if one is bundle:
+                note("idle", one, simulated, idle(served, idle_s))
+                crowd([served], PLAYER_COUNTS, 2 * turns, plan)
             else:
-                figures, idle = measures.slow_reader(context, served, turns // 2, idle_s)
-                note("idle", bundle, simulated, idle)
-                found["stalled"] = {"size": bundle.manifest.name, "engines": simulated, **figures}
-        with serve(bundle, "simulated:0") as served:
+                figures, share = slow_reader(served, turns // 2, idle_s)
+                note("idle", one, simulated, share)
+                found["stalled"] = {"size": one.manifest.name, "engines": simulated, **figures}
+        with serve(one, "simulated:0") as served:
             for codec in CODECS:
-                note("transfer", bundle, "simulated:0", measures.transfer(context, served, codec, turns))
-            sessions = 8 * turns if bundle is bundles[0] else turns
-            note("memory", bundle, "simulated:0", measures.memory(context, served, sessions))
-    plans = [plan, *([FAST] if FAST in bundles[0].manifest.plans and plan != FAST else [])]
-    with contextlib.ExitStack() as stack:
+                note("transfer", one, "simulated:0", transfer(served, codec, turns))
+            note("memory", one, "simulated:0", memory(served, 8 * turns if one is bundle else turns))
+    plans = [plan, *([FAST] if FAST in bundle.manifest.plans and plan != FAST else [])]
+    with ExitStack() as stack:
         servers: list[ServerProcess] = []
-        for one in plans:
-            servers.append(stack.enter_context(serve(bundles[0], COMPUTED, one)))
-            concurrent(bundles[0], servers[-1:], PLAYER_COUNTS_COMPUTED, turns, [one])
+        for name in plans:
+            servers.append(stack.enter_context(serve(bundle, COMPUTED, name)))
+            crowd(servers[-1:], PLAYER_COUNTS_COMPUTED, turns, name)
         if len(servers) > 1:
-            concurrent(bundles[0], servers, PLAYER_COUNTS_COMPUTED[1:], turns, plans)
-        thought_s = sum(turn.think_s for turn in game.turns)
-        print(f"  replaying {game.name}: {len(game.turns)} turns, {thought_s:.0f} s of thinking ...", flush=True)
-        note("replay", bundles[0], COMPUTED, measures.recorded(context, servers[0], game, deadline_s))
+            crowd(servers, PLAYER_COUNTS_COMPUTED[1:], turns, *plans)
+        game = THINKING_GAME[: max(1, turns // 2)]
+        print(f"  {len(game)} turns of a player who thinks ...", flush=True)
+        note("replay", bundle, COMPUTED, thinking_player(servers[0], game, deadline_s))
     return found
+
+
+def _over(played: Sequence[TurnTiming], *names: str) -> Figures:
+    """The `series` of each of these figures of turns."""
+    return {name: series(turn.figures()[name] for turn in played) for name in names}
+
+
+def overhead(served: ServerProcess, turns: int) -> Figures:
+    """One player with raw frames: seconds of a turn beyond its engines, and when its first events come."""
+    with Player(served.port) as player:
+        player.open()
+        for _ in range(WINDOW_FULL):
+            player.play()
+        played = [player.play() for _ in range(turns)]
+    return _over(played, "overhead_s", "outside_s", "turn_s", "state_s", "state_overhead_s", "first_frame_s")
+
+
+def idle(served: ServerProcess, seconds: float) -> Figures:
+    """The share of a core that the server process uses while one player is connected and plays nothing."""
+    with Player(served.port) as player:
+        player.open()
+        player.play()
+        return {"player": "reads", **served.processor_share(seconds)}
+
+
+def transfer(served: ServerProcess, codec: str, turns: int) -> Figures:
+    """One player: seconds from the end of denoising to the last byte of the clip; vae_s: the engine's part of it."""
+    with Player(served.port, codec=codec) as player:
+        player.open()
+        player.play()
+        played = [player.play() for _ in range(turns)]
+    size = round(statistics.median(turn.bytes for turn in played))
+    return {"codec": codec, **_over(played, "clip_s", "vae_s"), "bytes": size}
+
+
+def cancelling(served: ServerProcess, turns: int) -> Figures:
+    """Seconds from `cancel`, sent while a turn is denoised, to its end. done_first: turns done before it came."""
+    with Player(served.port) as player:
+        player.open(history_turns=0)
+        player.play()
+        ended = [seconds for seconds in (player.cancel() for _ in range(turns)) if seconds is not None]
+    return {"cancel_s": series(ended) if ended else None, "done_first": turns - len(ended)}
+
+
+def concurrent_players(servers: Sequence[ServerProcess], sessions: int, turns: int, deadline_s: float) -> Figures:
+    """`sessions` players at once, each `turns` turns without a pause or a history, so that turns of a plan cost alike.
+
+    servers: the players are shared out among them.
+    """
+    with ExitStack() as stack:
+        ports = [servers[number % len(servers)].port for number in range(sessions)]
+        players = [stack.enter_context(Player(port)) for port in ports]
+        for player in players:
+            player.open(history_turns=0)
+        for player in players[: len(servers)]:
+            player.play()
+        played = play_together(dict.fromkeys(players, turns))
+    between = np.diff([turn.done_at for turn in played])
+    engines_s = statistics.fmean(turn.figures()["engines_s"] for turn in played[1:])
+    return {
+        "sessions": sessions,
+        "interval_s": series(between),
+        "turns_per_s": round(1 / float(between.mean()), 4),
+        **_waits(played, deadline_s),
+        "engines_busy": round(engines_s / float(between.mean()), 4),
+    }
+
+
+def thinking_player(served: ServerProcess, game: Sequence[tuple[str, float]], deadline_s: float) -> Figures:
+    """One player who thinks for so many seconds before each turn of a game.
+
+    The engines are idle meanwhile, as between the turns of a person.
+    """
+    played = []
+    with Player(served.port) as player:
+        player.open()
+        for instruction, think_s in game:
+            time.sleep(think_s)
+            played.append(player.play(instruction))
+    thought = [think_s for _, think_s in game]
+    engines_s, turns_s = (sum(turn.figures()[name] for turn in played) for name in ("engines_s", "turn_s"))
+    return {
+        "sha256": sha256(game),
+        "think_s": series(thought),
+        **_waits(played, deadline_s),
+        "engines_busy": round(engines_s / (sum(thought) + turns_s), 4),
+    }
+
+
+def _waits(played: Sequence[TurnTiming], deadline_s: float) -> Figures:
+    """How long players wait. deadline_s: how long a clip plays; goodput: the share of turns that take no longer."""
+    turns_s = [turn.figures()["turn_s"] for turn in played]
+    return {
+        **_over(played, "turn_s", "state_s", "first_frame_s"),
+        "deadline_s": deadline_s,
+        "goodput": round(statistics.fmean(turn_s <= deadline_s for turn_s in turns_s), 4),
+    }
+
+
+def slow_reader(served: ServerProcess, turns: int, idle_s: float) -> tuple[Figures, Figures]:
+    """A player's turns, each after a turn of another player: first one who reads, then one who does not.
+
+    Also returns the share of a core that the server process uses afterwards, while frames wait for the latter.
+    """
+    rounds = max(STALLED_ROUNDS, turns)
+    with Player(served.port) as player, Player(served.port) as reader:
+        player.open(history_turns=0)
+        reader.open(history_turns=0)
+        beside_reader = [_behind(player, reader, reads=True) for _ in range(rounds)]
+        with Player(served.port, stalled=True) as staller:
+            staller.open(history_turns=0)
+            for _ in range(MAX_BUFFERED):  # what the sockets' own buffers hold comes before the first frame is dropped
+                if served.metric(DROPPED):
+                    break
+                _behind(player, staller, reads=False)
+            beside_stalled = [_behind(player, staller, reads=False) for _ in range(rounds)]
+            share = {"player": "has stopped reading", **served.processor_share(idle_s)}
+        dropped = served.metric(DROPPED)
+    times = {"beside_reader_s": series(beside_reader), "beside_stalled_s": series(beside_stalled)}
+    ratio = times["beside_stalled_s"]["p50"] / times["beside_reader_s"]["p50"]
+    return {**times, "ratio": round(ratio, 4), "frames_dropped": int(dropped or 0)}, share
+
+
+def _behind(player: Player, other: Player, *, reads: bool) -> float:
+    """Seconds of a turn that waits for a turn of `other`. reads: whether `other` reads its events."""
+    played = play_together({other: int(reads), player: 1})
+    return max(played, key=lambda turn: turn.asked_at).figures()["turn_s"]
+
+
+def memory(served: ServerProcess, sessions: int) -> Figures:
+    """Memory of the server process for idle sessions with one finished turn each, and for connections after hello."""
+    with Player(served.port) as player:
+
+        def play(count: int) -> float | None:
+            for _ in range(count):
+                player.open()
+                player.play()
+            return served.resident_mib()
+
+        before, after = play(2 * WINDOW_FULL), play(sessions)
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            stack.enter_context(Player(served.port))
+        connected = served.resident_mib()
+    figures: Figures = {"sessions": sessions, "connections": CONNECTIONS}
+    if before is None or after is None or connected is None:
+        return figures
+    return figures | {
+        "front_mib_before": round(before, 2),
+        "front_mib_after": round(after, 2),
+        "mib_per_session": round((after - before) / sessions, 4),
+        "mib_per_connection": round((connected - after) / CONNECTIONS, 4),
+    }
 
 
 def write_full_size(folder: Path, model: Bundle) -> Bundle:

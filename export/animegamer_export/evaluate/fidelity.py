@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from animegamer_bench.quality_gate import ssim
+from animegamer_bench.turns import ssim
 from animegamer_export.evaluate.judges import ClipJudge
 from animegamer_export.evaluate.metrics import Clip, psnr, relative_error
 from animegamer_rt.backends.interface import FloatArray

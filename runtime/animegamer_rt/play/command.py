@@ -13,7 +13,6 @@ import secrets
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
@@ -123,11 +122,8 @@ class PlayedGame:
             yield
             reading.result()
 
-    def play_turn(self, text: str, terminal: Terminal, think_s: float | None = None) -> None:
-        """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before.
-
-        think_s: how long the player took to type it; None where nobody typed.
-        """
+    def play_turn(self, text: str, terminal: Terminal) -> None:
+        """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
         self.folder.check_next_turn()
         self.folder.check_free_space(self._frames_bytes)
         events, turn = self.game.stream(text), ClipBuilder()
@@ -141,7 +137,7 @@ class PlayedGame:
                     # The session commits the turn with the next event: the folder must then get it as well.
                     deferred = stack.enter_context(_defer_interrupt())
             clip = turn.build(text, self.pipeline.bundle.manifest.geometry.fps)
-            path = self.folder.add(clip, think_s)
+            path = self.folder.add(clip)
         terminal.finished(path, clip.seconds, len(clip.frames) / self.folder.fps)
         if deferred:
             raise KeyboardInterrupt
@@ -256,10 +252,8 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
     Ctrl-C stops the turn; at the prompt it ends the game.
     """
     while True:
-        prompted_at = time.monotonic()
         with game.prepared():
             text = terminal.ask(game.next_turn)
-            think_s = time.monotonic() - prompted_at
         if text is None:
             return None
         command, _, name = text.partition(" ")
@@ -269,7 +263,7 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
             if command[0] in "/:":  # a mistyped command must not be played as a turn
                 known = f"{OTHER_BUNDLE} NAME, help or quit"
                 raise InstructionError("no such command", found=repr(command), expected=known)
-            game.play_turn(text, terminal, think_s)
+            game.play_turn(text, terminal)
         except (InstructionError, BundleError, PlanError) as error:
             terminal.refused(error)
         except KeyboardInterrupt:

@@ -102,10 +102,9 @@ class GameFolder:
                 do="free some space, or choose another folder with --out; finished turns are kept",
             )
 
-    def add(self, clip: Clip, think_s: float | None = None) -> Path:
+    def add(self, clip: Clip) -> Path:
         """Write a turn's clip, the contact sheet and game.json; returns the clip's path. Raises OutputError.
 
-        think_s: seconds from the prompt until the player had typed the instruction; None where nobody typed.
         All three are written under other names first: a turn that does not fit on the disk changes nothing.
         """
         self.check_next_turn()
@@ -119,7 +118,6 @@ class GameFolder:
                 "turn": number,
                 "instruction": clip.instruction,
                 **({} if clip.understood is None else {"caption": clip.understood.scene.caption}),
-                **({} if think_s is None else {"think_s": round(think_s, 2)}),
                 "state": asdict(clip.state),
                 "character": asdict(clip.shown),
                 "frames": count,

@@ -1,0 +1,218 @@
+"""Prints records: one of turns after its run, many as a table (`bench show`), and one of a server beside its goals.
+
+Knows the fields of records; nothing of how they were measured.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from animegamer_rt.errors import ConfigError
+from animegamer_rt.untrusted import plain
+
+from .compare import read_turns
+from .presets import QUICK
+from .records import FEWEST, Record
+
+COLUMNS = (
+    *("date", "commit", "machine", "instruction_sets", "device", "bundle", "fingerprint", "plan", "suite", "preset"),
+    *("peer", "origin", "precision", "attention", "n", "steady", "gate_passed"),
+    *("seconds_per_turn_p50", "seconds_per_turn_p90"),
+    *("seconds_per_turn_p95", "seconds_per_turn_p99", "seconds_per_turn_max", "sustained_seconds_per_turn"),
+    *("seconds_to_state_p50", "seconds_to_first_frame_p50", "fps", "memory_peak_mib", "energy_j_per_turn"),
+)
+IN_MARKDOWN = (
+    *("machine", "bundle", "plan", "suite", "peer", "origin", "precision", "attention", "n", "steady"),
+    *("seconds_per_turn_p50", "seconds_per_turn_p95", "seconds_to_state_p50", "memory_peak_mib", "commit", "date"),
+)
+"""A page is narrower than a spreadsheet, so what none of the records has is left out."""
+COMPUTED = "cpu"
+"""Engines of a server that play networks."""
+
+
+def print_record(record: Mapping[str, Any]) -> None:
+    """A record of turns, for a terminal of 80 columns."""
+    top = next((name for name in ("p99", "p95") if record[f"seconds_per_turn_{name}"] is not None), "max")
+    turn = {"p50": record["seconds_per_turn_p50"], top: record[f"seconds_per_turn_{top}"]}
+    print(f"{'seconds':<12}{'median':>10}{top:>10}   (n = {record['n']} turns)")
+    for stage, seconds in {**record["stages"], "turn": turn}.items():
+        print(f"{stage:<12}{seconds['p50']:>10.3f}{seconds[top]:>10.3f}")
+    for what, value in _told(record):
+        print(f"{what:<17} {value}")
+    if record["suite"] is None:
+        what = "a quick look" if record["preset"] == QUICK else "of no suite"
+        print(f"This is {what}. A figure to cite: animegamer-rt bench run --suite 1")
+    elif record["unsteady"]:
+        print("Unsteady: run it again on a quiet machine before you cite it.")
+
+
+def _told(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    for name in ("first_turn", "turn_10_and_later"):
+        if found := record[name]:
+            yield name.replace("_", " "), f"{found['p50']:.3f} s (median, n = {found['n']})"
+    yield "sustained", f"{record['sustained_seconds_per_turn']:.3f} s a turn"
+    yield "state predicted", f"{record['seconds_to_state_p50']:.2f} s after the instruction (median)"
+    yield "first frame", f"{record['seconds_to_first_frame_p50']:.2f} s after the instruction (median)"
+    yield "speed", f"{record['fps']} frames/s, {record['real_time_factor']} x real time"
+    if (bound := record["denoiser_floor_seconds"]) is not None:
+        yield "roofline bound", f"{bound:.3f} s of denoising; measured: {record['ratio_to_floor']} x the bound"
+        yield "", f"({record['floor_source']})"
+    elif record["floor_source"] is not None:
+        yield "roofline bound", record["floor_source"]
+    yield "start of process", f"{record['start_to_prompt_seconds']:.2f} s until the first instruction can be typed"
+    yield "peak memory", f"{record['memory_peak_mib']} MiB, {record['memory_source']}"
+    joules, source = record["energy_j_per_turn"], record["energy_source"]
+    yield "energy", source if joules is None else f"{joules:.1f} J per turn, {source}"
+    yield from (record["gpu"] or {}).items()
+    words = {True: "passed", False: "FAILED: the frames are not those of this plan", None: "not judged"}
+    yield "quality gate", words[record["quality_gate"]["passed"]]
+    yield from (("unsteady", reason) for reason in record["unsteady"])
+
+
+def show(paths: Sequence[Path], wanted: str) -> int:
+    """Print records in one of FORMATS; returns 0. Raises ConfigError for a file that is none."""
+    rows = [_cells(path) for path in paths]
+    if wanted == "json":
+        print(json.dumps(rows, indent=1))
+    elif wanted == "csv":
+        writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        names = [name for name in IN_MARKDOWN if any(one[name] is not None for one in rows)]
+        for line in (names, ["---"] * len(names), *([_cell(one[name]) for name in names] for one in rows)):
+            print(f"| {' | '.join(line)} |")
+    return 0
+
+
+def _cells(path: Path) -> Record:
+    """A record's COLUMNS, in order. precision: the denoiser's. steady, gate_passed: null where it was not judged."""
+    record = read_turns(path)
+    try:
+        told = {
+            **record,
+            "instruction_sets": " ".join(record.get("instruction_sets") or []) or None,
+            "precision": (record.get("precision") or {}).get("denoiser"),
+            "steady": not record["unsteady"] if "unsteady" in record else None,
+            "gate_passed": (record.get("quality_gate") or {}).get("passed"),
+        }
+    except (AttributeError, TypeError) as error:
+        raise ConfigError("not a record of turns", where=path, found="a field of another form") from error
+    found = {name: told.get(name) for name in COLUMNS}
+    return {name: one if isinstance(one, int | float | None) else plain(str(one)) for name, one in found.items()}
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value).replace("|", "\\|")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of a server as text. reached: None without a goal."""
+
+    what: str
+    where: str
+    median: str
+    p95: str = ""
+    samples: str = ""
+    goal: str = ""
+    reached: bool | None = None
+
+
+def lines(record: Record) -> Iterator[str]:
+    """A server's rows for a terminal of 80 columns, under a heading for each bundle and engines."""
+    heading = f"{'':<48}{'median':>11}{'p95':>11}{'n':>5}"
+    for where, group in groupby(rows(record), key=lambda row: row.where):
+        yield where if not heading else f"{where:<48}{heading[48:]}"
+        heading = ""
+        for row in group:
+            yield f"  {row.what:<46}{row.median:>11}{row.p95:>11}{row.samples:>5}".rstrip()
+            if row.reached is not None:
+                yield f"    goal {row.goal}: {'reached' if row.reached else 'missed'}"
+
+
+def rows(record: Record) -> Iterator[Row]:
+    """All figures of a server's record (kind `wire`), in the order of measuring."""
+    goals = record["goals"]
+    for entry in record["overhead"]:
+        goal, median = goals["overhead_s"], entry["overhead_s"]["p50"]
+        beyond = "turn time outside the engines, raw frames"
+        yield _timed(beyond, entry, "overhead_s", f"<= {_ms(goal)}", median <= goal)
+        yield _timed("- of it, outside the worker", entry, "outside_s")
+        yield _timed("game state, without the engines' time", entry, "state_overhead_s")
+        yield _timed("game state, from the request", entry, "state_s")
+        yield _timed("first frame, from the request", entry, "first_frame_s")
+        yield _timed("whole turn, from the request", entry, "turn_s")
+    for entry in record["cancel"]:
+        if entry["cancel_s"] is not None:
+            yield _timed("cancelled turn, from `cancel` to its end", entry, "cancel_s")
+    for entry in record["transfer"]:
+        what = f"clip as {entry['codec']}, {entry['bytes'] / 1e6:.2f} MB (vae {_ms(entry['vae_s']['p50'])} of it)"
+        yield _timed(what, entry, "clip_s")
+    for entry in record["crowd"]:
+        what = f"{entry['sessions']} session{'s' * (entry['sessions'] > 1)}, {entry['turns_per_s']:.2f} turns/s"
+        yield _timed(f"{what}: time between turns", entry, "interval_s")
+        yield from _waits(entry)
+        if entry["sessions"] > 1 and "lost" in entry:
+            loss, goal, count = entry["lost"], goals["lost"], str(entry["interval_s"]["n"])
+            what = f"- throughput lost by {entry['sessions']} sessions against one"
+            yield Row(what, place(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
+    entry, goal = record["stalled"], goals["stalled_ratio"]
+    yield _timed("turn behind a player who reads", entry, "beside_reader_s")
+    yield _timed("turn behind a player who stopped reading", entry, "beside_stalled_s")
+    what = f"- slower by (frames dropped: {entry['frames_dropped']})"
+    yield Row(what, place(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
+    for entry in record["replay"]:
+        what = f"a recorded game, {entry['think_s']['p50']:.1f} s of thinking before a turn: whole turn"
+        yield _timed(what, entry, "turn_s")
+        yield from _waits(entry)
+    for entry in record["idle"]:
+        share, goal = entry["processor_share"], goals["processor_share"]
+        what = f"idle server, share of a core; a player {entry['player']}"
+        yield Row(what, place(entry), f"{share:.2%}", "", "", f"<= {goal:.1%}", share <= goal)
+    for entry in record["memory"]:
+        size, each, goal = entry.get("mib_per_session"), "server memory of an idle session", goals["mib_per_session"]
+        if size is None:
+            yield Row(each, place(entry), "not measured")
+            continue
+        count, connection = str(entry["sessions"]), f"{entry['mib_per_connection']:.3f} MiB"
+        yield Row(each, place(entry), f"{size:.3f} MiB", "", count, f"<= {goal:g} MiB", size <= goal)
+        yield Row("server memory of a connection", place(entry), connection, "", str(entry["connections"]))
+
+
+def _waits(entry: Mapping[str, Any]) -> Iterator[Row]:
+    """How long a player waits."""
+    within, count = f"- turns within {entry['deadline_s']:.1f} s", str(entry["turn_s"]["n"])
+    yield Row(within, place(entry), f"{entry['goodput']:.0%}", "", count)
+    yield _timed("- game state, from the request", entry, "state_s")
+    yield _timed("- first frame, from the request", entry, "first_frame_s")
+
+
+def _timed(what: str, entry: Mapping[str, Any], name: str, goal: str = "", reached: bool | None = None) -> Row:
+    series = entry[name]
+    return Row(what, place(entry), _ms(series["p50"]), tail(series, _ms), str(series["n"]), goal, reached)
+
+
+def tail(series: Mapping[str, Any], told: Callable[[float], str]) -> str:
+    """The 95th percentile as text if the count carries it, else the longest."""
+    return told(series["p95"]) if series["n"] >= FEWEST[95] else f"max {told(series['max'])}"
+
+
+def place(entry: Mapping[str, Any]) -> str:
+    """The bundle, engines and, where networks are played, plans that a figure is of."""
+    plans = entry.get("plans", []) if entry["engines"] == COMPUTED else []  # simulated engines wait for any plan
+    shared = [f"half each: {' and '.join(plans)}"] if len(plans) > 1 else plans
+    return ", ".join([entry["size"], entry["engines"], *shared])
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.1f} ms"
