@@ -13,17 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import golden_messages as golden
+import pytest
 import zmq
 import zmq.auth
 from client.conformance import run as conformance
 from client.conformance.fake_server import FakeServer
 from client.conformance.ports import ReservedPorts
 from client.conformance.suite import Process, with_turns
+from client.tools import can_build
 from live_server import LiveServer
 
 from animegamer_client.codec import Message, decode, encode
 from animegamer_rt.serving.server import curve_keys
 from client.wire_cutter import WireCutter
+
+WITH_KEYS = can_build("Keys for C, C++, C# and Unreal")
+"""Whether libsodium is here; `make clients` names it, and .ci/run fails without it."""
+needs_keys = pytest.mark.skipif(not WITH_KEYS, reason="no libsodium; on Debian: apt-get install libsodium-dev")
 
 GAME = (
     "open 3",
@@ -47,6 +53,14 @@ def started(command: list[str], cwd: Path | None = None) -> Iterator[Process]:
 
 def address_of(server: LiveServer) -> str:
     return f"tcp://127.0.0.1:{server.port}"
+
+
+def check_conformance(client: str, command: list[str], cwd: Path | None = None) -> None:
+    """All scenarios that can be played here end as recorded."""
+    lacks = {} if WITH_KEYS else {"curve": "built without libsodium"}
+    played = conformance.play(client, command, cwd, lacks)
+    outcomes = {name: "yes" if "built without" in outcome else outcome for name, outcome in played.items()}
+    assert outcomes == conformance.recorded()[client]
 
 
 def golden_line(vector: dict[str, Any]) -> str:

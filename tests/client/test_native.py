@@ -23,7 +23,6 @@ from PIL import Image
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
-from client.with_keys import WITH_KEYS, check_conformance, needs_keys
 
 BUILDS = os.environ.get("ANIMEGAMER_CLIENT_BUILDS")
 NATIVE = Path(__file__).parents[2] / "client" / "native"
@@ -41,7 +40,7 @@ def run(*command: object, cwd: Path, says: str = "") -> str:
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(BUILDS or tmp_path_factory.mktemp("builds")) / "native"
     folder.mkdir(parents=True, exist_ok=True)
-    keys = f"-DANIMEGAMER_CURVE={'ON' if WITH_KEYS else 'OFF'}"
+    keys = f"-DANIMEGAMER_CURVE={'ON' if stories.WITH_KEYS else 'OFF'}"
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", keys)
     run("cmake", "-S", NATIVE, "-B", folder, *options, cwd=folder)
     run("cmake", "--build", folder, "--parallel", 2, cwd=folder)
@@ -100,7 +99,7 @@ def test_pings_are_answered_while_nobody_calls(driver: Process) -> None:
     stories.check_pings(driver)
 
 
-@needs_keys
+@stories.needs_keys
 def test_keys_let_in_those_on_the_list_only(driver: Process, bundle: Path, tmp_path: Path) -> None:
     stories.check_keys(driver, bundle, tmp_path)
 
@@ -122,7 +121,7 @@ def test_sanitizers_report_nothing(sanitizers: str, server: LiveServer, monkeypa
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
-    check_conformance("native", [str(build / "tests" / "driver")])
+    stories.check_conformance("native", [str(build / "tests" / "driver")])
 
 
 def test_example_plays_a_turn_and_writes_its_frames(build: Path, server: LiveServer, tmp_path: Path) -> None:
@@ -139,7 +138,7 @@ def test_example_plays_a_turn_and_writes_its_frames(build: Path, server: LiveSer
 
 def test_a_game_from_a_picture_with_keys_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
     options, keys = ["--plan", "fast", "--threads", "1"], ""
-    if WITH_KEYS:
+    if stories.WITH_KEYS:
         server_key, _ = curve_keys.new("server", tmp_path / "keys")
         _, friend = curve_keys.new("friend", tmp_path / "allow")
         keys = f" server_key={zmq.auth.load_certificate(server_key)[0].decode()} client_keys={friend}"

@@ -30,7 +30,6 @@ import animegamer_rt
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 from client.mono_build import DRIVER, PACKAGE, MonoBuild
-from client.with_keys import check_conformance, needs_keys
 
 
 def load_make_metas() -> ModuleType:
@@ -85,12 +84,12 @@ def test_pings_are_answered_while_nobody_calls(driver: Process) -> None:
     stories.check_pings(driver)
 
 
-@needs_keys
+@stories.needs_keys
 def test_keys_let_in_those_on_the_list_only(driver: Process, bundle: Path, tmp_path: Path) -> None:
     stories.check_keys(driver, bundle, tmp_path)
 
 
-@needs_keys
+@stories.needs_keys
 def test_what_is_no_key_is_refused_and_not_repeated(driver: Process) -> None:
     server, secret = "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs"
     for one, other in (
@@ -110,7 +109,7 @@ def test_without_libsodium_keys_are_refused_in_words(build: MonoBuild, tmp_path:
     assert said.startswith("error no_keys ") and "NuGet package libsodium" in said
 
 
-@needs_keys
+@stories.needs_keys
 def test_a_session_takes_the_file_of_a_key_and_no_key(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
     mine, players = tmp_path / "keys", tmp_path / "players"
     server_key, _ = curve_keys.new("server", mine)
@@ -147,7 +146,7 @@ def test_a_server_of_the_programs_own_is_played_and_ends_with_it(
     assert said.startswith("server_process: ") and "no-such-device" in said
 
 
-@needs_keys
+@stories.needs_keys
 def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(driver: Process, tmp_path: Path) -> None:
     picture, (public, secret) = tmp_path / "start.png", zmq.curve_keypair()
     picture.write_bytes(PNG + os.urandom(3 * 2**20))
@@ -166,7 +165,7 @@ def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(driver: Proc
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:
-    check_conformance("unity", ["mono", DRIVER, "conform"], build.folder)
+    stories.check_conformance("unity", ["mono", DRIVER, "conform"], build.folder)
 
 
 def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:

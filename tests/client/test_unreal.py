@@ -16,7 +16,7 @@ from live_server import LiveServer
 
 import animegamer_rt
 import fakes
-from client.with_keys import WITH_KEYS, check_conformance
+from client import driver_stories as stories
 
 PLUGIN = Path(__file__).parents[2] / "client" / "unreal"
 
@@ -31,7 +31,7 @@ def run(*command: object) -> str:
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
-    keys = f"-DANIMEGAMER_CURVE={'ON' if WITH_KEYS else 'OFF'}"
+    keys = f"-DANIMEGAMER_CURVE={'ON' if stories.WITH_KEYS else 'OFF'}"
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", keys)
     run("cmake", "-S", PLUGIN / "tests", "-B", folder, *options)
     run("cmake", "--build", folder, "--parallel", 2)
@@ -58,7 +58,7 @@ def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_p
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
-    check_conformance("unreal", [str(build / "conform")])
+    stories.check_conformance("unreal", [str(build / "conform")])
 
 
 def test_settings_with_keys_play_or_say_what_is_missing(build: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_settings_with_keys_play_or_say_what_is_missing(build: Path, tmp_path: P
     finally:
         server.close()
     without = 'no_keys: build the plugin with libsodium: see its README.md, "A server with keys"\n'
-    assert said == ("with keys\n" if WITH_KEYS else without)
+    assert said == ("with keys\n" if stories.WITH_KEYS else without)
 
 
 def test_the_packed_plugin_holds_the_native_client(tmp_path: Path) -> None:

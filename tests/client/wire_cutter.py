@@ -53,18 +53,13 @@ class WireCutter:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-        self.cut()
-        for thread in self._threads:
-            thread.join(10)
-        self._ports.close()
-
-    def cut(self) -> None:
-        """Close every connection, in both directions; new ones are accepted."""
         with self._lock:
             for wire in self._wires:
                 with contextlib.suppress(OSError):
                     wire.shutdown(socket.SHUT_RDWR)
-            self._wires.clear()
+        for thread in self._threads:
+            thread.join(10)
+        self._ports.close()
 
     def _accept(self, listener: socket.socket, offset: int) -> None:
         while True:
