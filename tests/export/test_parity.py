@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from animegamer_export.parity.checks import compare
-from animegamer_export.parity.report import Result, add_command, check_folder
+from animegamer_export.parity.command import add_command
+from animegamer_export.parity.report import Result, check_folder
 from animegamer_rt.errors import CheckpointError
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

@@ -1,30 +1,17 @@
-"""The command `animegamer-rt export`: options, messages and the record; `steps` does the work."""
+"""The options of `animegamer-rt export`. `run` does the work: it is imported when it begins, as it needs PyTorch."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
-from animegamer_export.parts.streamed.write import STORED
-from animegamer_export.support.progress import Progress
 from animegamer_rt.arguments import whole
-from animegamer_rt.bundle.config import suggest
-from animegamer_rt.bundle.files import make_folder
-from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.host import environment, write_record
+from animegamer_rt.bundle.roles import ENCODER, PLAY_ROLES
 
 from .checkpoint_folders import TREE
-from .sizes import PARTS, RANDOM_SIZES
-from .state_file import ExportState
-from .steps import ExportRequest, export, part_scheme
-from .weight_source import TOWER_PARTS, ExportSource, from_checkpoints, from_seed
 
-DEFAULT_PRECISION = "fp16"
-DEFAULT_SIZE, DEFAULT_RELEASE, DEFAULT_PICTURE = "full", "Qiqi", (480, 720)
+PARTS = ",".join((*PLAY_ROLES, ENCODER))
 
 
 def add_command(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +32,13 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         help="random weights, to measure time and memory",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}; encoder: with towers")
+    parser.add_argument("--parts", default=PARTS, help=f"default: {PARTS}; encoder: with towers")
     parser.add_argument(
         "--precision",
         action="append",
         default=[],
         metavar="PART=NAME",
-        help=f"{', '.join(STORED)}, or a precision of docs/QUANTIZATION.md; several: a=x,b=y (default: fp16)",
+        help="fp32, fp16, bf16, or a precision of docs/QUANTIZATION.md; several: a=x,b=y (default: fp16)",
     )
     parser.add_argument(
         "--results",
@@ -60,7 +47,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         help="write a JSON record of each step's time and memory into this folder",
     )
     parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
-    parser.add_argument("--size", choices=tuple(RANDOM_SIZES), help="of random weights (default: full)")
+    parser.add_argument("--size", choices=("full", "pocket", "tiny"), help="of random weights (default: full)")
     parser.add_argument(
         "--picture",
         type=_picture,
@@ -70,91 +57,9 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    precision = precisions(options.parts, options.precision)
-    for part, name in precision.items():
-        if name not in STORED:
-            part_scheme(part, name)
-    if options.results is not None:
-        make_folder(options.results)
-    console = Console(markup=False)
-    source = _source(options, console)
-    if source.unpublished:
-        told = f"warning: the checkpoints are not of the published sizes: {source.unpublished}"
-        console.print(told, highlight=False, soft_wrap=True)
-    if "encoder" in precision and source.towers is None:
-        precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
-        console.print(
-            f"without {' and '.join(TOWER_PARTS)}: {source.towers_missing}; only a start from a picture needs them",
-            highlight=False,
-            soft_wrap=True,
-        )
-    bundle = export(source, ExportRequest(precision, options.out), Progress(console))
-    if bundle is None:
-        console.print(
-            f"{options.out}: the parts are exported; it plays once the remaining parts are exported too",
-            highlight=False,
-        )
-    else:
-        shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
-        told = f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
-        console.print(told, highlight=False, soft_wrap=True)
-        if bundle.unmeasured_plans:
-            told = f"it plays by the plan exact until others are measured: animegamer-rt search-plans {options.out}"
-            console.print(told, highlight=False, soft_wrap=True)
-    if options.results is not None:
-        console.print(f"recorded in {_record(source, options)}", highlight=False)
-    return 0
+    from .run import run
 
-
-def _record(source: ExportSource, options: argparse.Namespace) -> Path:
-    """Writes a record of each step: bytes, seconds, and the process's peak memory at its end."""
-    steps = {
-        name: {
-            "bytes": sum(record["files"].values()),
-            "seconds": record["seconds"],
-            "process_peak_memory_gib": record["process_peak_memory_gib"],
-        }
-        for name, record in ExportState.open(options.out).steps.items()
-    }
-    record = {**environment("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
-    return write_record(options.results, f"export-{options.out.name}", record)
-
-
-def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
-    """The precision of each requested part; the encoder brings the towers. Raises ConfigError for unknown names."""
-    chosen = dict.fromkeys((_check_part_name(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
-    if "encoder" in chosen:
-        chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
-    for setting in ",".join(given).split(",") if given else ():
-        part, equals, name = (word.strip() for word in setting.partition("="))
-        if not equals:
-            raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
-        if _check_part_name(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
-            raise ConfigError(f"{part} is not exported", where="--precision", do=f"name it in --parts ({parts})")
-        chosen[part] = name
-    return chosen
-
-
-def _check_part_name(part: str, parts: Sequence[str], where: str) -> str:
-    if part not in parts:
-        raise ConfigError(f"unknown part {part!r}", where=where, do=suggest(part, parts))
-    return part
-
-
-def _source(options: argparse.Namespace, console: Console) -> ExportSource:
-    """Raises ConfigError for an option that does not apply to the source."""
-    random = options.checkpoints is None
-    for name in ("release", "picture") if random else ("size",):
-        if getattr(options, name) is not None:
-            source = "random weights" if random else "checkpoints"
-            raise ConfigError(f"{source} do not use it", where=f"--{name}", do="leave it out")
-    if random and options.random_weights < 0:
-        raise ConfigError("not a seed", where="--random-weights", found=options.random_weights, expected="0 or more")
-    if random:
-        return from_seed(options.random_weights, options.size or DEFAULT_SIZE)
-    height, width = options.picture or DEFAULT_PICTURE
-    with console.status("the checkpoints are read"):
-        return from_checkpoints(options.checkpoints, options.release or DEFAULT_RELEASE, height, width)
+    return run(options)
 
 
 def _picture(text: str) -> tuple[int, int]:

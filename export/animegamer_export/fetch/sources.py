@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from animegamer_export.build.checkpoint_folders import ADAPTER, DENOISER, DENOISER_FILE, MISTRAL, TOWERS, WEIGHTS
-from animegamer_export.towers.files import OPEN_CLIP
 from animegamer_rt.bundle.hub import Repository
 from animegamer_rt.errors import HubError
 
@@ -22,6 +21,8 @@ Its section 0: "AnimeGamer IS NOT INTENDED FOR USE WITHIN THE EUROPEAN UNION", b
 For the rest it grants use, change and redistribution on terms like those of Apache-2.0. Read it before you accept it:
 https://github.com/TencentARC/AnimeGamer/blob/main/License.txt"""
 UNPINNED = "main"
+OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""The files that `towers.files` reads, which needs PyTorch."""
 
 
 @dataclass(frozen=True, slots=True)

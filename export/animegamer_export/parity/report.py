@@ -1,8 +1,7 @@
-"""The command `animegamer-rt parity`: runs the check of each fixture set in a folder and prints a table."""
+"""Runs the check of each fixture set in a folder, and makes a table of the results."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,17 +120,3 @@ def table(results: list[Result], verbose: bool) -> str:
 
 def _tolerance(check: Check) -> str:
     return f"{check.tolerance:.0e}" + (f" + {check.granted:.1e}" if check.granted else "")
-
-
-def add_command(parser: argparse.ArgumentParser) -> None:
-    """`animegamer-rt parity`."""
-    parser.set_defaults(run=_run)
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
-    parser.add_argument("--verbose", action="store_true", help="every check of every set")
-
-
-def _run(options: argparse.Namespace) -> int:
-    """0 when every set passes, 1 when one fails. Raises CheckpointError when there is none."""
-    results = check_folder(options.folder)
-    print(table(results, options.verbose))
-    return 0 if all(result.passed for result in results) else 1

@@ -38,7 +38,7 @@ from .exclusions import fp16_exclusions
 from .ranges import record_activations
 from .smoothing import activation_ranges
 
-CALIBRATION_TURNS, CALIBRATION_PLAN = 4, "balanced"
+CALIBRATION_PLAN = "balanced"
 CALIBRATION_SEED = 1000
 """`verify` compares turns from seed 0, so calibration uses other ones."""
 MARK, MARKED = "quantize.unfinished", b"animegamer-rt quantize writes a bundle here\n"
@@ -70,7 +70,7 @@ def quantize_bundle(
     bundle: Bundle,
     out: Path,
     precisions: Mapping[str, Scheme],
-    calibration_turns: int = CALIBRATION_TURNS,
+    calibration_turns: int = 4,
     step: ProgressStep = no_progress,
     device: str = "cpu",
 ) -> dict[str, RewriteReport]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from animegamer_export.quantize.bundle import CALIBRATION_TURNS, quantize_bundle
 from animegamer_export.quantize.scheme import SCHEMES, Scheme, scheme
-from animegamer_export.quantize.weights import RewriteReport
 from animegamer_export.support.progress import Progress
 from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
+
+if TYPE_CHECKING:
+    from .weights import RewriteReport
 
 WHAT = "Write a copy of a bundle with parts in another precision. A run that is interrupted leaves nothing behind."
 
@@ -31,7 +32,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--calibration-turns",
         type=whole(1, 10_000),
-        default=CALIBRATION_TURNS,
+        default=4,
         metavar="N",
         help="for fp8 and w8a8 (default: 4)",
     )
@@ -42,6 +43,8 @@ def add_command(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from .bundle import quantize_bundle  # needs onnx
+
     precisions = parse_precisions(options.precision, options.block)
     bundle, step = open_bundle(options.bundle), Progress(Console(markup=False, stderr=options.json)).step
     turns, device = options.calibration_turns, options.device

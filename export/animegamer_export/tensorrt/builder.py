@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.support.peak_memory import peak_mib
-from animegamer_export.tensorrt.graph import strongly_typed
 from animegamer_rt.backends.tensorrt.engine_id import RTX
 from animegamer_rt.errors import BundleError
 
@@ -70,6 +69,8 @@ def build(job: BuildJob) -> BuildResult:
     except ImportError as error:
         return BuildResult(error=f"{job.library} is not installed ({error}); run: pip install {_package(job.library)}")
     try:
+        from .graph import strongly_typed  # needs onnx
+
         strongly_typed(Path(job.source), job.typed, job.precision, RESIDENT)
         return _build(trt, job)
     except BundleError as error:

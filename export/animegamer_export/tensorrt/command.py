@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
-from animegamer_export.tensorrt.graph import HALVES
 from animegamer_rt.arguments import whole
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_ROLES, RTX_ARCHES, engine_graphs, engine_name, library_for
 from animegamer_rt.bundle.claims import claim_file
@@ -66,7 +65,9 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
     parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
     parser.add_argument("--parts", metavar="LIST", help=f"of {', '.join(ENGINE_ROLES)} (default: all)")
-    parser.add_argument("--precision", choices=tuple(HALVES), default="fp16", help="inside the engine (default: fp16)")
+    parser.add_argument(
+        "--precision", choices=("fp16", "bf16"), default="fp16", help="inside the engine (default: fp16)"
+    )
     parser.add_argument(
         "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
     )

@@ -12,7 +12,6 @@ from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.profiling import host as machine
 
-from .bundles import SampleCounts, compare
 from .figures import PARTS, START_PARTS, Figures, exceeds_tolerance
 
 DIFFERS = 1
@@ -62,6 +61,8 @@ def _run(options: argparse.Namespace) -> int:
         options.parser.error(f"--parts is a list of {', '.join(known)}")
     bundle, to = open_bundle(options.bundle), sys.stderr if options.json else sys.stdout
     if options.against is not None:
+        from .bundles import SampleCounts, compare
+
         against = open_bundle(options.against)
         figures = compare(bundle, against, SampleCounts(options.instructions, options.turns, options.plan), parts)
         made_of, wrong = against.fingerprint, exceeds_tolerance(figures)
