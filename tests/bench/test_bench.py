@@ -20,7 +20,7 @@ from animegamer_bench.presets import Preset, load_suite
 from animegamer_bench.records import SAMPLE_COLUMNS, problems, read_records
 from animegamer_bench.roofline import Roofline
 from animegamer_bench.run import BenchOptions
-from animegamer_bench.turns import TimedTurns, judge, play_gate
+from animegamer_bench.turns import TimedTurns, judge, play_gate, ssim
 from animegamer_rt.bundle.denoise_plan import even_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
@@ -226,3 +226,11 @@ def test_turns_are_measured_with_a_full_window_and_metered_alone(
     assert histories == [*((False, turn) for turn in range(window + 1)), *[(True, window)] * 4]
     for row in turns.rows:
         assert 0 < row["predictor"] <= row["to_state"] < row["to_first_frame"] and row["seconds"] > 0
+
+
+def test_similarity_is_that_of_opencvs_gaussian_window_with_mirrored_edges() -> None:
+    random = np.random.default_rng(0)
+    frame = random.integers(0, 255, (96, 144, 3), dtype=np.uint8)
+    noisy = (frame // 2 + random.integers(0, 100, frame.shape)).astype(np.uint8)
+    assert ssim(frame, frame) == 1
+    assert ssim(frame, noisy) == ssim(noisy, frame) == pytest.approx(0.7038752050609065)  # by cv2.GaussianBlur

@@ -1,4 +1,4 @@
-"""`animegamer-rt bench compare`: which records are compared, and what is found."""
+"""`animegamer-rt bench compare`: which records are compared, what is found, and files that `bench` did not write."""
 
 from __future__ import annotations
 
@@ -94,3 +94,67 @@ def test_json_has_figures_with_their_ratio_and_the_verdict(tmp_path: Path, capsy
     said = json.loads(capsys.readouterr().out)
     assert said["figures"]["seconds_per_turn_p50"] == {"a": 2.0, "b": 1.0, "b_over_a": 0.5}
     assert said["differences"]["commit"]["b"] == "another" and "no verdict" in said["verdict"]
+
+
+STAGES = {name: {"p50": 1.0, "p95": 1.0} for name in ("predictor", "denoiser", "vae")}
+PLAIN: dict[str, Any] = {"machine": "m", "seconds_per_turn_p50": 1.0, "stages": STAGES, "date": "2026-01-01"}
+
+
+def compare(tmp_path: Path, text: str) -> int:
+    (tmp_path / "a.json").write_text(text)
+    return main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(PLAIN)[:60],
+        "[" * 100_000,
+        '{"a":' * 200 + "1" + "}" * 200,
+        "[]",
+        "null",
+        json.dumps({**PLAIN, "seconds_per_turn_p50": "1"}),
+        json.dumps({**PLAIN, "seconds_per_turn_p50": [1]}),
+        json.dumps({**PLAIN, "seconds_per_turn_p50": True}),
+        json.dumps({**PLAIN, "stages": 3}),
+        json.dumps({**PLAIN, "stages": {"vae": 3}}),
+        json.dumps({**PLAIN, "stages": {"vae": {"p50": None}}}),
+        json.dumps(PLAIN).replace("1.0", "NaN"),
+        json.dumps(PLAIN).replace("1.0", "1e999"),
+        json.dumps(PLAIN).replace("1.0", "9" * 400),
+    ],
+    ids=range(14),
+)
+def test_a_file_that_is_no_record_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert compare(tmp_path, text) == 2
+    said = capsys.readouterr().err
+    assert "record" in said and said.startswith("error: ") and said.count("\n") == 1
+
+
+def test_bytes_that_are_no_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "utf-16.json").write_bytes(json.dumps(PLAIN).encode("utf-16"))
+    assert main(["bench", "verify", str(tmp_path / "utf-16.json")]) == 2
+    assert "utf-16.json: the record cannot be read; found it is no text in utf-8; give" in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_shows_the_whole_name_of_every_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert compare(tmp_path, json.dumps({**PLAIN, "seconds_per_turn_max": 2.0})) == 0
+    said = capsys.readouterr().out
+    cells = "".join(line.split("│")[1].strip() for line in said.splitlines() if line.startswith("│"))
+    assert "seconds_per_turn_p50seconds_per_turn_max" in cells and "…" not in said
+
+
+def test_the_machine_of_a_record_does_not_steer_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, machine in (("a", "x\x1b[2J\u202e"), ("b", "y\x1b]0;z\x07")):
+        stages = {"stage\x1b[31m": {"p50": 1.0}}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**PLAIN, "machine": machine, "stages": stages}))
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 2
+    refused = capsys.readouterr().err
+    assert main(["bench", "compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 0
+    shown = capsys.readouterr().out
+    assert not set("\x1b\x07\u202e") & set(refused + shown) and "\\x1b[2J" in refused and "\\x1b[31m" in shown

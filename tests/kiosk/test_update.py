@@ -8,8 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from browser_socket import web
+from live_server import LiveServer
 
+import fakes
 from animegamer_kiosk.config import KioskConfig
+from animegamer_kiosk.first_turn import first_turn
 from animegamer_kiosk.update import Updater
 from animegamer_rt.cli import main
 from animegamer_rt.errors import ConfigError, ServerError
@@ -114,3 +118,12 @@ def test_what_is_no_update_is_refused_before_anything_changes(kiosk: Kiosk, caps
     (kiosk.root / "opt/animegamer/previous").unlink(missing_ok=True)
     assert main(["kiosk", "update", "--back", "--root", str(kiosk.root)]) == 2
     assert "no environment is known to go back to" in capsys.readouterr().err
+
+
+def test_a_turn_is_played_and_a_gateway_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny").folder
+    with LiveServer(bundle, tmp_path / "state", "--web", "0") as server:
+        port = int(web(server.ready()).rstrip("/").rpartition(":")[2])
+        assert "animegamer" in first_turn(port)
+    with pytest.raises(ServerError, match="the gateway does not answer"):
+        first_turn(port)

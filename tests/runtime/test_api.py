@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import doctest
+import inspect
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -27,9 +30,11 @@ from animegamer_rt import (
     SessionError,
     StatePredicted,
     api,
+    errors,
     pipeline,
 )
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.state.instruction import Instruction
 
 WAVE = "Mia waves."
 
@@ -141,3 +146,48 @@ def test_text_that_cannot_be_played_is_refused_before_the_turn(game: Game, text:
 def test_game_that_cannot_start_is_refused(player: Player, options: dict[str, object]) -> None:
     with pytest.raises(AnimeGamerError):
         player.start(**options)  # type: ignore[arg-type]
+
+
+CALLS: dict[str, Callable[[Player], Any]] = {
+    "open(5)": lambda _: animegamer_rt.open(5),  # type: ignore[arg-type]
+    "open('')": lambda _: animegamer_rt.open(""),
+    "open(NUL)": lambda _: animegamer_rt.open("a\0b"),
+    "open(long)": lambda _: animegamer_rt.open("n" * 5000),
+    "open(~nosuch)": lambda _: animegamer_rt.open("~nosuchuser"),
+    "plan ''": lambda player: animegamer_rt.open(player.bundle, plan=""),
+    "plan 5": lambda player: animegamer_rt.open(player.bundle, plan=5),  # type: ignore[arg-type]
+    "device": lambda player: animegamer_rt.open(player.bundle, device=None),  # type: ignore[arg-type]
+    "threads": lambda player: animegamer_rt.open(player.bundle, threads="4"),  # type: ignore[arg-type]
+    "seed '1'": lambda player: player.start("1"),  # type: ignore[arg-type]
+    "seed 1.5": lambda player: player.start(1.5),  # type: ignore[arg-type]
+    "seed True": lambda player: player.start(True),
+    "history": lambda player: player.start(1, history_turns="2"),  # type: ignore[arg-type]
+    "image": lambda player: player.start(1, image=5, motion="wave"),  # type: ignore[arg-type]
+    "turn": lambda player: player.start(1).turn(None),  # type: ignore[arg-type]
+    "rewind": lambda player: player.start(1).rewind("0"),  # type: ignore[arg-type]
+    "branch": lambda player: player.start(1).branch(0, seed="x"),  # type: ignore[arg-type]
+    "instruction": lambda _: Instruction.parse(5),  # type: ignore[arg-type]
+    "save": lambda player: player.start(1).turn("Mia waves.").save(5),  # type: ignore[arg-type]
+    "scale": lambda player: player.start(1).turn("Mia waves.").save("x.mp4", scale="2"),  # type: ignore[arg-type]
+    "scale 0": lambda player: player.start(1).turn("Mia waves.").save("x.mp4", scale=0),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_wrong_value_is_an_error_of_this_package(player: Player, call: Callable[[Player], Any]) -> None:
+    with pytest.raises(AnimeGamerError):
+        call(player)
+
+
+def test_a_player_says_that_it_does_not_survive_a_fork(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
+    game = player.start(1)
+    monkeypatch.setattr(os, "getpid", lambda: 0)
+    with pytest.raises(SessionError, match="before a fork"):
+        game.turn("Mia waves.")
+
+
+def test_every_error_is_in_the_tree_drawn_and_has_a_code_of_its_own() -> None:
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
+    assert all(issubclass(kind, AnimeGamerError) for kind in kinds)
+    assert len({kind.code for kind in kinds}) == len(kinds)
+    assert all(kind.__name__ in (errors.__doc__ or "") for kind in kinds)

@@ -1,4 +1,4 @@
-"""`animegamer-rt play` with lines of text: what is written, what repeats, what is refused."""
+"""`animegamer-rt play`: lines of text and instruction files, what is written, what repeats, what is refused."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ import tiny_reader
 
 import animegamer_rt.play.command
 import fakes
+from animegamer_rt.bundle.manifest import World
 from animegamer_rt.cli import main
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, InstructionError
+from animegamer_rt.play.instructions_file import example_script, read_script
 
 LINES = ["Character: Mia; Motion: gently wave; Background: day town.", "Tobo runs to the forest.", "ミアは森へ走る"]
 
@@ -186,3 +188,35 @@ def test_clip_that_cannot_be_written_is_an_error_that_names_it(bundle: Path, scr
     assert "turn-001.mp4: cannot be written; found file too large" in done.stderr
     assert json.loads((out / "game.json").read_text())["turns"] == []
     assert [path.name for path in out.iterdir()] == ["game.json"]
+
+
+def written(folder: Path, content: str | bytes) -> str:
+    path = folder / "story.txt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> None:
+    source = written(tmp_path, "\ufeff# a day\r\nMia waves.\r\n\r\n   \n  Mia sleeps.  \n# end\n")
+    assert read_script(source) == ["Mia waves.", "Mia sleeps."]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("\n# only talk\n", "no instructions"),
+        ("Mia waves.\n" + "x" * 10_000, "line 2: the instruction is too long"),
+        ("Mia waves.\nMia \x07 rings.\n", "line 2: .*control character"),
+        ("\u202eMia waves.\n", r"line 1: .*control character; found U\+202E"),
+        ("<S>Mia</S><XX>?</XX>\n", "line 1: unknown story tag"),
+        (b"Mia \xff waves.\n", "not UTF-8"),
+    ],
+)
+def test_bad_script_is_refused_with_its_line(tmp_path: Path, content: str | bytes, said: str) -> None:
+    with pytest.raises(InstructionError, match=said):
+        read_script(written(tmp_path, content))
+
+
+def test_bundle_without_examples_asks_for_instructions() -> None:
+    with pytest.raises(InstructionError, match="--instructions FILE"):
+        example_script(World())
