@@ -81,6 +81,11 @@ class LiveServer:
         client.ask("hello", {"versions": [1], "client": "test", **hello}, answer="welcome")
         return client
 
+    @property
+    def metrics(self) -> str:
+        """Address of its page for Prometheus."""
+        return next(line.rpartition(" ")[2] for line in self.said if "metrics on http://127.0.0.1:" in line)
+
     def status(self) -> dict[str, Any]:
         """Fields of `status`."""
         with RawClient(self.port) as client:
@@ -162,6 +167,12 @@ def refusal(bundle: Path, state: Path, *options: str, code: str = "", **settings
             if any(line.startswith("error:") for line in server.said):
                 break
         return result, "\n".join(server.said)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended, even if nobody asked for its exit code yet."""
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.is_file() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def until_timeout() -> Iterator[None]:

@@ -138,6 +138,11 @@ def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
         first, second = capsys.readouterr().out.splitlines()
         assert first.startswith(str(tmp_path / "keys" / f"{name}.key: ")) and public in first
         assert second.startswith(str(tmp_path / "keys" / f"{name}.key_secret: ")) and secret in second
+    kept = tmp_path / "keys" / "mia.key_secret"
+    before = kept.stat()
+    assert before.st_mode & 0o077 == 0, "the owner's alone"
+    assert main(["keys", "new", "mia", "--keys", str(tmp_path / "keys")]) == 2
+    assert "keys of that name" in capsys.readouterr().err and kept.stat() == before
     (tmp_path / "file").touch()
     assert main(["keys", "new", "bo", "--keys", str(tmp_path / "file")]) == 2
     assert "cannot be written" in (said := capsys.readouterr().err) and "--keys" in said
@@ -235,11 +240,14 @@ runpy.run_module("animegamer_rt", run_name="__main__")
     assert (done.returncode, done.stderr) == (130, "stopped\n")
 
 
-def test_bundle_is_explained(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bundle_is_explained_to_people_and_programs(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", bundle]) == 0
     shown = capsys.readouterr().out
     for word in ("random weights", "17 frames of 24 x 16 pixels", "denoiser", "balanced (default)", "40", "Mia, Tobo"):
         assert word in shown
+    assert main(["info", bundle, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["name"], told["folder"]) == ("tiny", bundle)
 
 
 def test_square_brackets_are_shown_and_not_obeyed(
@@ -255,9 +263,3 @@ def test_square_brackets_are_shown_and_not_obeyed(
         assert main(options) == 0
         shown = "".join(capsys.readouterr().out.split())
         assert all(word in shown for word in words)
-
-
-def test_bundle_is_explained_to_programs(bundle: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["info", bundle, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["name"], told["folder"]) == ("tiny", bundle)

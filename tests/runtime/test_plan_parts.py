@@ -121,16 +121,13 @@ def test_engines_that_hold_other_parts_are_refused(tiny: Bundle) -> None:
             Pipeline.open(bundle, open_engines(bundle, plan=other), plan)
 
 
-def test_own_parts_leave_the_fingerprint_as_it_was(tiny: Bundle) -> None:
+def test_own_parts_leave_the_fingerprint_as_it_was(tiny: Bundle, pocket: Bundle) -> None:
     before = tiny.fingerprint
     bundle = add_plan(tiny, changed=True)
     assert bundle.fingerprint == before and load(bundle.folder).fingerprint == before
     assert bundle.own_files == {"denoiser_x.onnx", "vae_x_first.onnx", "vae_x_next.onnx"}
-
-
-def test_shared_files_stay_in_the_fingerprint(pocket: Bundle) -> None:
     assert pocket.fingerprint == load(POCKET).fingerprint
-    assert "denoiser.weights" not in pocket.own_files
+    assert "denoiser.weights" not in pocket.own_files, "the originals need it, too"
 
 
 def test_format_4_is_written_where_a_plan_names_parts_alone(tiny: Bundle) -> None:

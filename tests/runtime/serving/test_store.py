@@ -21,7 +21,6 @@ from animegamer_rt.serving.store import (
     Store,
     StoredSession,
     TurnContext,
-    UnknownSessionError,
     WrongTokenError,
 )
 from animegamer_rt.state.game import CharacterState, GameState, Scene
@@ -77,19 +76,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def test_a_new_session_is_found_by_its_token_after_a_restart(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        session, token = game(store, seed=2**63 - 1)
-        play(store, session.id, ["a", "b"])
-        kept = store.get(session.id)
-    with Store(tmp_path) as store:
-        resumed = store.resume(token)
-        assert (resumed.id, resumed.seed, resumed.turns) == (session.id, 2**63 - 1, 2)
-        assert resumed.character == kept.character == CharacterState().after(state_of("a")).after(state_of("b"))
-        assert (resumed.bundle_name, resumed.bundle_fingerprint, resumed.history_turns) == ("tiny", "f00d", 3)
-        assert store.check(session.id, token).turns == 2
-
-
 def test_the_token_is_nowhere_in_the_files(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         _, token = game(store)
@@ -97,18 +83,6 @@ def test_the_token_is_nowhere_in_the_files(tmp_path: Path) -> None:
     written += b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert hashlib.sha256(token.encode()).hexdigest().encode() in written
     assert token.encode() not in written
-
-
-def test_unknown_sessions_and_wrong_tokens_are_told_apart(store: Store) -> None:
-    session, _ = game(store)
-    _, other = game(store)
-    with pytest.raises(UnknownSessionError) as unknown:
-        store.check("nobody", other)
-    with pytest.raises(WrongTokenError) as wrong:
-        store.check(session.id, other)
-    with pytest.raises(UnknownSessionError):
-        store.resume("guessed")
-    assert (unknown.value.code, wrong.value.code) == ("unknown_session", "wrong_token")
 
 
 def test_a_session_of_another_bundle_is_refused_by_name(store: Store) -> None:

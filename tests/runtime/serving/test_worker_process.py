@@ -100,6 +100,7 @@ def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) ->
         return [share.cores for share in share_out(workers, "cpu", tuple(range(count)), ())]
 
     assert cores(2, 5) == [(0, 1), (2, 3, 4)]
+    assert [len(share.cores) for share in share_out(2, "torch-cpu", tuple(range(5)), ())] == [2, 2], "as many each"
     assert cores(3, 2) == [(0,), (1,), (0,)]
     assert cores(1, 8) == [()], "a single worker keeps all"
     assert [share.threads for share in share_out(2, "cpu", (), ())][0] is not None, "where no core can be given out"
@@ -179,9 +180,3 @@ def test_the_engines_of_the_last_turn_are_named_to_the_first_worker(
         other = IDENTITY.replace("wgmma", "flash")
         say_ready(first, bundle.fingerprint, other)
         assert first.serving and required.engines == other, "on another machine, say: then it decides for all others"
-
-
-def test_workers_of_pytorch_on_the_cpu_have_as_many_cores_each() -> None:
-    cores = tuple(range(5))
-    assert [len(share.cores) for share in share_out(2, "torch-cpu", cores, ())] == [2, 2]
-    assert [len(share.cores) for share in share_out(2, "cpu", cores, ())] == [2, 3]

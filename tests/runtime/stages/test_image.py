@@ -1,4 +1,4 @@
-"""Pictures from disk: what is read, how it is cut and resized (as the reference resizes), what is refused."""
+"""Pictures from disk: how they are cut and resized (as the reference does), foreign files, what is refused."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, BundleFileError, ConfigError
 from animegamer_rt.events import StatePredicted, Understood
 from animegamer_rt.pipeline import Pipeline
@@ -265,11 +264,6 @@ def test_a_part_that_asks_for_it_is_told_who_left_last(bundle: Bundle, numbers: 
     assert engine.told is not None and engine.told[0, 7:].tolist() == told
     reader(bundle, engine).read(Instruction("Mia"), None)
     assert engine.told.shape == (1, numbers)
-
-
-@pytest.mark.parametrize("device", ["cpu", "simulated:0.01"])
-def test_reader_is_loaded_whatever_device_plays_the_rest(bundle: Bundle, device: str) -> None:
-    assert open_engines(bundle, EngineConfig(device)).reader is not None
 
 
 def test_words_that_do_not_fit_the_part_are_refused(bundle: Bundle) -> None:

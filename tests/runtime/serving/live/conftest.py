@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from live_server import LiveServer, RawClient
+from tiny_reader import add_reader
 
 import fakes
 
@@ -14,6 +15,12 @@ import fakes
 @pytest.fixture(scope="session")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny").folder
+
+
+@pytest.fixture(scope="session")
+def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that reads everyday words."""
+    return add_reader(fakes.write_bundle(tmp_path_factory.mktemp("reading") / "tiny")).folder
 
 
 @pytest.fixture(scope="session")

@@ -9,17 +9,10 @@ from typing import Any
 
 import pytest
 from live_server import Game, LiveServer, RawClient, frames, until_timeout
-from tiny_reader import add_reader
 
-import fakes
 from animegamer_rt.serving.wire import Message
 
 TIMES = ("seconds", "seconds_left", "estimate_s", "turn_id")
-
-
-@pytest.fixture(scope="module")
-def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +29,7 @@ def plain(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
 
 
 def counted(server: LiveServer, name: str) -> float:
-    address = next(line.rpartition(" ")[2] for line in server.said if "metrics on http://" in line)
-    with urllib.request.urlopen(address, timeout=10) as page:
+    with urllib.request.urlopen(server.metrics, timeout=10) as page:
         lines = page.read().decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(f"animegamer_ahead_{name}_total ")))
 

@@ -154,24 +154,6 @@ def test_a_fault_in_the_server_is_answered_logged_and_ends_nothing(bundle: Path,
         assert any("a fault while answering 'status'" in line for line in server.said)
 
 
-def test_programs_that_open_a_game_and_end_shut_nobody_out(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0", sessions=3) as server:
-        server.ready()
-        tokens = []
-        for played in range(6):
-            with server.client() as program:
-                game = program.open()
-                tokens.append(game.token)
-                if played % 2:
-                    assert frames(program.play(game))
-            server.await_status(lambda status: status["connections"] == 0)
-        with server.client() as player:
-            assert player.open(token=tokens[1]).opened.fields["turns"] == 1, "and every game is there"
-            open_games = [player.open() for _ in range(2)]
-            assert error_code(player.ask("open")) == "too_many_sessions", "those of who is there do count"
-            assert frames(player.play(open_games[0]))
-
-
 def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:
     with LiveServer(bundle, tmp_path / "state", device="simulated:0", turns_per_minute=3) as server:
         with server.ready().client() as hasty, server.client() as other:

@@ -11,16 +11,11 @@ import sys
 from pathlib import Path
 
 import zmq
-from live_server import TIMEOUT_S, LiveServer, RawClient, frames, refusal, until_timeout
+from live_server import TIMEOUT_S, LiveServer, RawClient, frames, gone, refusal, until_timeout
 
 from animegamer_rt.errors import TRY_AGAIN
 
 LOW_LIMIT = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 160))"
-
-
-def gone(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_a_server_ends_with_its_program_once_the_running_turn_is_done(bundle: Path, tmp_path: Path) -> None:

@@ -16,11 +16,6 @@ from animegamer_rt.serving.wire import Message
 
 
 @pytest.fixture(scope="module")
-def reading(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
-
-
-@pytest.fixture(scope="module")
 def words(reading: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(reading, tmp_path_factory.mktemp("state")) as server:
         yield server.ready()

@@ -29,10 +29,6 @@ def read(address: str) -> Numbers:
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-def address(server: LiveServer) -> str:
-    return next(line.rpartition(" ")[2] for line in server.said if "metrics on http://127.0.0.1:" in line)
-
-
 @pytest.fixture(scope="module")
 def own_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(bundle, tmp_path_factory.mktemp("counted"), device="simulated:0.02") as server:
@@ -40,14 +36,14 @@ def own_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
-    before = read(address(own_server))
+    before = read(own_server.metrics)
     with own_server.client() as player:
         game = player.open()
         pictures = [picture for _ in range(2) for picture in frames(player.play(game))]
         assert error_code(player.play(game, " ")) == "instruction"
-        after = read(address(own_server))
+        after = read(own_server.metrics)
         for _ in until_timeout():
-            now = read(address(own_server))
+            now = read(own_server.metrics)
             # Told once a second, so what was told last may be of the middle of a turn.
             if now["animegamer_sessions",] == now["animegamer_ready",] == 1 and now["animegamer_running",] == 0:
                 break
@@ -73,10 +69,10 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
 
 
 def test_deaths_of_the_worker_are_counted(own_server: LiveServer) -> None:
-    before = read(address(own_server))["animegamer_worker_restarts_total", "1"]
+    before = read(own_server.metrics)["animegamer_worker_restarts_total", "1"]
     os.kill(own_server.status()["worker"]["pid"], signal.SIGTERM)
     own_server.await_status(lambda status: status["worker"]["restarts"] and status["worker"]["state"] == "ready")
-    assert read(address(own_server))["animegamer_worker_restarts_total", "1"] == before + 1
+    assert read(own_server.metrics)["animegamer_worker_restarts_total", "1"] == before + 1
 
 
 def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path, tmp_path: Path) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from live_server import LiveServer, error_code, frames, refusal, until_timeout
+from live_server import LiveServer, error_code, frames, gone, refusal, until_timeout
 
-from animegamer_rt.errors import TRY_AGAIN, ServerError
+from animegamer_rt.errors import TRY_AGAIN
 from animegamer_rt.serving.server.curve_keys import load, new
 from animegamer_rt.serving.store import Store
 
@@ -22,15 +21,6 @@ if hasattr(os, "geteuid") and os.geteuid() == 0:  # root may write anywhere, unt
     assert ctypes.CDLL(None).capset(header, none) == 0
 """
 SMALL_DISK = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (150_000, 150_000))"
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.is_file() and stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def test_the_server_imports_no_engine() -> None:
@@ -154,17 +144,6 @@ def test_a_full_disk_costs_the_turn_and_nothing_that_was_kept(bundle: Path, tmp_
         last = player.send("replay", {"token": game.token}, session=game.session, turn=len(played))
         assert frames(player.rest(last)) == played[-1]
         assert frames(player.play(game))
-
-
-def test_keys_are_the_owners_alone_and_never_overwritten(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "animegamer_rt", "keys", "new", "server", "--keys", str(tmp_path)]
-    subprocess.run(command, check=True, capture_output=True)
-    secret = tmp_path / "server.key_secret"
-    assert secret.stat().st_mode & 0o077 == 0
-    before = secret.read_bytes()
-    with pytest.raises(ServerError, match="keys of that name"):
-        new("server", tmp_path)
-    assert secret.read_bytes() == before
 
 
 def test_a_terminal_that_is_closed_lets_the_running_turn_finish(bundle: Path, tmp_path: Path) -> None:

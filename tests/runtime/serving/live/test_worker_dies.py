@@ -128,8 +128,7 @@ def test_games_play_beside_each_other_and_outlive_a_worker_that_is_killed(bundle
                 for client, turn, events in zip((one, two), turns, heard, strict=True)
             ]
             assert played[0] == played[1], "the same bytes, whichever worker played them to the end"
-        address = next(line.rpartition(" ")[2] for line in server.said if "metrics on http://" in line)
-        with urllib.request.urlopen(address, timeout=10) as page:
+        with urllib.request.urlopen(server.metrics, timeout=10) as page:
             said = page.read().decode()
         assert all(f'animegamer_worker_restarts_total{{worker="{number}"}}' in said for number in (1, 2, 3))
         status = server.status()
