@@ -1,4 +1,4 @@
-"""The command: help, errors as one line, subcommands of other packages, a bundle explained, a machine measured."""
+"""The command: help, errors as one line, other packages, bundles explained, Tab, stray files of Python."""
 
 from __future__ import annotations
 
@@ -263,3 +263,105 @@ def test_square_brackets_are_shown_and_not_obeyed(
         assert main(options) == 0
         shown = "".join(capsys.readouterr().out.split())
         assert all(word in shown for word in words)
+
+
+PRESS_TAB = """
+animegamer-rt() {{ "{python}" -m animegamer_rt "$@"; }}
+source "{script}"
+COMP_WORDS=({words} "{begun}")
+COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_shtab_animegamer_rt
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bash") / "animegamer-rt"
+    command = [sys.executable, "-m", "animegamer_rt", "completion", "bash"]
+    path.write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "offered"),
+    [
+        ("", "pl", {"play"}),
+        ("", "ver", {"verify"}),
+        ("play", "--hist", {"--history-turns"}),
+        ("play --bundle", "ti", {"tiny"}),
+        ("serve --plan", "ex", {"exact"}),
+        ("quantize", "ti", {"tiny"}),
+        ("quantize", "--cal", {"--calibration-turns"}),
+        ("bench", "sh", {"show"}),
+        ("bench show", "--fo", {"--format"}),
+        ("info", "", {"pocket", "tiny"}),
+    ],
+)
+def test_tab_offers_what_may_follow(
+    script: Path, words: str, begun: str, offered: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fakes.write_bundle(tmp_path / "bundles" / "tiny")
+    monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "bundles"))
+    typed = PRESS_TAB.format(python=sys.executable, script=script, words=f"animegamer-rt {words}", begun=begun)
+    done = subprocess.run(["bash", "-c", typed], check=True, text=True, capture_output=True, cwd=tmp_path)
+    assert set(done.stdout.split()) >= offered if not begun else set(done.stdout.split()) == offered, done.stderr
+
+
+def test_zsh_gets_a_script_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    assert capsys.readouterr().out.startswith("#compdef animegamer-rt")
+
+
+def test_without_shtab_the_command_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 2
+    assert "shtab is not installed" in (said := capsys.readouterr().err) and "pip install shtab" in said
+
+
+NAMES = ("types", "random", "runpy", "json", "numpy", "zmq", "animegamer_rt", "animegamer_export", "sitecustomize")
+
+
+@pytest.fixture
+def stray(tmp_path: Path) -> Path:
+    """A folder of modules that leave a file when they are run."""
+    folder = tmp_path / "stray"
+    folder.mkdir()
+    for name in NAMES:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'a').write({name!r} + ' ')\n")
+    return folder
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    """`animegamer-rt` as it is installed: a script in another folder."""
+    script = tmp_path / "bin" / "animegamer-rt"
+    script.parent.mkdir()
+    script.write_text("import sys\nfrom animegamer_rt.__main__ import main\nsys.exit(main())\n")
+    return [sys.executable, str(script)]
+
+
+def ran(tmp_path: Path) -> str:
+    return (tmp_path / "RAN").read_text() if (tmp_path / "RAN").exists() else ""
+
+
+def test_bench_runs_none(command: list[str], bundle: str, stray: Path, tmp_path: Path) -> None:
+    options = ["bench", "run", "--bundle", bundle, "--turns", "1", "--results", str(tmp_path / "results")]
+    done = subprocess.run([*command, *options], cwd=stray, capture_output=True, text=True)
+    assert (done.returncode, done.stderr, ran(tmp_path)) == (0, "", "")
+
+
+def test_serve_and_its_worker_run_none(command: list[str], bundle: str, stray: Path, tmp_path: Path) -> None:
+    options = ["serve", "--bundle", bundle, "--state-dir", str(tmp_path / "state"), "--port", "0"]
+    process = subprocess.Popen(
+        [*command, *options, "--device", "simulated:0"], cwd=stray, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+    finally:
+        process.terminate()
+        process.communicate()
+    assert said.startswith(b'{"address"') and ran(tmp_path) == ""

@@ -1,4 +1,4 @@
-"""The PyTorch engines on the CPU: equal to their networks, to the recorded reference, and under graphs."""
+"""The PyTorch engines on the CPU: equal to their networks, to the recorded reference, and under graphs; choices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from torch_tape import TapeDevice
 
 from animegamer_export.parity import decoding, diffusion
 from animegamer_export.parity.fixtures import open_folder
-from animegamer_rt.backends.interface import Engines
+from animegamer_rt.backends.interface import Engines, StateSlots
 from animegamer_rt.backends.torch.device import GraphCache
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
@@ -42,6 +42,7 @@ from animegamer_rt.bundle.denoise_plan import BlockCache, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError, UnusableOutputError
 from animegamer_rt.stages.predictor import prefill_prompt
+from animegamer_rt.stages.prompt import Prompt
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 
@@ -260,3 +261,43 @@ def test_denoising_in_8_bits_stays_near_and_runs_as_a_graph(rowwise: torch.dtype
     for _ in range(2):
         np.testing.assert_array_equal(turn.latents(part)[0], found)
     assert torch_device.captured == 2
+
+
+SLOTS = StateSlots(options=(31, 7, 50, 62, 8), between=((3, 4), (5, 6), (3, 6)))
+
+
+def chosen(part: Engines, given: Prompt) -> list[int]:
+    """The numbers of the options with the largest logits, by extending from one slot to the next."""
+    prefill = prefill_prompt(part.predictor, given)
+    cache, choices = prefill.cache, [int(prefill.logits[list(SLOTS.options)].argmax())]
+    for fixed in SLOTS.between:
+        tokens = np.array([SLOTS.options[choices[-1]], *fixed], np.int64)
+        logits, cache = part.predictor.extend(tokens, cache)
+        choices.append(int(logits[list(SLOTS.options)].argmax()))
+    return choices
+
+
+def test_choices_on_the_device_are_those_of_extending_from_slot_to_slot() -> None:
+    torch_device = TapeDevice()
+    # Two buckets: 1524 tokens and the state's nine still fit into the first, 1530 do not.
+    part, plain, seen = engines(torch_device, window=2000), reference(), set[tuple[int, ...]]()
+    for history_turns, words, seed in ((0, 3, 1), (1, 5, 2), (2, 5, 3), (5, 24, 4), (5, 25, 5), (0, 4, 6)):
+        given = prompt(history_turns, words, seed)
+        first, *others = chosen(plain, given)
+        choose = prefill_prompt(part.predictor, given).choose_next
+        assert choose is not None
+        for _ in range(2):
+            np.testing.assert_array_equal(choose(SLOTS, first), others)
+        seen.add((first, *others))
+    assert len(seen) > 2, "the choices hardly depend on the prompt"
+    # The cache grows for 1530 tokens, and the graphs before that are those of the smaller one.
+    assert (torch_device.captured, torch_device.replayed) == (3, 9)
+
+
+def test_choice_among_lost_logits_is_none() -> None:
+    part, given = engines(), prompt(1)
+    choose = prefill_prompt(part.predictor, given).choose_next
+    assert choose is not None and np.isfinite(choose(SLOTS, 0)).all()
+    with torch.no_grad():
+        part.predictor.network.head.weight[SLOTS.options[2]] = torch.nan  # type: ignore[attr-defined]
+    assert np.isnan(choose(SLOTS, 0)).all()

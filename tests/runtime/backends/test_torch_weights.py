@@ -1,18 +1,87 @@
-"""Files that do not hold the weights of a network are refused by what is wrong with them."""
+"""Weights as PyTorch reads and holds them: in 4 and 8 bits as onnxruntime has them, in FP8 and INT8, damaged."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
+from animegamer_rt.backends.onnxruntime import loader as ort_backend
+from animegamer_rt.backends.torch import loader as torch_backend
 from animegamer_rt.backends.torch import weight_names
+from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.nf4_linear import Nf4Linear
 from animegamer_rt.backends.torch.onnx_reader import Weight, read_weights
-from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.backends.torch.packed_linear import PackedLinear
+from animegamer_rt.backends.torch.rowwise_linear import (
+    FP8,
+    INT8,
+    RowwiseLinear,
+    check_products,
+    probe_fp8,
+    quantize_rows,
+)
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.diagnose import selftest
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.encoder import Encoder, EncoderSize
+
+BYTES_A_WEIGHT = {"int4-qdq": 0.5 + 4 / 64, "int8-qdq": 1.0, "nf4": 0.5 + 4 / 64}
+"""Codes, and a scale in float32 for each block of 64 or for each output."""
+Layer = PackedLinear | Nf4Linear
+
+
+@pytest.fixture(scope="module", params=list(BYTES_A_WEIGHT))
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    folder = tmp_path_factory.mktemp(request.param) / "pocket"
+    quantize_bundle(open_bundle("pocket"), folder, {"predictor": scheme(request.param)})
+    return open_bundle(str(folder))
+
+
+def test_answers_are_those_of_onnxruntime(bundle: Bundle) -> None:
+    (ours, theirs) = (
+        torch_backend.load(bundle, EngineConfig("torch-cpu")),
+        ort_backend.load(bundle, EngineConfig("cpu-fp32", threads=1)),
+    )
+    assert "predictor" not in ours.precision and ours.precision["denoiser"] == "fp32"
+    answers = [{name: found for name, found, _ in selftest.answers(bundle, each)} for each in (ours, theirs)]
+    for name in ("predictor.shot", "predictor.logits", "predictor.next_logits"):
+        np.testing.assert_allclose(answers[0][name], answers[1][name], atol=2e-5, rtol=0)
+
+
+def test_nf4_without_bitsandbytes_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quantize_bundle(open_bundle("pocket"), tmp_path / "small", {"predictor": scheme("nf4")})
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(BackendError, match=r"bitsandbytes is not installed.*run: pip install 'bitsandbytes>="):
+        torch_backend.load(open_bundle(str(tmp_path / "small")), EngineConfig("torch-cpu"))
+
+
+def test_nf4_blocks_across_rows_are_refused(tmp_path: Path) -> None:
+    quantize_bundle(open_bundle("pocket"), tmp_path / "wide", {"predictor": scheme("nf4", 1024)})
+    with pytest.raises(BackendError, match=r"blocks of 1024 in rows of \d+; quantise with a smaller --block"):
+        torch_backend.load(open_bundle(str(tmp_path / "wide")), EngineConfig("torch-cpu"))
+
+
+def test_weights_stay_packed_and_keep_their_type_in_16_bits(bundle: Bundle) -> None:
+    torch_device = TorchDevice(torch.bfloat16)
+    network = torch_backend.cast_for_inference(
+        torch_backend.load_models(bundle, torch_device).predictor, torch_device.dtype
+    )
+    packed = [layer for layer in network.modules() if isinstance(layer, Layer)]
+    held = sum(buffer.nbytes for layer in packed for buffer in layer.buffers())
+    weights = sum(layer.shape[0] * layer.shape[1] for layer in packed)
+    assert held / weights == pytest.approx(BYTES_A_WEIGHT[bundle.manifest.parts["predictor"].precision], rel=0.02)
+    assert {layer.codes.dtype for layer in packed} <= {torch.int8, torch.uint8}
+    assert {layer.scales.dtype for layer in packed} == {torch.float32}
+    assert network.head.weight.dtype == torch.bfloat16
 
 
 def test_part_of_another_size_is_refused_by_the_weight_that_does_not_fit() -> None:
@@ -35,3 +104,59 @@ def test_files_that_are_no_onnx_or_are_cut_short_are_named(tmp_path: Path) -> No
         BackendError, match=r"some\.weights: .* bytes are missing; found a\.weight: 100 bytes; .* 256 b"
     ):
         weight.tensor()
+
+
+def test_rows_are_rounded_to_fp8() -> None:
+    # Three bits of mantissa, scaled so that the largest is 448.
+    rows, scales = quantize_rows(torch.tensor([[448.0, -17.0, 0.5], [0.0, 0.0, 0.0], [-0.896, 0.448, 0.001]]), FP8)
+    assert rows.float().tolist() == [[448.0, -16.0, 0.5], [0.0, 0.0, 0.0], [-448.0, 224.0, 0.5]]
+    assert scales[0, 0] == 1.0 and scales[2, 0] == pytest.approx(0.002)
+    assert torch.isfinite(quantize_rows(torch.full((1, 4), 3e38), FP8)[0].float()).all()
+
+
+def test_product_in_int8_has_exact_sums() -> None:
+    random = torch.Generator().manual_seed(0)
+    # Sums too large for float32 to hold exactly.
+    linear, x = nn.Linear(2048, 8).requires_grad_(False), 1 + torch.rand(20, 2048, generator=random)
+    linear.weight.copy_(1 + torch.rand(8, 2048, generator=random))
+    layer, (rows, scale) = RowwiseLinear(linear, INT8), quantize_rows(x, INT8)
+    sums = rows.double() @ layer.weight.double().t()
+    assert float(sums.max()) > 2**24
+    expected = sums * scale.double() * layer.scale.double().t() + linear.bias.double()
+    torch.testing.assert_close(layer(x[None])[0].double(), expected, rtol=1e-6, atol=1e-6)
+    assert 0 < float((layer(x) - linear(x)).norm() / linear(x).norm()) < 0.01
+
+
+def test_gpus_without_reliable_products_are_refused() -> None:
+    for dtype, capability, version in (
+        (FP8, (8, 9), "2.12.0+cu130"),
+        (FP8, (9, 0), "2.9.1"),
+        (FP8, (12, 1), "2.11.0+cu130"),
+        (INT8, (8, 0), "2.9.1"),
+        (torch.float16, (7, 5), "2.13.0"),
+    ):
+        check_products(dtype, capability, version)
+    for dtype, capability, version, said in (
+        (FP8, (12, 0), "2.10.0+cu128", r"no FP8 products with a scale for each row .* sm_120; expected torch >= 2\.11"),
+        (FP8, (8, 6), "2.13.0", r"no FP8 products; found sm_86; .* sm_89 or later; use bf16, fp16 or"),
+        (INT8, (7, 5), "2.13.0", r"no INT8 products .*; found sm_75; expected sm_80 or later; use fp16"),
+        (torch.bfloat16, (7, 5), "2.13.0", r"no bfloat16 products; found sm_75"),
+        (FP8, (8, 9), "2.11.0+cu128", r"can hang on this GPU; found torch 2\.11\.0\+cu128 on sm_89; .* >= 2\.12"),
+    ):
+        with pytest.raises(BackendError, match=said):
+            check_products(dtype, capability, version)
+
+
+def test_fp8_product_that_is_missing_or_wrong_is_found_before_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, product = torch.device("cpu"), RowwiseLinear.product
+    assert probe_fp8(cpu) == ""
+
+    def missing(*given: Any) -> Any:
+        raise RuntimeError("Rowwise scaling is not currently supported on your device\nmore lines")
+
+    monkeypatch.setattr(RowwiseLinear, "product", missing)
+    assert probe_fp8(cpu) == "Rowwise scaling is not currently supported on your device"
+    monkeypatch.setattr(RowwiseLinear, "product", lambda layer, *given: product(layer, *given) - layer.bias)
+    assert "relative error" in probe_fp8(cpu), "a product that forgets the bias"
+    monkeypatch.setattr(RowwiseLinear, "product", lambda layer, *given: product(layer, *given) * torch.nan)
+    assert "relative error nan" in probe_fp8(cpu)
