@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from animegamer_rt.profiling.nvml import NvmlDevice
+from animegamer_bench.machine import Card
 
 FIGURES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
@@ -15,7 +15,7 @@ FIGURES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 class CardWatch:
     """Collects readings of one card; None for a card that NVML does not tell of."""
 
-    def __init__(self, card: NvmlDevice | None) -> None:
+    def __init__(self, card: Card | None) -> None:
         self._card = card
         self._read: dict[str, list[float]] = {name: [] for name in FIGURES}
         self._throttled: set[str] = set()

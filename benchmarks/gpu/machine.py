@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from animegamer_bench.machine import open_card
 from animegamer_rt import __version__
-from animegamer_rt.profiling import nvml
 from animegamer_rt.profiling.host import describe_host
 
 
@@ -35,7 +35,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def facts() -> dict[str, Any] | None:
     """The GPU as it is now; None without NVML."""
-    card, _ = nvml.open_nvml(uuid())
+    card, _ = open_card(uuid())
     return card.facts() if card is not None else None
 
 

@@ -31,10 +31,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "client/python"))]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
+from animegamer_bench.machine import open_card  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import open_bundle  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
-from animegamer_rt.profiling import nvml  # noqa: E402
 from animegamer_rt.profiling.host import RECORD_FORMAT, commit  # noqa: E402
 from benchmarks.gpu import jobs as gpu_jobs  # noqa: E402
 from benchmarks.gpu import record as gpu_record  # noqa: E402
@@ -114,7 +114,7 @@ def open_record(options: argparse.Namespace) -> Record:
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
     """Run the jobs until the deadline, checks side by side; one that fails only puts off those that come `after` it."""
-    watch = CardWatch(None if options.dry_run else nvml.open_nvml((record.data["gpu"] or {}).get("uuid"))[0])
+    watch = CardWatch(None if options.dry_run else open_card((record.data["gpu"] or {}).get("uuid"))[0])
     queue, put_off = deque(jobs), list[Job]()
     at_once = side_by_side(record, options)
     while queue:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from animegamer_bench.machine import EnergyMeter, open_card
 from animegamer_bench.records import SAMPLES, percentile
 from animegamer_rt.backends.interface import FloatArray, StateSlots
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.profiling import nvml
 from animegamer_rt.stages.denoiser import Denoiser
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import Prompt, build_readouts
@@ -69,7 +69,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with nvml.EnergyMeter(*nvml.open_nvml(gpu_machine.uuid())) if on_gpu else nvml.EnergyMeter(None) as meter:
+        with EnergyMeter(*open_card(gpu_machine.uuid())) if on_gpu else EnergyMeter(None) as meter:
             measured = [play(parts, plan) for _ in range(job_args["turns"])]
         to_state = [seconds_to_state(parts) for _ in range(job_args["turns"])]
         peaks = memory() if on_gpu else {"memory_peak_mib": None}

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from animegamer_bench.presets import results_folder
+from animegamer_bench.records import write_record
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import AnimeGamerError
-from animegamer_rt.profiling.host import available_cores, write_record
+from animegamer_rt.profiling.host import available_cores
 
 from .run import OURS, differing, measure
 

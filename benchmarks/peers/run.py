@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from animegamer_bench.machine import Watch, describe, machine_facts, reader
 from animegamer_bench.presets import TIMED
 from animegamer_bench.records import percentiles, unsteady
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
@@ -23,8 +24,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.events import Done, FrameReady, StageSeconds, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
-from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.host import environment, machine_facts
+from animegamer_rt.profiling.host import environment
 from animegamer_rt.session import Session
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
@@ -81,11 +81,11 @@ def measure(bundle: Bundle, plan: str, turns: int, threads: int, compiled: bool 
         for name, engines in _engines(bundle, threads, compiled).items()
     ]
     texts = islice(cycle(example_script(bundle.manifest.world)), turns + 1)
-    with activity.Watch(activity.reader(None)) as watch:
+    with Watch(reader(None)) as watch:
         for text in texts:
             for player in players:
                 player.play(text)
-    during = activity.describe(watch.readings)
+    during = describe(watch.readings)
     reference, manifest = players[0], bundle.manifest
     entries = [_entry(player, reference, during) for player in players]
     base = next(entry for entry in entries if entry["name"] == OURS)["seconds_per_turn_p50"]

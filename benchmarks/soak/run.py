@@ -27,12 +27,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), str(ROOT / "runtime")]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
+from animegamer_bench.records import write_record  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import Bundle, open_bundle  # noqa: E402
 from animegamer_rt.engine_config import EngineConfig  # noqa: E402
 from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
 from animegamer_rt.failures import report  # noqa: E402
-from animegamer_rt.profiling.host import environment, write_record  # noqa: E402
+from animegamer_rt.profiling.host import environment  # noqa: E402
 from animegamer_rt.serving.server.config_file import print_config  # noqa: E402
 from animegamer_rt.serving.server.options import ServeOptions  # noqa: E402
 from animegamer_rt.serving.store import Store  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from animegamer_rt.profiling.activity import Sampler
+from animegamer_bench.machine import Sampler
 
 SAMPLE_S, MAX_SAMPLES = 1.0, 1000
 """Between two samples; when there are so many, every other one goes and the time between them doubles."""

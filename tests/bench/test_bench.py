@@ -16,7 +16,9 @@ import pytest
 from project import ROOT
 
 import fakes
+from animegamer_bench import machine as measured_machine
 from animegamer_bench import run as bench
+from animegamer_bench.machine import EnergyMeter, Reading
 from animegamer_bench.presets import Preset, load_suite
 from animegamer_bench.records import SAMPLE_COLUMNS, problems, read_records
 from animegamer_bench.roofline import Roofline
@@ -29,9 +31,6 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.events import Event, StatePredicted
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.activity import Reading
-from animegamer_rt.profiling.nvml import EnergyMeter
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
@@ -107,8 +106,8 @@ def measured(
     monkeypatch.setattr(bench, "measure_turns", played)
     monkeypatch.setattr(bench, "EnergyMeter", lambda *_: Counts())
     monkeypatch.setattr(bench, "roofline", lambda bundle, rows, *_: Roofline(next(rates) * rows / 10, "a rate"))
-    monkeypatch.setattr(activity, "ALONE_S", 0.0)
-    monkeypatch.setattr(activity, "read_machine", machine or quiet())
+    monkeypatch.setattr(measured_machine, "ALONE_S", 0.0)
+    monkeypatch.setattr(measured_machine, "read_machine", machine or quiet())
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
     pipeline = Pipeline.open(bundle, fakes.fake_engines(), "exact")
     return bench._measure(

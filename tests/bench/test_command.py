@@ -15,10 +15,10 @@ from fake_nvml import FakeNvml
 
 import animegamer_bench.command
 import animegamer_bench.run
-import animegamer_rt.bundle.loader
-import animegamer_rt.profiling.host
 import fakes
+from animegamer_bench import machine
 from animegamer_bench.presets import Preset
+from animegamer_bench.records import write_record
 from animegamer_bench.turns import measure_turns
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.onnxruntime import loader as onnxruntime
@@ -26,8 +26,6 @@ from animegamer_rt.bundle.files import write_error
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.host import write_record
 
 RUN = ("bench", "run")
 
@@ -39,7 +37,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def looked_at_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity, "ALONE_S", 0.02)
+    monkeypatch.setattr(machine, "ALONE_S", 0.02)
 
 
 def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +163,7 @@ def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_
 
     fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
     monkeypatch.setattr(animegamer_bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
-    monkeypatch.setattr(animegamer_rt.profiling.host, "write_file", full)
+    monkeypatch.setattr(animegamer_bench.records, "write_file", full)
     assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
     said = capsys.readouterr()
     assert "cannot be written; found no space left on device" in said.err and not list(tmp_path.iterdir())

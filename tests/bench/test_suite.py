@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import fakes
+from animegamer_bench.machine import EnergyMeter
 from animegamer_bench.presets import load_suite
 from animegamer_bench.turns import measure_suite
 from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling.nvml import EnergyMeter
 
 NO_METER = EnergyMeter(None)
 

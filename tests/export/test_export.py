@@ -35,7 +35,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, BundleFileError, ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.profiling.gpu_specs import FULL_WEIGHTS
+from animegamer_rt.profiling.gpu_memory import FULL_WEIGHTS
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 

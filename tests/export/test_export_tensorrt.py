@@ -27,7 +27,7 @@ from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility
 from animegamer_rt.errors import BundleError, ConfigError
-from animegamer_rt.profiling import gpu_specs
+from animegamer_rt.profiling import gpu_memory
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
@@ -250,7 +250,7 @@ def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: 
     geometry = replace(bundle.manifest.geometry, shot_tokens=226, window_tokens=4096)
     manifest = replace(bundle.manifest, geometry=geometry, compatibility=Compatibility())
     (prompts,) = command.profiles("predictor", replace(bundle, manifest=manifest))
-    assert prompts["cached_tokens"][2] == gpu_specs.MAX_PROMPT_TOKENS
+    assert prompts["cached_tokens"][2] == gpu_memory.MAX_PROMPT_TOKENS
 
 
 def test_library_that_is_not_there_is_named_with_how_to_get_it(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ Knows columns of numbers; nothing of how they were measured.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -15,13 +17,16 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt.bundle import json_file
-from animegamer_rt.bundle.files import read_bounded
+from animegamer_rt.bundle.claims import reserve_name
+from animegamer_rt.bundle.files import read_bounded, remove, write_file
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.untrusted import plain, short
 
 from .presets import HASHES, load_suite
 
 Record = dict[str, Any]
+NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
+"""A list of numbers, which is written on one line."""
 TURN_FORMAT = 2
 """Version of the records of turns."""
 UPDATE = "read it with a newer animegamer-rt"
@@ -42,6 +47,22 @@ THROTTLED = ("thermal", "power brake", "hardware")
 """Words of a card's throttle reasons that slow it below what it was set to."""
 ROUNDING = 1e-3
 """Figures are rounded to four digits."""
+
+
+def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
+    """Write a record as TIME-NAME.json, never over another file; returns the path. Raises OutputError.
+
+    A name may come from a bundle: what is no letter, digit or one of `.-_` becomes `_`.
+    """
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    path = reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
+    try:
+        write_file(path, (text + "\n").encode())
+    except BaseException:
+        remove(path)  # the reserved name: an empty file would be taken for a broken record
+        raise
+    return path
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:

@@ -15,7 +15,6 @@ import numpy as np
 
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import DENOISER, NETWORKS
-from animegamer_rt.profiling.gpu_specs import GPU_SPECS
 
 from .records import differ
 
@@ -23,6 +22,61 @@ MATMUL_SIDE, MATMUL_SECONDS = 1024, 1.0
 """Square float32 matrices are multiplied for so long; the fastest product counts."""
 PRODUCTS: Mapping[str, str] = MappingProxyType({"fp8": "fp8", "int8": "int8", "w8a8": "int8"})
 """Precision of the denoiser -> type of its large products. Every other precision multiplies in 16 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSpecs:
+    """Published figures of a GPU: multiprocessors, boost clock in GHz.
+
+    The others are dense tensor-core operations per clock and multiprocessor: fp16 (and bf16) and fp8 accumulate in
+    fp32, which GeForce does at half the rate of fp16_sums (accumulating in fp16); int8 accumulates in int32. None: the
+    GPU does not have it.
+    """
+
+    name: str
+    multiprocessors: int
+    boost_ghz: float
+    fp16: int
+    fp16_sums: int
+    fp8: int | None
+    int8: int
+
+    def tops(self, kind: str) -> float | None:
+        """Peak of `fp16`, `fp8` or `int8` in 1e12 operations per second."""
+        each = {"fp16": self.fp16, "fp8": self.fp8, "int8": self.int8}[kind]
+        return None if each is None else self._tera(each)
+
+    @property
+    def fp16_tops(self) -> float:
+        """Peak of fp16 in 1e12 operations per second; every GPU has it."""
+        return self._tera(self.fp16)
+
+    def attention_tops(self, scores: str) -> float:
+        """Peak of attention in 1e12 operations per second, with scores in `fp16` or `int8`.
+
+        Half of the operations are for scores, half for values. With int8 scores the values use fp16_sums (KERNELS.md).
+        """
+        if scores != "int8":
+            return self.fp16_tops
+        return self._tera(2 / (1 / self.int8 + 1 / self.fp16_sums))
+
+    def _tera(self, each: float) -> float:
+        """1e12 operations per second, from operations per clock and multiprocessor."""
+        return self.multiprocessors * self.boost_ghz * each / 1000
+
+
+GPU_SPECS: Mapping[str, GpuSpecs] = MappingProxyType(
+    {
+        "NVIDIA GeForce RTX 3060": GpuSpecs("RTX 3060 12 GB", 28, 1.777, 512, 1024, None, 2048),
+        "NVIDIA GeForce RTX 4070": GpuSpecs("RTX 4070", 46, 2.475, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 4090": GpuSpecs("RTX 4090", 128, 2.52, 512, 1024, 1024, 2048),
+        "NVIDIA GeForce RTX 5090": GpuSpecs("RTX 5090", 170, 2.407, 512, 1024, 1024, 2048),
+        "NVIDIA H100 80GB HBM3": GpuSpecs("H100 SXM", 132, 1.83, 4096, 4096, 8192, 8192),
+        "NVIDIA H200": GpuSpecs("H200 SXM", 132, 1.83, 4096, 4096, 8192, 8192),
+    }
+)
+"""By the driver's name of the GPU. Source: published specifications (NVIDIA's architecture papers: Ampere GA102, Ada,
+RTX Blackwell, Hopper; the data sheets of H100 and H200, whose peaks of 989 and 1979 tera-operations these give)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,11 @@ from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfi
 from animegamer_rt.errors import BundleNotFoundError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
-from animegamer_rt.profiling import activity, nvml
-from animegamer_rt.profiling.host import describe_host, environment, machine_facts, write_record
-from animegamer_rt.profiling.nvml import EnergyMeter
+from animegamer_rt.profiling.host import describe_host, environment
 
+from .machine import Card, EnergyMeter, Watch, describe, machine_facts, open_card, reader, watch_alone
 from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, Suite, load_suite, results_folder
-from .records import SAMPLES, TURN_FORMAT, figures_of, unsteady
+from .records import SAMPLES, TURN_FORMAT, figures_of, unsteady, write_record
 from .roofline import Roofline, cpu_rates, floor_fields, gpu_rates, roofline
 from .table import print_record
 from .turns import judge, measure_fresh_process, measure_suite, measure_turns, play_gate
@@ -98,10 +97,10 @@ def _measure(
 ) -> dict[str, Any]:
     """The record of one plan. fresh: what a process of its own was measured at."""
     manifest, suite, device = pipeline.bundle.manifest, options.suite, options.engines.device
-    card, why_not = (None, "processors are not asked for theirs") if device in CPU_DEVICES else nvml.open_nvml()
+    card, why_not = (None, "processors are not asked for theirs") if device in CPU_DEVICES else open_card()
     card_name = str(card.facts()["name"]) if card is not None else engines.device
     machine = describe_host() if device in CPU_DEVICES else f"{card_name}, {describe_host()}"
-    meter, read = EnergyMeter(card, why_not), activity.reader(card)
+    meter, read = EnergyMeter(card, why_not), reader(card)
     roles = [role for role in ROLES if engines.parts.graphs(role)[0] in manifest.parts]
     precision = {name: engines.precision_of(pipeline.bundle, role) for role in roles for name in graph_names(role)}
     cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
@@ -117,25 +116,25 @@ def _measure(
         return roofline(pipeline.bundle, cost, cpu_rates if device in CPU_DEVICES else rates, engines.parts.denoiser)
 
     texts = example_script(manifest.world)[:GATE_TURNS]
-    before, bounds, clips = activity.watch_alone(read), [bound()], play_gate(pipeline, texts)
-    with activity.Watch(read) as watch:
+    before, bounds, clips = watch_alone(read), [bound()], play_gate(pipeline, texts)
+    with Watch(read) as watch:
         if suite is None:
             timed = measure_turns(pipeline, options.settings.turns, meter)
         else:
             timed = measure_suite(pipeline, suite, meter)
     gpu = card.facts() if card is not None else None  # as found while it is still warm
     gate: dict[str, Any] = {"passed": None}
-    complete, after = timed.complete, activity.describe(watch.readings[-1:] * 2)
+    complete, after = timed.complete, describe(watch.readings[-1:] * 2)
     try:
         if complete:
             gate = judge(pipeline, engines, texts, clips)
         bounds.append(bound())
-        after = activity.watch_alone(read)
+        after = watch_alone(read)
     except KeyboardInterrupt:  # what was timed is kept
         complete = False
         bounds = [bounds[0], None]
 
-    columns, count, during = timed.columns, len(timed.rows), activity.describe(watch.readings)
+    columns, count, during = timed.columns, len(timed.rows), describe(watch.readings)
     figures = figures_of(columns, manifest.geometry.frames, playback)
     return {
         **environment(LIBRARIES.get(device, "onnxruntime")),
@@ -180,7 +179,7 @@ def _measure(
     }
 
 
-def _memory(device: str, engines: Engines, card: nvml.NvmlDevice | None, host_mib: float | None) -> dict[str, Any]:
+def _memory(device: str, engines: Engines, card: Card | None, host_mib: float | None) -> dict[str, Any]:
     """The peak memory of what runs the parts, and by whose count."""
     if device in CPU_DEVICES:
         return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}

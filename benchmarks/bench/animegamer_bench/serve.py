@@ -23,13 +23,13 @@ from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, Geometry
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.profiling import activity
-from animegamer_rt.profiling.host import describe_host, environment, machine_facts, write_record
+from animegamer_rt.profiling.host import describe_host, environment
 from animegamer_rt.serving.wire import CODECS
 
+from .machine import machine_facts, read_machine, watch_alone
 from .player import DROPPED, Player, ServerProcess, TurnTiming, play_together
 from .presets import THINKING_GAME, sha256
-from .records import series
+from .records import series, write_record
 from .table import COMPUTED, lines
 
 PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4, 16)
@@ -72,7 +72,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
     bundle.plan(plan)
     name = bundle.manifest.name
     print(f"{name}, plan {plan}, on {describe_host()}")
-    before = activity.watch_alone(activity.read_machine)
+    before = watch_alone(read_machine)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         found = _measure(bundle, plan, turns, turn_s, Path(folder))
     record = {
@@ -85,7 +85,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
         "turns": turns,
         "turn_s": turn_s,
         "goals": GOALS,
-        "activity": {"before": before, "after": activity.watch_alone(activity.read_machine)},
+        "activity": {"before": before, "after": watch_alone(read_machine)},
         **found,
     }
     print("\n".join(lines(record)))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from animegamer_bench.records import write_record
 from animegamer_export.parts.streamed.write import STORED
 from animegamer_export.support.progress import Progress
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.host import environment, write_record
+from animegamer_rt.profiling.host import environment
 
 from .sizes import PARTS
 from .state_file import ExportState

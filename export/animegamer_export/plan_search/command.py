@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from animegamer_bench import records
 from animegamer_bench.run import LIBRARIES
 from animegamer_export.evaluate.judges import judge_of
 from animegamer_export.evaluate.turns import plan_engines
@@ -24,7 +25,7 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.play.instructions_file import example_script, read_script
-from animegamer_rt.profiling import host as machine
+from animegamer_rt.profiling.host import environment
 
 WHAT = "Find cheaper plans for a bundle, and write them with their measured fidelity into its manifest."
 DEFAULT = "balanced"
@@ -80,13 +81,13 @@ def _run(options: argparse.Namespace) -> int:
     own = measure_own_plans(bundle, engines_of, texts, budget, _print_line, judge)
     chosen = choose_plans(points)
     record = {
-        **machine.environment(LIBRARIES.get(config.device, "onnxruntime")),
+        **environment(LIBRARIES.get(config.device, "onnxruntime")),
         **describe(bundle, points, chosen),
         **({"own": own} if own else {}),
         "runs_on": engines.device,
         "instructions": list(islice(cycle(texts), 2 * options.turns)),
     }
-    print(f"record: {machine.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
+    print(f"record: {records.write_record(options.results, f'calibrate-{bundle.manifest.name}', record)}")
     for name, point in chosen.items():
         print(f"{name}: {point.summary}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from animegamer_bench import records
 from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.profiling import host as machine
+from animegamer_rt.profiling.host import environment
 
 from .figures import PARTS, START_PARTS, Figures, exceeds_tolerance
 
@@ -84,11 +85,11 @@ def _run(options: argparse.Namespace) -> int:
 def write_record(results: Path, bundle: Bundle, against: str, figures: Mapping[str, Figures]) -> Path:
     """Writes the record of a comparison. against: the other bundle's fingerprint, or a description of the source."""
     record = {
-        **machine.environment("onnxruntime"),
+        **environment("onnxruntime"),
         "kind": "verify",
         "bundle": bundle.manifest.name,
         "fingerprint": bundle.fingerprint,
         "against": against,
         "parts": figures,
     }
-    return machine.write_record(results, f"verify-{bundle.manifest.name}", record)
+    return records.write_record(results, f"verify-{bundle.manifest.name}", record)

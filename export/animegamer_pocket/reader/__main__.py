@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from animegamer_bench.machine import machine_facts
 from animegamer_pocket.config import CONFIGS, FULL
 from animegamer_rt.bundle.loader import load, open_bundle
-from animegamer_rt.profiling.host import machine_facts
 
 from .accuracy import TrainedReader, bundle_reader, evaluate, reader_of
 from .export import add_language, add_readers

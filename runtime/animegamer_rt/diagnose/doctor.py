@@ -22,7 +22,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.bundle.roles import PLAY_GRAPHS, PLAY_ROLES, PREDICTOR, default_part
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
-from animegamer_rt.profiling import gpu_specs, host_memory
+from animegamer_rt.profiling import gpu_memory, host_memory
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.profiling.nvml import Gpu, gpus
 from animegamer_rt.untrusted import plain
@@ -46,7 +46,7 @@ def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     checks = list(run_checks(bundle_name))
     can_play = _can_play(checks)
     code = 0 if can_play else CANNOT_PLAY
-    fits = [gpu_specs.best_precisions(gib) for gib in gpu_specs.CARDS_GIB]
+    fits = [gpu_memory.best_precisions(gib) for gib in gpu_memory.CARDS_GIB]
     if as_json:
         record = {"can_play": can_play, "verdict": verdict(checks), "findings": list(map(asdict, checks))}
         record["full_size_by_card"] = list(map(asdict, fits))
@@ -128,7 +128,7 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
 def _disk(bundle: Bundle | None) -> CheckResult:
     """Free space for games, and for one more bundle of this size with its engines."""
     free = shutil.disk_usage(Path.cwd()).free
-    full = f"{gpu_specs.weights_bytes(gpu_specs.PRECISIONS_BY_SIZE[0]) / 1e9:.1f} GB"
+    full = f"{gpu_memory.weights_bytes(gpu_memory.PRECISIONS_BY_SIZE[0]) / 1e9:.1f} GB"
     again = 0 if bundle is None else 2 * sum(size for _, size in _part_bytes(bundle))
     needs = f"exporting a bundle of this size takes {again / 1e9:.1f} GB, " if bundle else ""
     do = "free some space: games and bundles are written here" if free < again + SPARE_BYTES else ""
@@ -178,11 +178,11 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     size = bundle.manifest.geometry
-    predictor = bundle.sizes(PREDICTOR, PREDICTOR) or gpu_specs.FULL_PREDICTOR
+    predictor = bundle.sizes(PREDICTOR, PREDICTOR) or gpu_memory.FULL_PREDICTOR
     try:
-        needed = weights + gpu_specs.overhead_bytes(size.height, size.width, predictor)
+        needed = weights + gpu_memory.overhead_bytes(size.height, size.width, predictor)
     except (KeyError, TypeError, ZeroDivisionError):  # other sizes than a predictor's
-        needed = weights + gpu_specs.overhead_bytes(size.height, size.width, gpu_specs.FULL_PREDICTOR)
+        needed = weights + gpu_memory.overhead_bytes(size.height, size.width, gpu_memory.FULL_PREDICTOR)
     for card in cards:
         description = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
         do = ""
@@ -213,7 +213,7 @@ def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
             yield CheckResult("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
 
 
-def _full_size_table(table: Sequence[gpu_specs.PrecisionFit]) -> Table:
+def _full_size_table(table: Sequence[gpu_memory.PrecisionFit]) -> Table:
     title = "\nPrecisions of a full-size bundle that fit a GPU (computed, not measured)"
     shown = Table(title=title, title_justify="left", title_style="bold", box=None)
     for column in ("GPU memory", *PLAY_ROLES, "weights"):

@@ -1,4 +1,4 @@
-"""Describes the machine, the program and its libraries: the start of every record of a measurement.
+"""Describes the machine, the program and its libraries: the start of every report and record.
 
 Knows operating systems and git; nothing of what was measured. A fact that the system does not tell is None.
 """
@@ -10,25 +10,18 @@ import json
 import os
 import platform
 import re
-import shlex
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, distribution, distributions, version
-from importlib.metadata import requires as requirements
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from animegamer_rt.bundle.claims import reserve_name
-from animegamer_rt.bundle.files import checkout_folder, remove, write_file
+from animegamer_rt.bundle.files import checkout_folder
 from animegamer_rt.version import __version__
 
 RECORD_FORMAT = 1
 COMMIT_VARIABLE, COMMIT_FILE = "ANIMEGAMER_COMMIT", "commit.txt"
-NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
-"""A list of numbers, which is written on one line."""
 MEASURED = ("runtime", "engines", "kernels", "benchmarks/*.py")
 """Paths whose changes mark a commit with `+`: a measurement depends on them."""
 
@@ -37,13 +30,7 @@ INSTRUCTION_SETS = (
     *("avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2"),
 )
 """Names of /proc/cpuinfo for the instruction sets that matrix products use, on x86 and on Arm."""
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-ENGINE_LIBRARIES = frozenset(
-    {"cuda-python", "numpy", "nvidia-ml-py", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt-rtx-cu13", "torch"}
-)
-"""Libraries that run networks, installed or not."""
 CPUINFO = Path("/proc/cpuinfo")
-GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def environment(*libraries: str) -> dict[str, Any]:
@@ -57,28 +44,6 @@ def environment(*libraries: str) -> dict[str, Any]:
     }
 
 
-def machine_facts() -> dict[str, Any]:
-    """Fields of a record."""
-    return {
-        "command_line": command_line(sys.argv),
-        "instruction_sets": instruction_sets(),
-        "threads": {
-            "cores": available_cores(),
-            **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
-        },
-        "kernel": f"{platform.system()} {platform.release()}",
-        "libc": " ".join(platform.libc_ver()).strip() or None,
-        "ram_mib": _ram_mib(),
-        "governor": read_system_file(GOVERNOR).strip() or None,
-        "packages": packages(),
-    }
-
-
-def command_line(argv: Sequence[str]) -> str:
-    """The command as it would be typed; of the program only its name, for its folder may name a person."""
-    return shlex.join(["animegamer-rt", *argv[1:]])
-
-
 def instruction_sets() -> list[str] | None:
     """Those of INSTRUCTION_SETS that the processor has."""
     for line in read_system_file(CPUINFO).splitlines():
@@ -86,40 +51,6 @@ def instruction_sets() -> list[str] | None:
             found = set(line.partition(":")[2].split())
             return [name for name in INSTRUCTION_SETS if name in found]
     return None
-
-
-def packages() -> dict[str, str]:
-    """Versions of the libraries that playing needs or can use."""
-    versions = {one.metadata["Name"].lower(): one.version for one in distributions() if one.metadata["Name"]}
-    try:
-        needs = [need for need in requirements("animegamer-rt") or () if "extra ==" not in need]
-    except PackageNotFoundError:
-        needs = []
-    named = {re.split(r"[^A-Za-z0-9_.-]", need)[0].lower() for need in needs} | ENGINE_LIBRARIES
-    return {name: versions[name] for name in sorted(named) if name in versions}
-
-
-def _ram_mib() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a record as TIME-NAME.json, never over another file; returns the path. Raises OutputError.
-
-    A name may come from a bundle: what is no letter, digit or one of `.-_` becomes `_`.
-    """
-    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    path = reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
-    text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
-    try:
-        write_file(path, (text + "\n").encode())
-    except BaseException:
-        remove(path)  # the reserved name: an empty file would be taken for a broken record
-        raise
-    return path
 
 
 def available_cores() -> int:

@@ -23,7 +23,7 @@ from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
-from animegamer_rt.profiling import gpu_specs
+from animegamer_rt.profiling import gpu_memory
 
 
 class Rtx4070(FakeNvml):
@@ -90,7 +90,7 @@ def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[
     names = [finding["what"] for finding in record["findings"]]
     assert {"python", "gpu", "onnxruntime", "state folder", "port", "video", "bundle", "parts", "disk"} <= set(names)
     assert record["verdict"].startswith("Playing works")
-    assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(gpu_specs.CARDS_GIB)
+    assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(gpu_memory.CARDS_GIB)
 
 
 def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:

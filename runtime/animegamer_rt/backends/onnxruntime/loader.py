@@ -124,7 +124,7 @@ def _cuda_packages() -> list[str]:
 
 def _gpu_name() -> str:
     card, _ = open_nvml()
-    return str(card.facts()["name"]) if card is not None else "an unknown GPU"
+    return str(card.ask("nvmlDeviceGetName")) if card is not None else "an unknown GPU"
 
 
 def load_towers(bundle: Bundle, config: EngineConfig) -> TowerEngines:

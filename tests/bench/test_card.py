@@ -7,7 +7,7 @@ import sys
 import pytest
 from fake_nvml import FakeNvml
 
-from animegamer_rt.profiling import nvml
+from animegamer_bench.machine import EnergyMeter, open_card
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, *lacks: str, cards: tuple[str, ...] = ("GPU-a",)) -> None:
@@ -17,12 +17,12 @@ def fake(monkeypatch: pytest.MonkeyPatch, *lacks: str, cards: tuple[str, ...] = 
 def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, cards=("GPU-a", "GPU-b"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert nvml.open_nvml()[0] is None
+    assert open_card()[0] is None
     for uuid in ("GPU-a", "GPU-b"):
-        card, _ = nvml.open_nvml(uuid)
+        card, _ = open_card(uuid)
         assert card is not None and card.facts()["name"] == f"Card {uuid}"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
-    card, _ = nvml.open_nvml()
+    card, _ = open_card()
     assert card is not None and card.facts()["name"] == "Card GPU-b"
 
 
@@ -40,7 +40,7 @@ def test_a_card_that_cannot_be_asked_is_no_guess(
 ) -> None:
     fake(monkeypatch, *lacks, cards=cards)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with nvml.EnergyMeter(*nvml.open_nvml()) as meter:
+    with EnergyMeter(*open_card()) as meter:
         pass
     assert meter.joules is None
     assert meter.source.startswith("not measured: ") and said in meter.source
@@ -48,4 +48,4 @@ def test_a_card_that_cannot_be_asked_is_no_guess(
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvml.open_nvml() == (None, "pynvml is not installed (pip install nvidia-ml-py)")
+    assert open_card() == (None, "pynvml is not installed (pip install nvidia-ml-py)")

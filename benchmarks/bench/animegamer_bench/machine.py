@@ -1,0 +1,283 @@
+"""What a machine is, what its GPU draws, and what else it does while something is measured.
+
+Knows the counters of Linux and of NVML; nothing of what is measured. A fact that the system does not tell is None.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, distributions
+from importlib.metadata import requires as requirements
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from animegamer_rt.profiling.host import available_cores, instruction_sets, read_system_file
+from animegamer_rt.profiling.nvml import NvmlDevice, open_nvml
+
+Own = TypeVar("Own", bound="Sampler")
+TICKS = 100.0
+"""Counts of /proc/stat in a second, on every Linux that Python runs on (USER_HZ)."""
+PERIOD_S = 5.0
+"""Seconds between two readings."""
+ALONE_S = 1.0
+"""Seconds that are watched before and after, while this program only waits."""
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+ENGINE_LIBRARIES = frozenset(
+    {"cuda-python", "numpy", "nvidia-ml-py", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt-rtx-cu13", "torch"}
+)
+"""Libraries that run networks, installed or not."""
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+SM_CLOCK, MEMORY_CLOCK, GPU_TEMPERATURE = 1, 2, 0
+"""NVML_CLOCK_SM, NVML_CLOCK_MEM and NVML_TEMPERATURE_GPU."""
+THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
+    {
+        0x4: "power cap",
+        0x8: "hardware slowdown",
+        0x20: "thermal, by the driver",
+        0x40: "thermal, by the hardware",
+        0x80: "power brake",
+    }
+)
+"""Bits of NVML's clocks event reasons (nvmlClocksEventReason*) -> what slows the clocks. Idle and settings are none."""
+
+
+def machine_facts() -> dict[str, Any]:
+    """Fields of a record."""
+    return {
+        "command_line": command_line(sys.argv),
+        "instruction_sets": instruction_sets(),
+        "threads": {
+            "cores": available_cores(),
+            **{name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
+        },
+        "kernel": f"{platform.system()} {platform.release()}",
+        "libc": " ".join(platform.libc_ver()).strip() or None,
+        "ram_mib": _ram_mib(),
+        "governor": read_system_file(GOVERNOR).strip() or None,
+        "packages": packages(),
+    }
+
+
+def command_line(argv: Sequence[str]) -> str:
+    """The command as it would be typed; of the program only its name, for its folder may name a person."""
+    return shlex.join(["animegamer-rt", *argv[1:]])
+
+
+def packages() -> dict[str, str]:
+    """Versions of the libraries that playing needs or can use."""
+    versions = {one.metadata["Name"].lower(): one.version for one in distributions() if one.metadata["Name"]}
+    try:
+        needs = [need for need in requirements("animegamer-rt") or () if "extra ==" not in need]
+    except PackageNotFoundError:
+        needs = []
+    named = {re.split(r"[^A-Za-z0-9_.-]", need)[0].lower() for need in needs} | ENGINE_LIBRARIES
+    return {name: versions[name] for name in sorted(named) if name in versions}
+
+
+def _ram_mib() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+class Card:
+    """One GPU. Its figures cover all programs that use it."""
+
+    def __init__(self, device: NvmlDevice) -> None:
+        self._ask = device.ask
+
+    def facts(self) -> dict[str, str | int | float | None]:
+        """The GPU now: clocks in MHz, temperature in degrees Celsius, power limit in watts."""
+        return {
+            "name": self._ask("nvmlDeviceGetName"),
+            "driver": self._ask("nvmlSystemGetDriverVersion"),
+            "sm_clock_mhz": self._ask("nvmlDeviceGetClockInfo", SM_CLOCK),
+            "memory_clock_mhz": self._ask("nvmlDeviceGetClockInfo", MEMORY_CLOCK),
+            "temperature_c": self._ask("nvmlDeviceGetTemperature", GPU_TEMPERATURE),
+            "power_limit_w": _thousandth(self._ask("nvmlDeviceGetEnforcedPowerLimit")),
+        }
+
+    def throttled(self) -> tuple[str, ...]:
+        """Why the GPU runs below its clock now; empty if it does not, or does not tell."""
+        bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
+        return tuple(name for bit, name in THROTTLE_REASONS.items() if bits & bit)
+
+    def joules(self) -> float | None:
+        """Energy in joules since the driver was loaded, by the GPU's counter; GPUs before Volta have none."""
+        return _thousandth(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
+
+    def used_bytes(self) -> int | None:
+        """Bytes in use now, by all programs and the driver."""
+        memory = self._ask("nvmlDeviceGetMemoryInfo")
+        return None if memory is None else int(memory.used)
+
+    def watts(self) -> float | None:
+        """Power now, in watts."""
+        return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
+
+
+def open_card(uuid: str | None = None) -> tuple[Card | None, str]:
+    """The GPU that playing uses, or None and the reason, as `open_nvml`."""
+    device, why_not = open_nvml(uuid)
+    return None if device is None else Card(device), why_not
+
+
+def _thousandth(value: int | None) -> float | None:
+    """NVML counts milliwatts and millijoules."""
+    return None if value is None else value / 1000
+
+
+class EnergyMeter:
+    """Use as `with meter: work()`; then `joules` is what the card drew by its counter, and `source` says so.
+
+    Without a card or a counter, `joules` is None and `source` says why: it is never an estimate. The counter covers
+    the whole card, whatever else runs there; every card since Volta has one.
+    """
+
+    def __init__(self, card: Card | None, why_not: str = "processors are not asked for theirs") -> None:
+        self._read = card.joules if card is not None else lambda: None
+        self.joules: float | None = None
+        self.source = "NVML's energy counter of the card"
+        if self._read() is None:
+            self.source = f"not measured: {why_not or 'NVML has no energy counter of this card'}"
+
+    def __enter__(self) -> EnergyMeter:
+        self._before = self._read()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        after = self._read()
+        self.joules = None if after is None or self._before is None else after - self._before
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The machine at one time. Times in seconds since some fixed time; None where the system does not tell.
+
+    at: on a clock that stops while the machine sleeps; awake_or_not: on one that does not. processors: seconds that all
+    processors together were there, worked or not; busy: worked for any program; stolen: worked for other machines of
+    the same host; own: worked for this process. throttled: why a card runs below its clock, in NVML's words.
+    """
+
+    at: float
+    own: float
+    awake_or_not: float | None = None
+    processors: float | None = None
+    busy: float | None = None
+    stolen: float | None = None
+    throttled: tuple[str, ...] = ()
+
+
+class Sampler(ABC):
+    """Inside `with`, a thread calls `sample` every `period_s` seconds, which it may change. None is left after it."""
+
+    def __init__(self, period_s: float, name: str) -> None:
+        self.period_s, self._name = period_s, name
+
+    @abstractmethod
+    def sample(self) -> None:
+        """Take one sample."""
+
+    def __enter__(self: Own) -> Own:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(self.period_s):
+            self.sample()
+
+
+class Watch(Sampler):
+    """Use as `with watch: work()`; then `readings` has one from its start, one from its end, and some between."""
+
+    def __init__(self, read: Callable[[], Reading]) -> None:
+        super().__init__(PERIOD_S, "activity")
+        self._read, self.readings = read, list[Reading]()
+
+    def sample(self) -> None:
+        """Add a reading."""
+        self.readings.append(self._read())
+
+    def __enter__(self) -> Watch:
+        self.readings = [self._read()]
+        return super().__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.sample()
+
+
+def watch_alone(read: Callable[[], Reading]) -> dict[str, Any]:
+    """`describe` of ALONE_S seconds in which this program only waits."""
+    before = read()
+    time.sleep(ALONE_S)
+    return describe([before, read()])
+
+
+def describe(readings: Sequence[Reading]) -> dict[str, Any]:
+    """Record fields of a time that was watched. readings: at least two, oldest first.
+
+    Shares are of all processors' time: `others_share` of other programs, `stolen_share` of other machines on the host.
+    """
+    first, last = readings[0], readings[-1]
+    total, busy, stolen = (_change(first, last, name) for name in ("processors", "busy", "stolen"))
+    others = None if busy is None else max(0.0, busy - (last.own - first.own))
+    through, awake = _change(first, last, "awake_or_not"), last.at - first.at
+    return {
+        "seconds": round(awake, 1),
+        "others_share": _share(others, total),
+        "stolen_share": _share(stolen, total),
+        "throttled": sorted({reason for one in readings for reason in one.throttled}),
+        "asleep_seconds": None if through is None else round(max(0.0, through - awake), 1),
+    }
+
+
+def reader(card: Card | None) -> Callable[[], Reading]:
+    """A function that reads the machine and the card; None: the machine alone."""
+    if card is None:
+        return read_machine
+    return lambda: replace(read_machine(), throttled=card.throttled())
+
+
+def read_machine() -> Reading:
+    """The machine now."""
+    processors = busy = stolen = None
+    counts = [int(word) for word in read_system_file(Path("/proc/stat")).partition("\n")[0].split()[1:]]
+    if len(counts) >= 8:  # user, nice, system, idle, iowait, irq, softirq, steal; what follows is in user already
+        processors, stolen = sum(counts[:8]) / TICKS, counts[7] / TICKS
+        busy = processors - stolen - (counts[3] + counts[4]) / TICKS
+    boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None
+    return Reading(
+        at=time.monotonic(),
+        own=time.process_time(),
+        awake_or_not=boot,
+        processors=processors,
+        busy=busy,
+        stolen=stolen,
+    )
+
+
+def _change(first: Reading, last: Reading, name: str) -> float | None:
+    before, after = getattr(first, name), getattr(last, name)
+    return None if before is None or after is None else float(after - before)
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else round(part / whole, 3)
