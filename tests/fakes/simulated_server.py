@@ -155,7 +155,7 @@ class SimulatedServer:
         worker = worker or self.worker
         seq, buffers = about.pop("seq", None), about.pop("buffers", ())
         message = Message(type, about, parent=job or worker.job.id, seq=seq, buffers=buffers)
-        self.carry_out(self.core.worker_said(worker.number, message, self.now))
+        self.carry_out(self.core.worker_sent(worker.number, message, self.now))
 
     def result(self, worker: SimulatedWorker | None = None) -> None:
         """A worker has denoised the turn that it runs."""

@@ -131,5 +131,5 @@ def test_keys_are_added_to_a_folder_and_replace_nothing(tmp_path: Path, capsys: 
     (tmp_path / "bo.key_secret").symlink_to("nowhere")
     capsys.readouterr()
     for name in ("mia", "bo"):
-        assert "there are keys of that name" in refused(capsys, "keys", "new", name, "--keys", tmp_path)
+        assert "the key pair exists already" in refused(capsys, "keys", "new", name, "--keys", tmp_path)
     assert contents(tmp_path) == before

@@ -73,7 +73,7 @@ def test_a_copy_needs_sessions_and_a_new_folder_and_is_said(tmp_path: Path, caps
         back_up(state, copy)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / FILE).touch()
-    with pytest.raises(StoreError, match=f"{re.escape(str(tmp_path / 'empty'))}.*no sessions are in this file"):
+    with pytest.raises(StoreError, match=f"{re.escape(str(tmp_path / 'empty'))}.*the file has no sessions"):
         back_up(tmp_path / "empty", tmp_path / "nothing")
     blanks = tmp_path / "a copy \u526f\u672c"
     assert main(["sessions", "backup", str(blanks), "--state-dir", str(state)]) == 0

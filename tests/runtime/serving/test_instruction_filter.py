@@ -39,7 +39,7 @@ def words(tmp_path: Path) -> InstructionFilter:
 )
 def test_a_blocked_word_is_found_however_it_is_hidden(words: InstructionFilter, texts: tuple[str, ...]) -> None:
     for text in texts:
-        with pytest.raises(ProtocolError, match="does not play") as error:
+        with pytest.raises(ProtocolError, match="does not allow") as error:
             words.read(text)
         assert error.value.code == "blocked"
 
@@ -50,7 +50,9 @@ def test_other_words_are_played_as_they_were_written(words: InstructionFilter) -
 
 
 def test_a_list_that_cannot_be_read_is_named_with_what_to_give(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.txt: .*; found no such file or directory; give block_list a file"):
+    with pytest.raises(
+        ConfigError, match=r"none\.txt: .*; found no such file or directory; give block_list a UTF-8 text file"
+    ):
         InstructionFilter(tmp_path / "none.txt")
 
 
@@ -60,7 +62,7 @@ def test_with_an_allow_list_only_its_words_are_played(tmp_path: Path) -> None:
     allowed = InstructionFilter(allow_list=path)
     assert allowed.read("Tofi waves, gently, in the MEADOW.").text == "Tofi waves, gently, in the MEADOW."
     for text in ("Tofi jumps.", "Tofi waves naked.", "t o f i waves", "Tofi waves \u738b."):
-        with pytest.raises(ProtocolError, match="does not play"):
+        with pytest.raises(ProtocolError, match="does not allow"):
             allowed.read(text)
 
 

@@ -43,12 +43,12 @@ def test_a_node_that_cannot_run_a_worker_says_what_to_do(job: NodeJob, tmp_path:
         f"{tmp_path}/tiny: ", ""
     )
     older: NodeJob = {**job, "version": "0.0.1"}
-    assert "animegamer-rt" in run_worker(older, "10.0.0.7") and "0.0.1 at the server; install the same" in run_worker(
+    assert "animegamer-rt" in run_worker(older, "10.0.0.7") and "the server 0.0.1; install the same" in run_worker(
         older, "n"
     )
     with ReservedPorts() as closed:
         said = run_worker({**job, "port": closed.port}, "10.0.0.7")
-    assert said.startswith("could not start on node 10.0.0.7: the server is not reached at 127.0.0.1:")
+    assert said.startswith("could not start on node 10.0.0.7: it cannot reach the server at 127.0.0.1:")
     assert "Connection refused" in said
 
 
@@ -65,7 +65,7 @@ def test_ray_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_address_where_no_cluster_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
-    with pytest.raises(ConfigError, match="expected HOST:PORT; give what `ray start --head` printed"):
+    with pytest.raises(ConfigError, match="expected HOST:PORT; give the address that `ray start --head` printed"):
         own_address("ray://head:10001")
     with ReservedPorts() as ports:
         with socket.create_server(("127.0.0.1", ports.port)):

@@ -59,7 +59,9 @@ def test_a_connection_counts_once_it_has_sent_a_message() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
 def test_too_few_descriptors_for_players_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (79, 79))
-    with pytest.raises(ServerError, match=r"too few files.*found 79; expected 80 or more; raise the limit: ulimit -Hn"):
+    with pytest.raises(
+        ServerError, match=r"limit on open files.*found 79; expected 80 or more; raise the limit: ulimit -Hn"
+    ):
         raise_limit()
     monkeypatch.setattr("resource.getrlimit", lambda _: (80, 80))
     assert raise_limit() == 80

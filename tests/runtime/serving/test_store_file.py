@@ -83,7 +83,7 @@ def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, ca
         with contextlib.closing(sqlite3.connect(path)) as foreign, foreign:
             foreign.execute("CREATE TABLE recipes (name TEXT)")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match=r"sessions\.sqlite: .*(no file of sessions|damaged).*move"):
+    with pytest.raises(StoreError, match=r"sessions\.sqlite: .*(not a file of sessions|damaged).*move"):
         Store(tmp_path)
     assert path.read_bytes() == before
 
@@ -99,7 +99,7 @@ def test_no_turn_counts_once_the_file_has_lost_its_name(tmp_path: Path, name: st
         if fate != "deleted":
             shutil.copyfile(kept, path)
         found = "No such file" if fate == "deleted" else "another file"
-        with pytest.raises(StoreError, match=f"{name}: the sessions were deleted, moved, replaced.*{found}.*put back"):
+        with pytest.raises(StoreError, match=f"{name}: the sessions were deleted, moved, replaced.*{found}.*restore"):
             play(store, session.id, ["b"])
         with pytest.raises(StoreError, match="were deleted, moved, replaced"):
             game(store)
@@ -117,7 +117,7 @@ def test_no_turn_counts_once_the_file_was_cut_short(tmp_path: Path) -> None:
         play(store, session.id, ["b"])
         os.truncate(tmp_path / FILE, 0)
         for _ in range(2):
-            with pytest.raises(StoreError, match=rf"{FILE}: .*cut short while the server ran.* 0 now"):
+            with pytest.raises(StoreError, match=rf"{FILE}: .*truncated while the server was running.* 0 now"):
                 play(store, session.id, ["c"])
 
 
@@ -140,7 +140,7 @@ def test_too_little_free_space_is_found_before_anything_is_written(
         session, _ = game(store)
         play(store, session.id, ["a"])
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=1_100_000))
-        with pytest.raises(StoreFullError, match="MiB too little.*make room on the disk"):
+        with pytest.raises(StoreFullError, match="MiB short.*free disk space"):
             _finish(store, session.id, 2, bytes(200_000))
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=10**6))
         for attempt in (lambda: game(store), lambda: store.branch(session.id, 1)):

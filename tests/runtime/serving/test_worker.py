@@ -130,9 +130,9 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"seed": "seven"}, "config", "job j: seed: wrong type of value"),
         ({"history": [["Mia waves.", 1, 0, 0, 0]]}, "config", "history[0]: not a table"),
-        ({"shot_turns": []}, "session", "shots do not fit"),
+        ({"shot_turns": []}, "session", "one shot per listed turn"),
         ({"omitted_turns": 3}, "session", "turns were omitted"),
-        ({"history": []}, "session", "not of the game's next turn"),
+        ({"history": []}, "session", "not for the next turn"),
         ({"instruction": "word " * 3000}, "instruction", "does not fit the model's window"),
     ]
     for fields, code, text in wrong:

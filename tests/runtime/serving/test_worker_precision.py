@@ -63,7 +63,7 @@ def test_a_turn_is_played_again_in_a_higher_precision(
             assert result.engines is not None and "denoiser int8" in result.engines, "the game stays these engines'"
             assert result == replace(Game().keep(TEXT, expected), engines=result.engines)
     assert opened == ["fp32"], "the engines stay open for the next turn"
-    assert "(int8): " in caplog.text and "the turn is played again: --device cpu-fp32" in caplog.text
+    assert "(int8): " in caplog.text and "playing the turn again with --device cpu-fp32" in caplog.text
 
 
 def test_a_clip_never_mixes_two_precisions(pipeline: Any) -> None:

@@ -114,7 +114,7 @@ def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) ->
     assert not list(shortages(2, "cpu", 2, 0)) and not list(shortages(1, "torch", 1, 0))
     assert ["share cores" in said for said in shortages(3, "cpu", 2, 0)] == [True]
     assert ["share GPUs" in said for said in shortages(2, "torch", 2, 1)] == [True]
-    assert ["could be counted" in said for said in shortages(2, "torch", 2, 0)] == [True]
+    assert ["no GPUs were found" in said for said in shortages(2, "torch", 2, 0)] == [True]
 
 
 IDENTITY = "PyTorch on CUDA, denoiser bf16; library: torch 2.9.0; attention: wgmma"
@@ -161,7 +161,7 @@ def test_a_worker_with_other_engines_than_the_first_plays_no_turn(
     assert not process.serving
     reason = process.watch(100.1)
     assert reason is not None
-    assert "other engines than the first worker; found attention: int8; expected attention: wgmma" in reason
+    assert "engines differ from the first worker's; found attention: int8; expected attention: wgmma" in reason
     process.watch(200.0)
     say_ready(process, fingerprint, IDENTITY)
     assert process.serving

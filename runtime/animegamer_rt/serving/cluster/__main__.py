@@ -1,13 +1,13 @@
 """`python -m animegamer_rt.serving.cluster HOST:PORT`: places, watches and ends workers in a Ray cluster.
 
-Knows Ray; nothing of turns. The server starts it and speaks to it in lines of JSON on standard input and output:
+The server starts it and talks to it in lines of JSON on standard input and output:
 
     server -> here    a job for a node (`NodeJob`, with its number in `id`), {"kill": id}
-    here -> server    {"joined": Ray's version} or {"error", "found", "do"}; then of each id
+    here -> server    {"joined": Ray's version} or {"error", "found", "do"}; then for each id
                       {"id", "placed": node}, {"id", "waits": true}, {"id", "leaving": true}, {"id", "ended": how}
 
-Frames do not come this way: each worker has a socket of its own to the server. When standard input closes, the server
-is gone; Ray then ends the actors, and with them the workers.
+Frames do not pass through here: each worker has its own socket to the server. When standard input closes, the server is
+gone; Ray then ends the actors, and with them the workers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from collections.abc import Mapping
 from typing import Any
 
 CONNECT_S = 60.0
-"""Ray itself would try for longer to join a cluster that does not answer."""
+"""Ray itself would try longer to join a cluster that does not answer."""
 WAITS_S = 10.0
-"""A worker that has no node after so long is said to wait for one."""
+"""A worker without a node after this long is reported as waiting."""
 ROUND_S = 0.1
 DRAINING_S = 1.0
-"""How often Ray is asked which nodes are being drained."""
+"""Interval between queries for nodes being drained."""
 
 
 class NodeActor:
-    """The actor on a node. It travels there by value, so that a node without this package can say so."""
+    """The actor on a node. It is pickled by value, so that a node without this package can report that."""
 
     def node(self) -> tuple[str, str]:
         """Address and Ray's id of the node."""
@@ -42,16 +42,16 @@ class NodeActor:
         return ray.util.get_node_ip_address(), ray.get_runtime_context().get_node_id()
 
     def run(self, job: dict[str, Any], node: str) -> str:
-        """Run a worker to its end; returns how it ended, in words that follow its name."""
+        """Run a worker until it ends; returns how it ended, as words that follow its name."""
         try:
             program: Any = importlib.import_module("animegamer_rt.serving.cluster.node")
         except ImportError as error:
-            return f"could not start on node {node}: {error}; install animegamer-rt there, in the Python that runs Ray"
+            return f"could not start on node {node}: {error}; install animegamer-rt in the Python that runs Ray there"
         return str(program.run_worker(job, node))
 
 
 class Worker:
-    """A worker in the cluster. `ref`: what comes next of it, its node or its end."""
+    """A worker in the cluster. `ref`: resolves to its node, then to how it ended."""
 
     def __init__(self, job: dict[str, Any], actor: Any) -> None:
         self.job, self.actor, self.asked_at = job, actor, time.monotonic()
@@ -61,7 +61,7 @@ class Worker:
 
 
 class Cluster:
-    """The workers that the server has asked for, by id."""
+    """The workers that the server requested, by id."""
 
     def __init__(self, ray: Any, channel: Any) -> None:
         self._ray, self._channel = ray, channel
@@ -69,8 +69,8 @@ class Cluster:
         self._workers: dict[int, Worker] = {}
         self._looked_at = 0.0
 
-    def obey(self, command: Mapping[str, Any]) -> None:
-        """Do what the server asks for."""
+    def handle(self, command: Mapping[str, Any]) -> None:
+        """Carry out a command of the server."""
         if "kill" in command:
             worker = self._workers.pop(command["kill"], None)
             if worker is not None:
@@ -81,68 +81,68 @@ class Cluster:
         actor = self._actor.options(**resources, max_restarts=0, scheduling_strategy="SPREAD").remote()
         self._workers[job.pop("id")] = Worker(job, actor)
 
-    def look(self) -> None:
-        """Tell the server what has become of its workers, after at most a round."""
+    def report(self) -> None:
+        """Report changes of the workers to the server, after at most a round."""
         if not self._workers:
             time.sleep(ROUND_S)
             return
         refs = {worker.ref: id for id, worker in self._workers.items()}
         ready, _ = self._ray.wait(list(refs), num_returns=1, timeout=ROUND_S)
         for ref in ready:
-            self._go_on(refs[ref])
+            self._advance(refs[ref])
         now = time.monotonic()
         for id, worker in self._workers.items():
             if worker.node_id is None and not worker.waits and now - worker.asked_at > WAITS_S:
                 worker.waits = True
-                self.say(id=id, waits=True)
+                self.send(id=id, waits=True)
         if now - self._looked_at > DRAINING_S:
             self._looked_at = now
-            self._look_for_drained_nodes()
+            self._report_drained_nodes()
 
-    def say(self, **event: Any) -> None:
-        """Tell the server."""
+    def send(self, **event: Any) -> None:
+        """Send an event to the server."""
         self._channel.write(json.dumps(event) + "\n")
         self._channel.flush()
 
-    def _go_on(self, id: int) -> None:
+    def _advance(self, id: int) -> None:
         worker = self._workers[id]
         try:
             said = self._ray.get(worker.ref)
         except self._ray.exceptions.RayError as error:
             del self._workers[id]
-            self.say(id=id, ended=f"died with its Ray actor: {one_line(str(error))}")
+            self.send(id=id, ended=f"died with its Ray actor: {one_line(str(error))}")
             return
         if worker.node_id is None:
             address, worker.node_id = said
             worker.ref = worker.actor.run.remote(worker.job, address)
-            self.say(id=id, placed=address)
+            self.send(id=id, placed=address)
         else:
             del self._workers[id]
             self._ray.kill(worker.actor)
-            self.say(id=id, ended=said)
+            self.send(id=id, ended=said)
 
-    def _look_for_drained_nodes(self) -> None:
+    def _report_drained_nodes(self) -> None:
         draining = draining_nodes(self._ray)
         for id, worker in self._workers.items():
             if worker.node_id in draining and not worker.leaving:
                 worker.leaving = True
-                self.say(id=id, leaving=True)
+                self.send(id=id, leaving=True)
 
 
 def draining_nodes(ray: Any) -> Mapping[str, Any]:
-    """Ids of the nodes that `ray drain-node` or an autoscaler is about to end. Ray has no public call that tells."""
+    """Ids of the nodes that `ray drain-node` or an autoscaler is about to end. Ray has no public call for this."""
     state = getattr(getattr(ray, "_private", None), "state", None)
     ask = getattr(getattr(state, "state", None), "get_draining_nodes", None)
     try:
         return {} if ask is None else ask()
-    except ray.exceptions.RayError:  # the head does not answer; Ray ends this process if that lasts
+    except ray.exceptions.RayError:  # the head does not answer; if that lasts, Ray ends this process
         return {}
 
 
 def main() -> int:
-    """Work until standard input closes. Returns 0 then, 1 if the cluster cannot be joined."""
+    """Run until standard input closes. Returns 0 then, 1 if the cluster cannot be joined."""
     address = sys.argv[1]
-    # Ray and the workers' logs, which Ray brings, write to standard output: that goes to the log, as errors do.
+    # Ray, and workers' logs through it, write to standard output: redirect that to the log, like errors.
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     commands: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -150,7 +150,7 @@ def main() -> int:
     late = threading.Timer(CONNECT_S, give_up, (channel, f"no answer within {CONNECT_S:g} s"))
     late.daemon = True
     late.start()
-    # Ray has actors look for modules in the folders of this process: they shall run none of the files there.
+    # Ray makes actors import modules from this process's folders: they must not run files from there.
     os.chdir(os.path.abspath(os.sep))
     sys.argv[:] = [""]
     ray: Any = importlib.import_module("ray")
@@ -158,19 +158,19 @@ def main() -> int:
         ray.init(address=address, log_to_driver=True, logging_level=logging.WARNING)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         late.cancel()
-        say_error(channel, str(error))
+        send_error(channel, str(error))
         return 1
     late.cancel()
     cluster = Cluster(ray, channel)
-    cluster.say(joined=ray.__version__)
+    cluster.send(joined=ray.__version__)
     while True:
         while not commands.empty():
             command = commands.get()
             if command is None:
                 ray.shutdown()
                 return 0
-            cluster.obey(command)
-        cluster.look()
+            cluster.handle(command)
+        cluster.report()
 
 
 def read_commands(commands: queue.SimpleQueue[dict[str, Any] | None]) -> None:
@@ -181,26 +181,26 @@ def read_commands(commands: queue.SimpleQueue[dict[str, Any] | None]) -> None:
 
 
 def give_up(channel: Any, found: str) -> None:
-    """End this process, whatever Ray does meanwhile."""
-    say_error(channel, found)
+    """End this process, whatever Ray is doing."""
+    send_error(channel, found)
     os._exit(1)
 
 
-def say_error(channel: Any, found: str) -> None:
-    """Tell the server why the cluster cannot be joined."""
+def send_error(channel: Any, found: str) -> None:
+    """Report to the server why the cluster cannot be joined."""
     other = re.search(r"Version mismatch.*?Ray: (\S+)\s+Python: (\S+)", found, re.DOTALL)
     if other is not None:
-        what = "the cluster runs another Ray or Python than this server"
+        what = "the cluster's version of Ray or Python differs from this server's"
         do = f"use Python {other[2]} here, and run: pip install 'ray=={other[1]}'"
     else:
         what = "the Ray cluster cannot be joined"
-        do = "see that this machine is a node of it: ray start --address=HOST:PORT (--num-cpus=0: for no workers here)"
+        do = "make this machine a node of it: ray start --address=HOST:PORT (--num-cpus=0: without workers here)"
     channel.write(json.dumps({"error": what, "found": one_line(found), "do": do}) + "\n")
     channel.flush()
 
 
 def one_line(text: str) -> str:
-    """Ray's errors are paragraphs; the first 300 characters say what happened."""
+    """Shorten one of Ray's errors, which are paragraphs, to its first 300 characters."""
     return " ".join(text.split())[:300]
 
 

@@ -1,7 +1,7 @@
 """Runs one worker on a node of the cluster: finds the server and the bundle, starts the process, waits for its end.
 
-Knows this machine; nothing of Ray. The worker's standard input is a pipe that nobody writes to: it closes when this
-process, Ray's actor, has ended, however it did, and then the worker ends, too.
+The worker's standard input is a pipe that nobody writes to. It closes when this process, Ray's actor, dies, which ends
+the worker.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ REACH_S = 5.0
 
 
 class NodeJob(TypedDict):
-    """What a node needs to run a worker. It travels as JSON.
+    """What a node needs to run a worker. Sent as JSON.
 
-    host, port, server_key: of the server's socket for this worker. bundles: folders or names to look for, the first
-    with the `fingerprint` is played. version: of animegamer-rt at the server. arguments: the worker's other options.
+    host, port, server_key: of the server's socket for this worker. bundles: folders or names to search for the bundle
+    with the `fingerprint`. version: of animegamer-rt at the server. arguments: the worker's other options.
     """
 
     host: str
@@ -40,19 +40,19 @@ class NodeJob(TypedDict):
 
 
 def run_worker(job: NodeJob, node: str) -> str:
-    """Run a worker to its end. node: this machine's address. Returns how it ended, in words that follow its name."""
+    """Run a worker until it ends. node: this machine's address. Returns how it ended, as words that follow its name."""
     where = f"could not start on node {node}"
     if job["version"] != __version__:
-        return f"{where}: animegamer-rt {__version__} there, {job['version']} at the server; install the same"
+        return f"{where}: it has animegamer-rt {__version__}, the server {job['version']}; install the same version"
     try:
         socket.create_connection((job["host"], job["port"]), REACH_S).close()
     except OSError as error:
         address = f"{job['host']}:{job['port']}"
         do = "give serve --ray the address by which nodes reach the cluster's head, and open the port"
-        return f"{where}: the server is not reached at {address} from there ({error.strerror or error}); {do}"
+        return f"{where}: it cannot reach the server at {address} ({error.strerror or error}); {do}"
     try:
         bundle = find_bundle(job["bundles"], job["fingerprint"])
-    except AnimeGamerError as error:  # also of the hub, or of a disk that is full
+    except AnimeGamerError as error:  # also from the hub, or of a full disk
         return f"{where}: {error}"
     command = child_command("animegamer_rt.serving.worker", "--server", f"tcp://{bracketed(job['host'])}:{job['port']}")
     command += ["--bundle", str(bundle.folder), *job["arguments"]]
@@ -64,13 +64,13 @@ def run_worker(job: NodeJob, node: str) -> str:
         assert process.stdout is not None
         for line in process.stdout:
             text = line.decode(errors="replace").rstrip()
-            print(text, file=sys.stderr, flush=True)  # Ray brings it to the server's log
+            print(text, file=sys.stderr, flush=True)  # Ray forwards it to the server's log
             last_line = text or last_line
     return f"on node {node} {describe_end(process.returncode, last_line)}"
 
 
 def find_bundle(places: list[str], fingerprint: str) -> Bundle:
-    """The bundle of that fingerprint at one of these folders or names. Raises BundleError that says what was found."""
+    """The bundle with this fingerprint in these folders or names. Raises BundleError listing what was found."""
     found: list[str] = []
     for place in places:
         try:
@@ -82,5 +82,5 @@ def find_bundle(places: list[str], fingerprint: str) -> Bundle:
             return bundle
         found.append(f"{place}: {bundle.fingerprint}")
     what = "this node does not have the server's bundle"
-    do = f"copy it to {places[0]} there"
+    do = f"copy it to {places[0]} on the node"
     raise BundleError(what, found="; ".join(found), expected=fingerprint, do=do)

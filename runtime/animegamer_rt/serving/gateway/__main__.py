@@ -1,4 +1,4 @@
-"""The gateway's process. It ends when the server that started it is gone, however that ended."""
+"""The gateway's process. It exits when its server is gone, for whatever reason."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from .app import make_app
 from .settings import GatewaySettings
 
 MAX_MESSAGE_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
-"""A longer WebSocket message closes the connection; one above the protocol's own limit is answered `too_large`."""
+"""A longer WebSocket message closes the connection; one above the protocol's own limit gets `too_large`."""
 REQUEST_S = 10.0
-"""A connection that has sent no whole request by then is closed."""
+"""A connection that has not sent a whole request by then is closed."""
 PING_S = 20.0
 
 
 class ImpatientHttp(H11Protocol):
-    """HTTP that closes connections on which nothing is asked."""
+    """HTTP that closes connections without a request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock."""
+        """Start the timer."""
         super().connection_made(transport)
         self.loop.call_later(REQUEST_S, self._close_unasked)
 

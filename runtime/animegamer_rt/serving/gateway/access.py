@@ -1,6 +1,6 @@
-"""Who may connect: pages of this address or of the allowed ones, and, if there is a password, who knows it.
+"""Who may connect: pages of this address or an allowed origin and, if a password is set, those who know it.
 
-Knows headers only. A page of another site could otherwise play through its visitor's browser, also on loopback.
+Another site's page could otherwise play through its visitor's browser, even on loopback.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ COOKIE = "animegamer"
 
 
 class Access:
-    """The rules of one gateway. `cookie`: what a browser that knew the password shows from then on."""
+    """The rules of one gateway. `cookie`: given to a browser that knew the password, and shown by it from then on."""
 
     def __init__(self, password: str | None, origins: Sequence[str]) -> None:
         self._password, self._origins = password, frozenset(origins)
         self._hosts = frozenset(urlsplit(origin).netloc for origin in origins)
-        # Derived from the password, so that a gateway which was started again knows its browsers.
+        # Derived from the password, so that cookies outlive a restart of the gateway.
         key = b"" if password is None else hashlib.scrypt(password.encode(), salt=b"animegamer", n=2**14, r=8, p=1)
         self.cookie = key.hex()
 
     def knows_password(self, connection: HTTPConnection) -> bool:
-        """Whether no password is needed, or the connection shows the cookie or `Authorization: Bearer PASSWORD`."""
+        """Whether no password is needed, or the connection has the cookie or `Authorization: Bearer PASSWORD`."""
         if self._password is None:
             return True
         bearer = connection.headers.get("authorization", "").removeprefix("Bearer ")
-        # Programs send a header in UTF-8 or in Latin-1; it was read as Latin-1.
+        # Programs send a header in UTF-8 or Latin-1; it was decoded as Latin-1.
         if self.is_password(bearer.encode("latin-1")) or self.is_password(bearer.encode()):
             return True
         return secrets.compare_digest(connection.cookies.get(COOKIE, "").encode(), self.cookie.encode())
 
     def guesses(self, connection: HTTPConnection) -> bool:
-        """Whether the connection shows a password, and a wrong one."""
+        """Whether the connection sent a wrong password."""
         return connection.headers.get("authorization", "").startswith("Bearer ") and not self.knows_password(connection)
 
     def is_password(self, given: bytes) -> bool:
@@ -47,17 +47,17 @@ class Access:
         return self._password is not None and hmac.compare_digest(given, self._password.encode())
 
     def host_allowed(self, connection: HTTPConnection) -> bool:
-        """Whether the browser was asked for an address that is ours.
+        """Whether the request's host is one of ours.
 
-        A foreign site can give its own name the address 127.0.0.1, and its page is then of the "same" origin. So
-        without a password a name must be localhost or that of an allowed origin.
+        A foreign site can point its own name to 127.0.0.1, which makes its page "same-origin". So without a password
+        the host must be an address, localhost, or that of an allowed origin.
         """
         host = connection.headers.get("host", "")
         name = host_name(host)
         return self._password is not None or host in self._hosts or name == "localhost" or is_address(name)
 
     def origin_allowed(self, connection: HTTPConnection) -> bool:
-        """Whether the page that connects is of the same origin or an allowed one. Programs send no origin."""
+        """Whether the connecting page has the same or an allowed origin. Programs send no origin."""
         origin = connection.headers.get("origin")
         if origin is None or origin in self._origins:
             return True

@@ -1,8 +1,6 @@
 """The gateway's routes: the page, `/ws`, `/login`, `/healthz`, `/readyz`, `/metrics`.
 
-All of the page's addresses are relative, so any sub-path will do.
-
-Knows HTTP; what goes over a WebSocket is the bridge's.
+All addresses in the page are relative, so it works under any sub-path. WebSocket messages are handled in `bridge`.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from .settings import GatewaySettings
 
 READY_TIMEOUT_S = 2.0
 WRONG_PASSWORD_S = 1.0
-"""Wait before a wrong password is refused."""
+"""Delay before a wrong password is refused."""
 MAX_FORM_BYTES = 4096
 UNSUPPORTED, TRY_LATER = 1002, 1013
 """WebSocket close codes."""
@@ -52,14 +50,14 @@ def make_app(settings: GatewaySettings) -> Starlette:
 
     async def page(request: Request) -> Response:
         if not access.host_allowed(request):
-            return PlainTextResponse("This address is not the gateway's; add it to `origins` of serve --config.\n", 421)
+            return PlainTextResponse("This host name is not allowed; add it to `origins` of serve --config.\n", 421)
         if access.guesses(request):
             return await refuse()
         return FileResponse(files["index.html" if access.knows_password(request) else "login.html"], headers=HEADERS)
 
     async def refuse() -> Response:
         await asyncio.sleep(WRONG_PASSWORD_S)
-        return PlainTextResponse("say Authorization: Bearer PASSWORD\n", 403)
+        return PlainTextResponse("send Authorization: Bearer PASSWORD\n", 403)
 
     async def file(request: Request) -> Response:
         path = files.get(request.path_params["name"])
@@ -93,7 +91,7 @@ def make_app(settings: GatewaySettings) -> Starlette:
         await browser.accept(form)
         if form is None:
             metrics.refused.inc()
-            await browser.close(UNSUPPORTED, f"ask for the subprotocol {' or '.join(SUBPROTOCOLS)}")
+            await browser.close(UNSUPPORTED, f"request the subprotocol {' or '.join(SUBPROTOCOLS)}")
         elif link.connected >= settings.connections:
             metrics.refused.inc()
             await browser.close(TRY_LATER, "too many connections")

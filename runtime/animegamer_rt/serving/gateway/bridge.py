@@ -1,7 +1,7 @@
-"""One WebSocket and its two ZeroMQ sockets: each message goes across as it came, in the other form.
+"""Connects one WebSocket to two ZeroMQ sockets, converting each message.
 
-Nothing is kept here. A browser that does not read stops the reading from the server, whose queue for this client is
-bounded and drops the frames of a turn together (`send_queue_mib`); the gap in `seq` tells the page to replay.
+Nothing is buffered here. If a browser does not read, this stops reading from the server, whose bounded queue for this
+client drops a turn's frames together (`send_queue_mib`); the gap in `seq` tells the page to replay.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .metrics import GatewayMetrics
 from .settings import GatewaySettings
 
 UNREAD_MESSAGES = 8
-"""Messages that ZeroMQ keeps for a browser that does not read. The next ones stay with the server."""
+"""Messages that ZeroMQ queues for a browser that does not read. Further ones stay in the server."""
 SOCKET_BYTES = 256 * 1024
 PICTURES = {"codec": "jpeg", "jpeg_quality": 90}
-"""What a `hello` over WebSocket gets unless it asks for another form: raw pictures are for the same machine."""
+"""Defaults of `hello` over WebSocket: raw pictures are only for the same machine."""
 
 
 class ServerLink:
-    """Opens connections to the server. `connected`: WebSockets that are served now."""
+    """Opens connections to the server. `connected`: number of open WebSockets."""
 
     def __init__(self, settings: GatewaySettings, metrics: GatewayMetrics) -> None:
         self._settings, self._metrics, self._context = settings, metrics, zmq.asyncio.Context()
@@ -38,7 +38,7 @@ class ServerLink:
         self.connected = 0
 
     def open(self, address: str) -> zmq.asyncio.Socket:
-        """A DEALER to one address, which is closed by the caller."""
+        """A DEALER connected to one address; the caller closes it."""
         socket = self._context.socket(zmq.DEALER)
         socket.linger, socket.ipv6 = 0, "[" in address
         socket.rcvhwm = socket.sndhwm = UNREAD_MESSAGES
@@ -51,7 +51,7 @@ class ServerLink:
         return socket
 
     async def status(self, timeout_s: float) -> dict[str, Any] | None:
-        """The fields of the server's `status`; None when it does not answer in time."""
+        """The fields of the server's `status`; None if it does not answer in time."""
         with self.open(self._settings.control) as socket:
             await socket.send_multipart(encode(Message("status")))
             if not await socket.poll(round(1000 * timeout_s)):
@@ -106,6 +106,6 @@ class ServerLink:
             await (control if kind is not None and "T" not in kind.sockets else turns).send_multipart(encode(message))
 
     async def _send(self, browser: WebSocket, data: str | bytes) -> None:
-        """Send a message. uvicorn waits here while the browser has not taken what came before."""
+        """Send a message. uvicorn waits here until the browser has accepted earlier ones."""
         await (browser.send_text(data) if isinstance(data, str) else browser.send_bytes(data))
         self._metrics.sent(len(data))

@@ -1,6 +1,6 @@
-"""Messages as WebSocket carries them: the header as JSON or msgpack, a picture's bytes behind its header, both ways.
+"""WebSocket messages: the header as JSON or msgpack, followed by a picture's bytes, in both directions.
 
-client/PROTOCOL.md, section WebSocket, describes both forms. Knows no socket.
+client/PROTOCOL.md, section WebSocket, describes both forms.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LENGTH_BYTES = 4
 
 
 def read_request(data: str | bytes, form: str) -> Message:
-    """A client's message. Its fields are not checked: the server does that.
+    """Decode a client's message. Its fields are not checked: the server does that.
 
-    Raises ProtocolError, and no other error, whatever the data are.
+    Raises ProtocolError, and no other error, whatever the data.
     """
     if isinstance(data, str):
         if form != JSON:
             raise ProtocolError("the wrong kind of WebSocket message", where=form, expected="a binary message")
         return decode([FIRST_FRAME, _packed_json(data)], CLIENT_LIMITS, check=False)
-    header, *buffers = _behind_length(data)
+    header, *buffers = _split_header(data)
     packed = _packed_json(header) if form == JSON else header
     return decode([FIRST_FRAME, packed, *buffers], CLIENT_LIMITS, check=False)
 
@@ -48,35 +48,35 @@ def _packed_json(text: str | bytes) -> bytes:
     try:
         packed: bytes = msgpack.packb(header)
     except (ValueError, OverflowError, RecursionError) as error:
-        what = "the message holds what cannot be sent"
-        raise ProtocolError(what, found=str(error), expected="UTF-8 text and numbers of 64 bits") from error
+        what = "the message holds a value that cannot be sent"
+        raise ProtocolError(what, found=str(error), expected="UTF-8 text and 64-bit numbers") from error
     return packed
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
-def _behind_length(data: bytes) -> list[bytes]:
-    """The header of a binary message, and the buffer behind it if there is one."""
+def _split_header(data: bytes) -> list[bytes]:
+    """The header of a binary message, and the buffer that follows it, if any."""
     end = LENGTH_BYTES + int.from_bytes(data[:LENGTH_BYTES], "big")
     if not LENGTH_BYTES < end <= len(data):
         found = f"{end - LENGTH_BYTES} in a message of {len(data)} bytes"
-        expected = f"the bytes of the header, at most {LENGTH_BYTES} less than those of the message"
+        expected = f"the bytes of the header, at most the message's length less {LENGTH_BYTES}"
         raise ProtocolError("the header's length is wrong", found=found, expected=expected)
     return [data[LENGTH_BYTES:end], data[end:]] if end < len(data) else [data[LENGTH_BYTES:]]
 
 
 def write_answer(frames: Sequence[Buffer], form: str) -> str | bytes:
-    """A message of the server, as it came over ZeroMQ, for a browser."""
+    """Encode a server's message, as received over ZeroMQ, for a browser."""
     packed, buffers = frames[1], frames[2:]
     if form == JSON:
         text = json.dumps(msgpack.unpackb(packed), ensure_ascii=False, separators=(",", ":"))
-        return text if not buffers else _behind(text.encode(), buffers)
-    return _behind(bytes(packed), buffers)
+        return text if not buffers else _with_length(text.encode(), buffers)
+    return _with_length(bytes(packed), buffers)
 
 
-def _behind(header: bytes, buffers: Sequence[Buffer]) -> bytes:
+def _with_length(header: bytes, buffers: Sequence[Buffer]) -> bytes:
     return b"".join([len(header).to_bytes(LENGTH_BYTES, "big"), header, *buffers])
 
 

@@ -11,28 +11,25 @@ PREFIX = "animegamer_gateway"
 
 
 class GatewayMetrics:
-    """connections: WebSockets that are served now. refused: those that were not let in. received: messages of browsers.
-
-    unreadable: those of them that were no message.
-    """
+    """connections: open WebSockets. refused: those not accepted. received: messages; unreadable: invalid ones."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(namespace=PREFIX, registry=self._registry)
-        self.connections = Gauge(f"{PREFIX}_connections", "WebSockets that are served now.", registry=self._registry)
-        self.refused = self._counter("refused", "WebSockets that were not let in.")
-        self.received = self._counter("messages_received", "Messages of browsers.")
-        self.unreadable = self._counter("messages_unreadable", "Messages of browsers that were none.")
+        self.connections = Gauge(f"{PREFIX}_connections", "Open WebSockets.", registry=self._registry)
+        self.refused = self._counter("refused", "WebSockets refused.")
+        self.received = self._counter("messages_received", "Messages from browsers.")
+        self.unreadable = self._counter("messages_unreadable", "Invalid messages from browsers.")
         self._sent = self._counter("messages_sent", "Messages to browsers.")
-        self._bytes = self._counter("bytes_sent", "Bytes of messages to browsers (characters where one is text).")
+        self._bytes = self._counter("bytes_sent", "Bytes of messages to browsers (characters for text).")
 
     def sent(self, size: int) -> None:
-        """A message of so many bytes was sent."""
+        """Count a sent message of this size."""
         self._sent.inc()
         self._bytes.inc(size)
 
     def page(self) -> bytes:
-        """As Prometheus reads it."""
+        """The metrics in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def _counter(self, name: str, about: str) -> Counter:

@@ -1,7 +1,7 @@
-"""What the server tells its gateway, as one line of JSON on the gateway's standard input.
+"""The gateway's settings, passed by the server as one line of JSON on standard input.
 
-The line holds secrets, so it is in no argument and in no environment variable. The pipe stays open: its end tells the
-gateway that the server is gone.
+They include secrets, so they are in no argument or environment variable. The pipe stays open: its end tells the gateway
+that the server is gone.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 class GatewaySettings:
     """descriptor: the listening TCP socket, inherited. turns, control: ZeroMQ addresses of the server.
 
-    keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE. password: asked
-    of everyone who opens the page or the WebSocket; None: nobody is asked. origins: pages of other sites that may
-    connect, `https://host[:port]`. connections: WebSockets that may be open.
+    keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE. password:
+    required to open the page or the WebSocket; None: not required. origins: of other sites' pages that may connect,
+    `https://host[:port]`. connections: WebSockets that may be open.
     """
 
     descriptor: int
@@ -28,7 +28,7 @@ class GatewaySettings:
     connections: int
 
     def to_line(self) -> bytes:
-        """One line of JSON."""
+        """Encode as one line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
     @classmethod

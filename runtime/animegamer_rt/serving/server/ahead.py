@@ -1,9 +1,8 @@
-"""Speculative turns: played before they are asked for, by a worker that is idle; which, for whom, and what is held.
+"""Speculative turns: rendered by an idle worker before a player asks for them.
 
-Knows the ready turns and their bounds; the core owns the workers, of which one plays ahead at a time. A ready turn is
-what the worker said of a job whose message is the same, byte for byte, as the one that the real turn would be given
-(instruction, history, shots, seed, the form of the frames), on the same engines. So its answer is the same as without
-it, and a guess that nobody asks for changes nothing.
+Decides which turns to render, and holds the ready ones within bounds; the core owns the workers, of which one renders
+speculatively at a time. A ready turn is used only if the real turn's job message is identical byte for byte
+(instruction, history, shots, seed, frame options) and the engines are the same. So it never changes what a player sees.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from .options import ServeOptions
 from .storage import Storage
 
 PAUSE_S = 0.1
-"""Idle time before a turn is played ahead: a program that plays without a pause sends its next turn sooner."""
+"""Idle time before a speculative turn starts: a program that plays without pauses sends its next turn sooner."""
 
 
 @dataclass(slots=True, eq=False)
 class AheadTurn:
-    """A turn that is ready, or that a worker plays now. key: of its job's message.
+    """A turn that is ready or being rendered. key: of its job's message.
 
-    messages: what the worker has said of it. stopped: the worker was told to stop it, and has not answered yet.
+    messages: from the worker so far. stopped: the worker was told to stop and has not confirmed yet.
     """
 
     job: Turn
@@ -45,21 +44,18 @@ class AheadTurn:
 
     @property
     def complete(self) -> bool:
-        """Whether the worker has said all of it."""
+        """Whether the worker has sent all of it."""
         return bool(self.messages) and self.messages[-1].type == TurnFinished.TYPE
 
     def answer(self) -> tuple[list[Message], list[Message]]:
-        """The messages that the client sees, and those that are stored: pictures wait for no disk."""
+        """The messages for the client, and those to store: pictures do not wait for the disk."""
         shown = [message for message in self.messages if message.type not in (TurnResult.TYPE, TurnFinished.TYPE)]
         return shown, [message for message in self.messages if message not in shown]
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A session that waits for its player. turn: the next one.
-
-    guesses: the instructions that were not begun, the next one last.
-    """
+    """A session waiting for its player. turn: the next one. guesses: those not started, the next one last."""
 
     client: Client
     turn: int
@@ -70,9 +66,9 @@ class _Waiting:
 
 
 class AheadTurns:
-    """At most `ahead` turns for each session, and `ahead_mib` in all. Times are of the monotonic clock.
+    """At most `ahead` turns per session and `ahead_mib` in total. Times are of the monotonic clock.
 
-    running: the turn that a worker plays ahead. effects: where offers and figures go.
+    running: the turn a worker is rendering now. effects: receives offers and figures.
     """
 
     def __init__(self, options: ServeOptions, storage: Storage, guesser: Guesser, effects: list[Effect]) -> None:
@@ -82,18 +78,18 @@ class AheadTurns:
         self._not_before = 0.0
         self._too_large = False
         self._paused = False
-        """After playing ahead ended a worker or failed, until a real turn was done: a guess never costs a turn."""
+        """Set when a speculative turn failed or its worker died, until a real turn is done."""
         self.running: AheadTurn | None = None
 
     def postpone(self, now: float) -> None:
-        """Begin nothing while a job runs, nor just after it."""
+        """Start nothing while a job runs, nor right after it."""
         self._not_before = max(self._not_before, now + PAUSE_S)
 
     def next_job(self, connected: Mapping[str, Client], engines: str | None, now: float) -> Turn | None:
-        """The next turn to play ahead, if it is time for one. The sessions with the fewest come first.
+        """The next turn to render speculatively, if it is time. Sessions with the fewest ready turns come first.
 
-        connected: the sessions whose connection is there, with that connection, the last used first.
-        engines: what the workers' engines are.
+        connected: sessions with an open connection, and that connection, most recently used first.
+        engines: the identity of the workers' engines.
         """
         if self._too_large or self._paused or self.running is not None or now < self._not_before:
             return None
@@ -122,11 +118,11 @@ class AheadTurns:
         )
 
     def begun(self, job: Turn, message: Message, engines: str | None, now: float) -> None:
-        """Note that a worker was given a job of `next_job`."""
+        """Record that a worker was given a job from `next_job`."""
         self.running = AheadTurn(job, job_key(message, engines), now)
 
-    def heard(self, message: Message, now: float) -> bool:
-        """Keep what the worker says of the running one; returns whether that was the last of it."""
+    def receive(self, message: Message, now: float) -> bool:
+        """Keep a worker's message about the running turn; returns whether it was the last."""
         running = self.running
         assert running is not None and running.job.id == message.parent
         if message.type != HEARTBEAT:
@@ -134,7 +130,7 @@ class AheadTurns:
             running.size_bytes += size_of(message)
         if running.size_bytes > self._max_bytes:
             if not self._too_large:
-                text = "a turn takes more than ahead_mib holds: no turn is played ahead any more"
+                text = "a turn is larger than ahead_mib: no more speculative turns"
                 self._effects.append(Logged(logging.WARNING, text))
             self._too_large, running.messages = True, []
         if message.type not in (TurnFinished.TYPE, JobFailed.TYPE):
@@ -154,26 +150,26 @@ class AheadTurns:
         return True
 
     def stop(self) -> None:
-        """Have the worker that plays a turn ahead, if one does, stop it."""
+        """Have the worker stop its speculative turn, if it has one."""
         running = self.running
         if running is not None and not running.stopped and running.job.worker is not None:
             running.stopped = True
             self._effects.append(Cancel(running.job.worker, running.job.id))
 
     def _has(self, job: Turn) -> bool:
-        """Whether a turn of this session and instruction is ready or under way; `take` sees whether it fits."""
+        """Whether a turn of this session and instruction is ready or running; `take` checks whether it fits."""
         waiting, running = self._sessions.get(job.session), self.running
         if running is not None and (running.job.session, running.job.instruction) == (job.session, job.instruction):
             return True
         return waiting is not None and job.instruction in waiting.ready
 
     def take(self, job: Job, engines: str | None, idle: bool) -> AheadTurn | None:
-        """The ready turn that these engines played for the very message of this job; if `idle`, also one under way."""
+        """The ready turn for exactly this job message and these engines; if `idle`, also one still running."""
         if not isinstance(job, Turn) or not self._has(job):
             return None
         try:
             message, _ = self._storage.job_message(job)
-        except AnimeGamerError:  # its client gets the error when the turn is handed out
+        except AnimeGamerError:  # its client gets the error when the turn is dispatched
             return None
         key, running = job_key(message, engines), self.running
         if running is not None and running.key == key and not running.stopped and not self._too_large and idle:
@@ -189,28 +185,28 @@ class AheadTurns:
         return ready
 
     def forget(self, session: str) -> None:
-        """Drop what is ready of a session that went on, was changed or closed, or whose connection is gone."""
+        """Drop ready turns of a session that moved on, was changed or closed, or lost its connection."""
         waiting = self._sessions.pop(session, None)
         ready = () if waiting is None else waiting.ready.values()
         self._effects += [Counted("ahead_wasted_seconds", one.seconds) for one in ready]
 
     def turn_done(self, session: str) -> None:
-        """Note that a real turn of the session was finished."""
+        """Record that a real turn of the session was finished."""
         self._paused = False
         self.forget(session)
 
     def pause(self) -> None:
-        """Play nothing ahead until a real turn was done."""
+        """No speculative turns until a real turn is done."""
         self._paused = True
 
     def session_changed(self, session: str) -> None:
-        """Note that a session was rewound or closed: no turn of it is ready."""
+        """Record that a session was rewound or closed: its ready turns are invalid."""
         self.forget(session)
         if self.running is not None and self.running.job.session == session:
             self.stop()
 
     def worker_died(self, worker: int) -> bool:
-        """Drop the running turn if it was played by a worker that died; returns whether it was."""
+        """Drop the running turn if its worker died; returns whether it did."""
         if self.running is None or self.running.job.worker != worker:
             return False
         self.running = None
@@ -231,7 +227,7 @@ class AheadTurns:
         return known
 
     def _guess(self, session: str, client: Client, engines: str | None) -> _Waiting:
-        """What a session's next turn may be; no guesses if it cannot go on."""
+        """Guesses for a session's next turn; none if it cannot continue."""
         try:
             stored, played = self._storage.game(session, REMEMBERED_TURNS)
             if not self._options.continue_on_other_engines:
@@ -242,7 +238,7 @@ class AheadTurns:
         return _Waiting(client, stored.turns + 1, stored.seed, texts[::-1])
 
     def _make_room(self) -> None:
-        """Drop the turns that were ready for longest while all take too much. They are not played ahead again."""
+        """Drop the oldest ready turns while all exceed the limit. They are not rendered again."""
         while sum(ready.size_bytes for ready in self._ready()) > self._max_bytes:
             oldest = min(self._ready(), key=lambda ready: ready.started_at)
             del self._sessions[oldest.job.session].ready[oldest.job.instruction]
@@ -253,14 +249,14 @@ class AheadTurns:
         return [ready for waiting in self._sessions.values() for ready in waiting.ready.values()]
 
     def _offer(self, session: str) -> None:
-        """Tell the session's client what is ready."""
+        """Send the session's client the list of ready turns."""
         waiting = self._sessions[session]
         offer = {"instructions": list(waiting.ready)}
         self._effects.append(Send(waiting.client, Message("offer", offer, session=session, turn=waiting.turn)))
 
 
 def job_key(message: Message, engines: str | None) -> bytes:
-    """A digest of all that a job's message says but its id, and of the engines that play it."""
+    """A digest of a job's message without its id, and of the engines."""
     digest = hashlib.blake2b((engines or "").encode(), digest_size=16)
     frames: Iterable[bytes | memoryview] = encode(replace(message, id=None))
     for frame in frames:

@@ -1,8 +1,7 @@
-"""Connected clients: what each asked for at hello, and the messages that wait until it reads.
+"""Connected clients: their options from `hello`, and the messages queued until they read.
 
-Knows connections; nothing of sessions, which outlive them, nor of what messages mean. A client that does not read costs
-memory up to a bound and delays nobody else. Beyond it, the frames of its turn are dropped; the gap in `seq` tells it to
-replay.
+Knows connections; not sessions, which outlive them, nor the meaning of messages. A slow client costs bounded memory and
+delays nobody else. Beyond the bound its turn's frames are dropped; the gap in `seq` tells it to replay.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from .sockets import ServerSockets
 TURNS, CONTROL = "T", "C"
 """The two sockets, as the protocol's table names them."""
 REMEMBERED_PER_CONNECTION = 4
-"""Clients remembered for each connection that may be open. A forgotten client is asked for hello again."""
+"""Clients remembered per allowed connection. A forgotten client must send hello again."""
 REQUESTS_PER_ROUND = 32
-"""Requests taken from one socket before the other sockets are looked at."""
+"""Requests read from one socket before the other sockets get a turn."""
 _OVERHEAD_BYTES = 256
-"""Counted for each queued message on top of its frames."""
+"""Counted per queued message on top of its frames."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """An encoded message; delivery: of a message with buffers, the turn whose frames are dropped together."""
+    """An encoded message. delivery: of a message with buffers, the turn whose frames are dropped together."""
 
     parts: tuple[bytes | memoryview, ...]
     size: int
@@ -42,11 +41,11 @@ class _Queued:
 
 
 class Client:
-    """One connection. `frame_options` is None before its hello. minor: the minor version of the protocol it speaks.
+    """One connection. `frame_options` is None before its hello. minor: the protocol's minor version that it speaks.
 
-    `connected` is false once it is known to be gone. `gone`: a message could not be delivered; what is sent is dropped.
-    unsettled: where it puts itself once a message is queued or it is gone, so that not all clients have to be looked at
-    in each round of the server's loop.
+    connected: false once the connection is known to be lost. gone: a message could not be delivered; later ones are
+    dropped. unsettled: a shared set that this client joins when it queues a message or is gone, so that the server's
+    loop need not visit every client.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Client:
     def send(self, message: Message, delivery: str | None = None) -> None:
         """Send, queue or drop a message, if the client's version has it.
 
-        `delivery` names the turn whose frames are dropped together if the client does not read; None: no turn.
+        delivery: the turn whose frames are dropped together if the client does not read; None: no turn.
         """
         if self.gone or minor_version(message.type) > self.minor:
             return
@@ -91,7 +90,7 @@ class Client:
     def send_error(
         self, error: AnimeGamerError, parent: str | None = None, session: str | None = None, turn: int | None = None
     ) -> None:
-        """Send an error. The client gets none of the server's paths."""
+        """Send an error, without the server's paths."""
         code = error.code if error.code in CODES else "internal"
         self._metrics.error(code)
         fields: dict[str, Any] = {"code": code, "text": client_text(error)}
@@ -100,7 +99,7 @@ class Client:
         self.send(Message("error", fields, parent=parent, session=session, turn=turn))
 
     def retry(self) -> bool:
-        """Send what the socket takes now. Returns whether anything was sent."""
+        """Send what the socket accepts now. Returns whether anything was sent."""
         before = len(self._queue)
         while self._queue and self._sent(self._queue[0]):
             self.bytes -= self._queue.popleft().size + _OVERHEAD_BYTES
@@ -111,7 +110,7 @@ class Client:
         return sent
 
     def _sent(self, queued: _Queued) -> bool:
-        """Try to send. False: the socket is full, so the message has to be queued."""
+        """Try to send. False: the socket is full, and the message must be queued."""
         try:
             self._socket.send_multipart([self.routing, *queued.parts], zmq.NOBLOCK, copy=False)
         except zmq.Again:
@@ -126,10 +125,10 @@ class Client:
         return True
 
     def _drop_frames(self, delivery: str | None) -> None:
-        """Drop all queued frames, to make room for a message.
+        """Drop all queued frames to make room for a message.
 
-        Later frames of the same delivery are dropped, too: those of the message's turn, or, for a message that belongs
-        to no turn, those of the turn whose frames were queued last.
+        Later frames of the same delivery are dropped too: the message's own turn or, for a message without a turn, the
+        turn whose frames were queued last.
         """
         frames = [queued.delivery for queued in self._queue if queued.delivery is not None]
         self._dropped = delivery or (frames[-1] if frames else self._dropped)
@@ -141,8 +140,8 @@ class Client:
 class Clients:
     """The connections to both sockets, by routing id.
 
-    Those to the turn socket that are gone are forgotten when there are too many, the ones that were silent for longest
-    first. A connection to the control socket is not remembered: no answer on it depends on an earlier message.
+    When there are too many, lost connections to the turn socket are forgotten, longest silent first. Connections to the
+    control socket are not remembered: none of its answers depends on an earlier message.
     """
 
     def __init__(self, sockets: ServerSockets, max_connections: int, send_queue_bytes: int, metrics: Metrics) -> None:
@@ -150,13 +149,13 @@ class Clients:
         self._max_remembered = REMEMBERED_PER_CONNECTION * max_connections
         self._clients: OrderedDict[bytes, Client] = OrderedDict()
         self._control: dict[bytes, Client] = {}
-        """Control connections with an answer that they have not taken yet."""
+        """Control connections with an answer not yet sent."""
         self._unsettled: set[Client] = set()
 
     def requests(self, ready: set[zmq.Socket[bytes]]) -> Iterator[tuple[Client, str, list[bytes]]]:
-        """What has come in: the client, the socket's name and the frames.
+        """Incoming requests: the client, the socket's name and the frames.
 
-        The turn socket comes before the control socket: a cancel may be for a turn that arrived in the same round.
+        The turn socket comes first: a cancel may be for a turn that arrived in the same round.
         """
         for socket, name in ((self._sockets.turns, TURNS), (self._sockets.control, CONTROL)):
             for _ in range(REQUESTS_PER_ROUND if socket in ready else 0):
@@ -167,7 +166,7 @@ class Clients:
                 yield self._on_turns(routing) if name == TURNS else self._on_control(routing), name, frames
 
     def disconnected(self) -> Iterator[Client]:
-        """The clients whose connection to the turn socket has ended; each comes once."""
+        """Clients whose connection to the turn socket has ended, each once."""
         for routing in self._sockets.take_disconnected():
             client = self._clients.get(routing)
             if client is not None:
@@ -175,7 +174,7 @@ class Clients:
                 yield client
 
     def retry(self) -> tuple[bool, bool]:
-        """Send what the sockets take now. Returns whether any message is still queued, and whether one was sent."""
+        """Send what the sockets accept now. Returns whether any message is still queued, and whether one was sent."""
         sent = False
         for client in list(self._unsettled):
             sent = client.retry() or sent

@@ -1,7 +1,4 @@
-"""`animegamer-rt serve`, `keys new` and `sessions backup`: their options.
-
-What a command needs is imported when it runs.
-"""
+"""Options of `animegamer-rt serve`, `keys new` and `sessions backup`. Commands import what they need when they run."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ COMMAND_LINE = (
     *("bundle", "plan", "host", "port", "state_dir", "keys", "authorized_keys", "workers", "ray"),
     *("web", "web_password", "ahead", "continue_on_other_engines", "parent"),
 )
-"""Settings that are options of the command line too. The others are in a file alone."""
+"""Settings that are also command-line options. The others are only in the file."""
 
 
 def add_serve(serve: argparse.ArgumentParser) -> None:
@@ -43,15 +40,15 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
         serve.add_argument(option, type=kind, metavar=metavar, help=meaning + default)
     add_engine_options(serve, simulated=True)
     serve.set_defaults(device=None)
-    serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; the options here win over it")
-    what = "print all settings as such a file, and end"
+    serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; options given here override it")
+    what = "print all settings as a config file, and exit"
     serve.add_argument("--print-config", action="store_true", help=what)
     others = ", ".join(name for name in FIELDS if name not in (*COMMAND_LINE, "engines"))
-    serve.epilog = textwrap.fill(f"The file alone holds: {others}. docs/SERVER.md explains them.", 78)
+    serve.epilog = textwrap.fill(f"Only in the file: {others}. See docs/SERVER.md.", 78)
 
 
 def serve_options(arguments: argparse.Namespace) -> ServeOptions:
-    """The settings of a command line and of its file. Raises ConfigError."""
+    """The settings of a command line and its file. Raises ConfigError."""
     options = ServeOptions() if arguments.config is None else read_config(arguments.config)
     given, engines = (
         {name: value for name in names if (value := getattr(arguments, name)) is not None}
@@ -67,16 +64,16 @@ def add_keys(keys: argparse.ArgumentParser) -> None:
     """`animegamer-rt keys`."""
     new = keys.add_subparsers(required=True).add_parser("new", help="make a key pair")
     new.set_defaults(run=_new_keys)
-    new.add_argument("name", help="server, or a player's name: the files are NAME.key and NAME.key_secret")
-    new.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="their folder (default: keys)")
+    new.add_argument("name", help="server, or a player's name; writes NAME.key and NAME.key_secret")
+    new.add_argument("--keys", type=Path, default=Path("keys"), metavar="DIR", help="folder for them (default: keys)")
 
 
 def add_sessions(sessions: argparse.ArgumentParser) -> None:
     """`animegamer-rt sessions`."""
-    what = "copy the sessions into a new folder, and check the copy"
+    what = "copy the sessions to a new folder, and check the copy"
     backup = sessions.add_subparsers(required=True).add_parser("backup", help=what)
     backup.set_defaults(run=_back_up)
-    backup.add_argument("folder", metavar="NEW_DIR", help="the copy, which serve --state-dir plays")
+    backup.add_argument("folder", metavar="NEW_DIR", help="folder for the copy; serve --state-dir can open it")
     state_dir = ServeOptions().state_dir
     backup.add_argument(
         "--state-dir", type=Path, default=state_dir, metavar="DIR", help="as in serve (default: %(default)s)"

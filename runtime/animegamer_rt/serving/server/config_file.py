@@ -1,7 +1,4 @@
-"""The file of `animegamer-rt serve --config`: TOML with the settings of `ServeOptions`, read and printed.
-
-Knows the file's form; names, ranges and defaults are in `options`.
-"""
+"""The file of `animegamer-rt serve --config`: TOML with the settings of `ServeOptions`, read and printed."""
 
 from __future__ import annotations
 
@@ -27,21 +24,21 @@ ENGINES = {
     "device": ", ".join((*DEVICES, SIMULATED)),
     "precision": f"for torch and torch-cpu: {', '.join(PRECISIONS)}",
     "attention": f"for torch and torch-cpu: {', '.join(ATTENTIONS)}",
-    "threads": "CPU threads of cpu, cpu-fp32 and cuda; without it: one a core",
+    "threads": "CPU threads of cpu, cpu-fp32 and cuda; unset: one per core",
 }
 """Key of the table `engines` -> its comment."""
 
 
 def read_config(path: Path) -> ServeOptions:
-    """The settings in a file; those it does not hold keep their defaults.
+    """The settings in a file; missing ones keep their defaults.
 
-    Raises ConfigError naming file and key for what is unknown, of another type, or out of range.
+    Raises ConfigError naming file and key for an unknown key, a wrong type or a value out of range.
     """
     try:
         content = tomllib.loads(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
-        do = "animegamer-rt serve --print-config prints a file to begin with"
+        do = "animegamer-rt serve --print-config prints a file to start from"
         raise ConfigError("not a readable TOML file", where=path, found=found, do=do) from error
     options = read_record(ServeOptions, content, str(path))
     check_values(options, content, lambda name: f"{path}: {name}")
@@ -49,8 +46,8 @@ def read_config(path: Path) -> ServeOptions:
 
 
 def print_config(options: ServeOptions) -> str:
-    """A file that gives these settings again, each with a comment."""
-    lines = ["# Settings of animegamer-rt serve --config FILE. Options of the command line win over it.", ""]
+    """A file with these settings, each with a comment."""
+    lines = ["# Settings of animegamer-rt serve --config FILE. Command-line options override them.", ""]
     for name, field in FIELDS.items():
         if name != "engines":
             lines += _setting(name, getattr(options, name), field.metadata["meaning"])

@@ -1,16 +1,15 @@
-"""Which job runs where, and what comes of it: one object that owns the queue, the workers' jobs and speculative turns.
+"""Owns the queue, the workers' jobs and the speculative turns: decides which job runs where.
 
-It is pure but for the storage, which answers at once: each method takes what happened and the time (seconds of the
-monotonic clock), and returns what is to be done about it as effects. It knows no sockets and no processes; a worker is
-a number.
+Pure except for the storage, which answers at once: each method takes an event and the time (seconds of the monotonic
+clock) and returns effects for the server to carry out. Knows no sockets and no processes; a worker is a number.
 
-- A turn's result is stored, in one transaction, while its frames are decoded, and confirmed after them, before `done`.
-  If the frames fail to come, the turn is removed again before the client gets the error. A turn that was not confirmed
-  when the server was killed is deleted when the store is opened: a session holds only turns that were `done`. Writing
-  the shot takes up to ten times as long as confirming, so it is not left until after the last frame.
-- When a worker dies, another one, or its next process, gets its jobs again. Events that were sent are not sent twice.
-- While there is no job, a worker plays speculative turns. The first job that comes stops that. A turn that was played
-  ahead is answered at once, from what the worker said of it.
+- A turn's result is stored in one transaction while its frames are decoded, and confirmed after the last frame, before
+  `done`. If the frames fail, the turn is removed before the client gets the error. A turn left unconfirmed by a killed
+  server is deleted when the store is opened: a session holds only turns that were `done`. Writing the shot takes up to
+  ten times as long as confirming, so it does not wait for the last frame.
+- When a worker dies, another one, or its restarted process, gets its jobs. Events already sent are not sent twice.
+- While there is no job, a worker renders speculative turns; the first job stops it. If a speculative turn is requested,
+  the worker's recorded messages are sent at once.
 """
 
 from __future__ import annotations
@@ -36,38 +35,37 @@ from .clients import Client
 from .dispatch import MAX_FAILURES, Begun, Dispatch, Fleet, HandOver, TakeBack
 from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
 from .guesses import Guesser
-from .jobs import Export, Job, Played, Start, Subscriber, Turn, fault, poisonous, read_said, stopped
+from .jobs import Export, Job, Played, Start, Subscriber, Turn, fault, poisonous, read_reply, stopped
 from .options import ServeOptions
 from .queue import JobQueue
 from .storage import Storage
 
 PREDICT_AGAIN_S = 1.0
-"""Allowed for each shot that is predicted again, or twice what predicting takes, whichever is more."""
+"""Allowed for each shot that must be predicted again, or twice the median predictor time, whichever is more."""
 CHECK_S = 0.05
-"""How often deadlines are looked at."""
+"""Interval between checks of the deadlines."""
 
 
 class ServerCore:
-    """The jobs from their admission to their last message."""
+    """All jobs from admission to their last message."""
 
     def __init__(self, options: ServeOptions, storage: Storage, guesser: Guesser) -> None:
         self._storage = storage
         self.queue, self.dispatch = JobQueue(options), Dispatch(Fleet(count=options.workers))
         self._effects: list[Effect] = []
         self._ahead, self._plays_ahead = AheadTurns(options, storage, guesser, self._effects), options.ahead > 0
-        self._answers: deque[tuple[Turn, Message]] = deque()
-        """What is still to be heard of jobs that were ready: their pictures are sent first."""
+        self._ready_messages: deque[tuple[Turn, Message]] = deque()
+        """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
         self._checked_at: float | None = None
 
-    # What happened: each of these returns what is to be done.
-
+    # Events: each method returns the effects.
     def admit(self, job: Job, now: float) -> list[Effect]:
-        """A client asks for a job; its limits have been checked. It is handed out at the next `tick`."""
+        """A client requests a job whose limits have been checked. The next `tick` dispatches it."""
         self._admit(job, now)
         return self._take_effects()
 
     def subscribe(self, job: Played, subscriber: Subscriber) -> list[Effect]:
-        """Another connection (or request) wants a job's events from now on, after those that it lacks."""
+        """Another connection or request follows a job from now on, after the events it has missed."""
         self.queue.move(job, subscriber.client)
         if job.events is None or subscriber.client.frame_options != job.frame_options:
             job.late_subscriber = subscriber
@@ -85,34 +83,31 @@ class ServerCore:
         return self._take_effects()
 
     def client_gone(self, client: Client) -> list[Effect]:
-        """A connection is gone: its jobs wait behind others, and the oldest of too many such jobs are given up."""
+        """A connection is lost: its jobs move behind others, and the oldest ones beyond its share are dropped."""
         for job in self.queue.client_gone(client):
             self._stop(job, stopped(job, "busy"))
         return self._take_effects()
 
     def session_changed(self, session: str) -> list[Effect]:
-        """A session was rewound or closed: no turn of it is ready."""
+        """A session was rewound or closed: its ready turns are invalid."""
         self._ahead.session_changed(session)
         return self._take_effects()
 
-    def worker_said(self, worker: int, message: Message, now: float) -> list[Effect]:
-        """A worker says something of the job that it runs. What it says of a job that was stopped is ignored."""
-        self._hear_answers(now)
+    def worker_sent(self, worker: int, message: Message, now: float) -> list[Effect]:
+        """A worker sent a message about its job. Messages about a stopped job are ignored."""
+        self._process_ready(now)
         ahead, job = self._ahead.running, self.queue.running_at(worker)
         if ahead is not None and ahead.job.id == message.parent:
-            if self._ahead.heard(message, now):
+            if self._ahead.receive(message, now):
                 self._job_ended(worker, ahead.job)
                 self._dispatch(now)
         elif job is not None and message.parent == job.id:
-            self._hear(job, message, now)
+            self._receive(job, message, now)
         return self._take_effects()
 
     def worker_died(self, worker: int, reason: str, fleet: Fleet, now: float) -> list[Effect]:
-        """A worker died: its jobs wait for whoever is free.
-
-        The one that it ran is over if it was stopped or cost too many workers.
-        """
-        self._hear_answers(now)
+        """A worker died: its jobs wait for any free worker, unless the running one was stopped or killed too many."""
+        self._process_ready(now)
         self.dispatch.fleet = fleet
         self.dispatch.died(worker)
         running, died_ahead = self.queue.running_at(worker), self._ahead.worker_died(worker)
@@ -126,18 +121,18 @@ class ServerCore:
                 self._fail(running, running.stop_error)
             elif running.worker_deaths >= MAX_FAILURES:
                 self._fail(running, poisonous(running, reason))
-            elif not isinstance(running, Start):  # its client knows no session yet that `restarting` could name
+            elif not isinstance(running, Start):  # its client has no session yet for `restarting` to name
                 fields = {"attempt": max(1, running.worker_deaths), "retry_in_s": fleet.retry_in_s}
                 self._notify(running, Message("restarting", fields))
-        elif fleet.degraded:  # no worker can even start, so no job is kept waiting
+        elif fleet.degraded:  # no worker can start, so no job is kept waiting
             for job in self.queue.jobs:
                 self._fail(job, fleet.degraded_error())
         return self._take_effects()
 
     def tick(self, fleet: Fleet, now: float) -> list[Effect]:
-        """Time has passed, requests have come, or other workers serve: see to what is due, hand out what waits."""
+        """Time passed, requests came, or the set of serving workers changed: do what is due, dispatch what waits."""
         self.dispatch.fleet = fleet
-        self._hear_answers(now)
+        self._process_ready(now)
         if self._checked_at is None or now - self._checked_at >= CHECK_S:
             self._stop_overdue(now)
             if self._storage.sweeps(now):
@@ -168,7 +163,7 @@ class ServerCore:
             self._publish(job, self._accepted(job, self.queue.place(job)))
 
     def _answer(self, job: Turn, ready: AheadTurn, now: float) -> None:
-        """Answer a job with what the worker said of the same turn before. If the turn is under way, the job has it."""
+        """Answer a job from a speculative turn. If that is still running, the job takes it over."""
         job.id, job.started_at = ready.job.id, max(now, job.accepted_at)
         if not ready.complete:
             self.queue.start(job, now)
@@ -176,31 +171,30 @@ class ServerCore:
         self._publish(job, self._accepted(job, 0))
         shown, rest = ready.answer()
         for message in shown:
-            self._hear(job, message, now)
-        self._answers.extend((job, message) for message in rest)
+            self._receive(job, message, now)
+        self._ready_messages.extend((job, message) for message in rest)
 
-    def _hear_answers(self, now: float) -> None:
-        while self._answers:
-            job, message = self._answers.popleft()
+    def _process_ready(self, now: float) -> None:
+        while self._ready_messages:
+            job, message = self._ready_messages.popleft()
             if not job.over:
-                self._hear(job, message, now)
+                self._receive(job, message, now)
 
     def _accepted(self, job: Played, place: int) -> Message:
         return job.accepted(place, self.dispatch.median_s("total") * (place // self.queue.capacity + 1))
 
-    # What a worker says
-
-    def _hear(self, job: Job, message: Message, now: float) -> None:
+    # Messages from workers
+    def _receive(self, job: Job, message: Message, now: float) -> None:
         try:
             self._process(job, message, now)
-        except Exception as error:  # noqa: BLE001  whatever is wrong with one job ends that job alone
-            text = f"what the worker said of job {job.id} could not be handled"
+        except Exception as error:  # noqa: BLE001  a fault in one job ends only that job
+            text = f"a worker's message about job {job.id} could not be handled"
             self._effects.append(Logged(logging.ERROR, text, error))
             if not job.over:
                 self._stop(job, fault())
 
     def _process(self, job: Job, message: Message, now: float) -> None:
-        match read_said(job, message):
+        match read_reply(job, message):
             case JobFailed(code=code, text=text, do=do):
                 self._work_ended(job, now)
                 error = ProtocolError(text, code=code, do=do)
@@ -242,7 +236,7 @@ class ServerCore:
             self._stop(job, error)
 
     def _work_ended(self, job: Job, now: float) -> None:
-        if job.worker is not None:  # one that was ready is at none
+        if job.worker is not None:  # a job served from a ready turn has none
             self._job_ended(job.worker, job)
             if self._plays_ahead:
                 self._ahead.postpone(now)
@@ -254,7 +248,7 @@ class ServerCore:
     # The end of a job
 
     def _finish(self, job: Job, finished: TurnFinished | ExportFinished | GameStarted, now: float) -> None:
-        """The worker has sent everything of the job: send its last message."""
+        """The worker has sent everything: send the job's last message."""
         if isinstance(job, Turn) and not job.stored:
             assert job.stop_error is not None, "a turn that could not be stored is being stopped"
             self._fail(job, job.stop_error)
@@ -262,7 +256,7 @@ class ServerCore:
         try:
             match job, finished:
                 case Start(), GameStarted():
-                    if job.subscriber.client.connected:  # else nobody has its token
+                    if job.subscriber.client.connected:  # otherwise nobody has its token
                         self._effects.append(Started(job, finished))
                 case Export(), ExportFinished(files=files):
                     turns, folder = self._storage.finished_turns(job.session), self._storage.complete_export(job)
@@ -308,7 +302,7 @@ class ServerCore:
         job.end()
 
     def _remove_stored(self, job: Job) -> None:
-        """Remove a stored turn whose frames will not come (from this worker)."""
+        """Remove a stored turn whose frames will not come from this worker."""
         if isinstance(job, Turn) and job.stored:
             job.stored = False
             self._storage.remove_turn(job.session)
@@ -320,10 +314,9 @@ class ServerCore:
         for job in self.queue.overdue(now):
             self._stop(job, stopped(job, "deadline"))
 
-    # Events to a job's client
-
+    # Events for a job's client
     def _publish(self, job: Played, message: Message) -> None:
-        """Send an event of the turn, and hold it for a client that comes back before the turn's end."""
+        """Send an event of the turn, and keep it for a client that reconnects before the turn ends."""
         job.hold(message)
         self._deliver(job, message)
 
@@ -333,14 +326,13 @@ class ServerCore:
             self._effects.append(Send(to.client, replace(message, parent=to.parent), to.delivery))
 
     def _notify(self, job: Job, message: Message) -> None:
-        """Send a message about the job that is not one of its numbered events."""
+        """Send a message about the job that is not a numbered event."""
         to, (session, turn) = job.listener, job.about
         self._effects.append(Send(to.client, replace(message, parent=to.parent, session=session, turn=turn)))
 
-    # Who gets which job
-
+    # Dispatch
     def _dispatch(self, now: float) -> None:
-        """See that each worker has the job that it runs and the one after it."""
+        """Keep each worker supplied with the job it runs and the next one."""
         self.queue.capacity = max(1, len(self.dispatch.fleet.serving))
         if self.queue.idle:
             self._play_ahead(now)
@@ -365,12 +357,12 @@ class ServerCore:
             self._effects.append(Cancel(job.worker, job.id))
 
     def _give(self, job: Job, worker: int, now: float) -> None:
-        """Give a job to a worker; if that fails the job is over."""
+        """Give a job to a worker; if that fails, the job ends."""
         try:
             self._hand_over(job, worker, now)
         except AnimeGamerError as error:
             self._fail(job, error)
-        except Exception as error:  # noqa: BLE001  whatever is wrong with one job ends that job alone
+        except Exception as error:  # noqa: BLE001  a fault in one job ends only that job
             self._effects.append(Logged(logging.ERROR, f"job {job.id} could not be given to a worker", error))
             self._fail(job, fault())
 
@@ -393,8 +385,8 @@ class ServerCore:
             if job is not None:
                 message = self._hand_over(job, self.dispatch.best(self.dispatch.fleet.serving, job.session), now)
                 self._ahead.begun(job, message, engines, now)
-        except AnimeGamerError:  # nobody waits for it; a real turn that cannot be played is answered with the error
+        except AnimeGamerError:  # speculative: if the real turn fails too, its client gets the error
             return
-        except Exception as error:  # noqa: BLE001  a session that cannot be read ends nobody's game
-            self._effects.append(Logged(logging.ERROR, "a turn could not be played ahead", error))
+        except Exception as error:  # noqa: BLE001  an unreadable session must not end anybody's game
+            self._effects.append(Logged(logging.ERROR, "a speculative turn could not be started", error))
             self._ahead.pause()

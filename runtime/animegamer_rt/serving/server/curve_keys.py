@@ -1,6 +1,6 @@
-"""CURVE keys: `animegamer-rt keys new NAME` makes a pair; the server reads its own pair and its players' public keys.
+"""CURVE keys: `animegamer-rt keys new NAME` makes a pair; the server loads its own pair and its players' public keys.
 
-Knows files in ZeroMQ's certificate format, which every ZeroMQ library reads; nothing of sockets.
+Files are in ZeroMQ's certificate format, which every ZeroMQ library reads.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class Keys:
 
 
 def new(name: str, folder: Path) -> tuple[Path, Path]:
-    """Make the pair `name` in `folder`: (public file, secret file), the secret readable by its owner only.
+    """Make the pair `name` in `folder`: (public file, secret file), the secret readable only by its owner.
 
-    Raises ServerError when there is such a pair already or the folder cannot be written.
+    Raises ServerError if the pair exists or the folder cannot be written.
     """
     if not name.replace("-", "").replace("_", "").isalnum() or len(name) > MAX_NAME:
         raise ServerError(
-            "not a name for keys", found=short(name), expected=f"letters, digits, - and _, at most {MAX_NAME}"
+            "not a name for a key pair", found=short(name), expected=f"letters, digits, - and _, at most {MAX_NAME}"
         )
     paths = folder / (name + PUBLIC), folder / (name + SECRET)
     for path in paths:
         if os.path.lexists(path):
-            raise ServerError("there are keys of that name", where=path, do="choose another name, or remove both files")
+            raise ServerError("the key pair exists already", where=path, do="choose another name, or delete both files")
     before = os.umask(0o077)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
             zmq.auth.create_certificates(made, name)
             _move_pair(Path(made), paths)
     except OSError as error:
-        do = "make the folder writable, make room there, or give another with --keys"
+        do = "make the folder writable, free disk space, or choose another folder with --keys"
         raise ServerError("the keys cannot be written", where=folder, found=error.strerror, do=do) from error
     finally:
         os.umask(before)
@@ -63,18 +63,18 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
 
 
 def new_pair(name: str, folder: Path) -> int:
-    """Make the pair `name` and print whose each file is; returns the exit code. Raises as `new` does."""
+    """Make the pair `name` and print who gets each file; returns the exit code. Raises as `new` does."""
     public, secret = new(name, folder)
     if name == SERVER:
-        print(f"{public}: for every player\n{secret}: stays with the server")
+        print(f"{public}: give to every player\n{secret}: keep on the server")
     else:
-        print(f"{public}: for the server's --authorized-keys folder")
-        print(f"{secret}: for {name} alone, with the server's .key")
+        print(f"{public}: copy to the server's --authorized-keys folder")
+        print(f"{secret}: give to {name} only, with the server's .key")
     return 0
 
 
 def _move_pair(made: Path, paths: tuple[Path, Path]) -> None:
-    """Moves a whole pair to its place: both files or none, and never over another file."""
+    """Moves both files or neither into place, and never overwrites a file."""
     moved = []
     try:
         for path in paths:
@@ -94,7 +94,7 @@ def _move_pair(made: Path, paths: tuple[Path, Path]) -> None:
 
 
 def load(folder: Path | None, players: Path | None, host: str) -> Keys:
-    """The server's pair and its players' keys. Raises ServerError with the commands that make what is missing."""
+    """The server's pair and its players' keys. Raises ServerError with the commands that create what is missing."""
     folder_asked, players_asked = folder or KEYS, players or Path("players")
     ours, theirs = shlex.quote(str(folder_asked)), shlex.quote(str(players_asked))
     commands = (
@@ -104,14 +104,14 @@ def load(folder: Path | None, players: Path | None, host: str) -> Keys:
     )
     secret_path = folder_asked / (SERVER + SECRET)
     if folder is None or not secret_path.is_file():
-        what = f"serving on {host} needs a key pair of the server"
+        what = f"serving on {host} needs a key pair for the server"
         raise ServerError(what, where="--keys", found="none" if folder is None else f"no {secret_path}", do=commands)
     public, secret = _read(secret_path)
     if secret is None:
         raise ServerError("not a secret key", where=secret_path, do=commands)
     if _readable_by_others(secret_path):
         do = f"run: chmod 600 {shlex.quote(str(secret_path))}"
-        raise ServerError("others can read the server's secret key", where=secret_path, do=do)
+        raise ServerError("the server's secret key is readable by others", where=secret_path, do=do)
     files = sorted(players.glob("*" + PUBLIC)) if players is not None and players.is_dir() else []
     authorized = frozenset(_read(path)[0] for path in files)
     if not authorized:
@@ -121,7 +121,7 @@ def load(folder: Path | None, players: Path | None, host: str) -> Keys:
 
 
 def _readable_by_others(path: Path) -> bool:
-    """Whether the file's mode gives it to others. systemd's credentials are for the service alone, whatever it says."""
+    """Whether the file's mode lets others read it. systemd's credentials are private whatever their mode."""
     if os.name != "posix" or str(path.parent) == os.environ.get("CREDENTIALS_DIRECTORY"):
         return False
     return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
@@ -139,7 +139,7 @@ def _read(path: Path) -> tuple[bytes, bytes | None]:
     for kind, key in (("public", public), ("secret", secret)):
         if key is not None and not is_key(key):
             found, expected = f"{len(key)} characters", "40 characters of Z85"
-            raise ServerError(f"the {kind} key is not a key", where=path, found=found, expected=expected, do=do)
+            raise ServerError(f"not a {kind} key", where=path, found=found, expected=expected, do=do)
     if secret is not None and zmq.curve_public(secret) != public:
-        raise ServerError("the public key does not belong to the secret key", where=path, do=do)
+        raise ServerError("the public key does not match the secret key", where=path, do=do)
     return public, secret

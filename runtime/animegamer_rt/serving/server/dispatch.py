@@ -1,13 +1,13 @@
-"""Which worker gets which job next, from the line of jobs and what is known of the workers.
+"""Decides which worker gets which job next, from the queue and the state of the workers.
 
-Knows which workers serve and how long turns take; changes no job: the core makes each move, and asks for the next.
+Changes no job: the core carries out each move and asks for the next.
 
-- A worker has two jobs at most: the one that it runs and the next one, so that it never waits for the server. The jobs
-  that are first in the line are next at the workers that will be free first. A job that is next at a worker is taken
-  back if another goes before it, or if it would wait there for a long job while other workers play.
-- A free worker gets the first job of the line, and a job goes to the free worker that played its session last, as the
-  history is warm there; else to the one that was given a job longest ago.
-- When a worker dies, the job that it ran goes before all that wait.
+- A worker has at most two jobs, the running one and the next, so that it never waits for the server. The first jobs of
+  the queue are assigned next to the workers that will be free first. Such a job is taken back if another overtakes it,
+  or if it would wait for a long job while other workers play.
+- A free worker gets the first job of the queue. A job prefers the free worker that played its session last, which has
+  its history warm, or else the one that was given a job longest ago.
+- When a worker dies, its running job goes to the front of the queue.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ from .jobs import Export, Job
 from .queue import JobQueue
 
 MAX_FAILURES = 3
-"""Workers that may die on one job; deaths in a row after which a worker counts as one that cannot be started."""
+"""Workers that may die on one job; deaths in a row after which a worker counts as unable to start."""
 LATE = 2.0
-"""A job that runs for so many times the median turn may take much longer: no other waits for its worker alone."""
+"""A job running longer than this many median turns may take much longer: no job waits for its worker alone."""
 REMEMBERED_TURNS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What the core is told of the workers.
+    """The workers' state as the core knows it.
 
-    serving: numbers of those that take jobs now; count: of all. warm: one has been ready. degraded: none can be
-    started. engines: what they are (`Engines.identity`); None before one was ready. warmup_s: seconds of the turn that
-    the slowest played to warm up. retry_in_s: seconds until one can take a job that was given back. draining: the
-    server was asked to stop.
+    serving: numbers of those that accept jobs; count: of all. warm: one has been ready. degraded: none can be started.
+    engines: their identity (`Engines.identity`); None before one was ready. warmup_s: seconds of the slowest warm-up
+    turn. retry_in_s: seconds until one can take a returned job. draining: the server was asked to stop.
     """
 
     serving: tuple[int, ...] = ()
@@ -53,7 +52,7 @@ class Fleet:
 
     @property
     def state(self) -> str:
-        """The server's: starting, ready, degraded or draining."""
+        """The server's state: starting, ready, degraded or draining."""
         if self.draining:
             return "draining"
         if self.degraded:
@@ -61,7 +60,7 @@ class Fleet:
         return "ready" if self.warm else "starting"
 
     def check_ready(self) -> None:
-        """Raises ProtocolError when no jobs are taken now."""
+        """Raises ProtocolError if no jobs are accepted now."""
         if self.state == "draining":
             raise ProtocolError("the server is stopping", code="draining", do="connect again later; sessions are kept")
         if self.state == "starting":
@@ -70,28 +69,28 @@ class Fleet:
             raise self.degraded_error()
 
     def degraded_error(self) -> ProtocolError:
-        """The error of a job while no worker can be started."""
-        do = "try again later; the server goes on trying, and the operator finds the reason in worker.log"
+        """The error of jobs while no worker can be started."""
+        do = "try again later; the server keeps trying, and worker.log on the server has the reason"
         return ProtocolError("the worker cannot be started", code="degraded", found=self.last_error, do=do)
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A worker has begun its next job by itself."""
+    """A worker has started its next job by itself."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class TakeBack:
-    """Take a job back from the worker that it is next at."""
+    """Take back a job that has not started from its worker."""
 
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give a job to a worker. runs: at once; else after the one that it has."""
+    """Give a job to a worker. runs: at once; otherwise after its current one."""
 
     job: Job
     worker: int
@@ -99,16 +98,16 @@ class HandOver:
 
 
 class Dispatch:
-    """The workers as the core sees them: the fleet, the sessions whose history is warm, and the last turns' times."""
+    """The workers as the core sees them: the fleet, the sessions with warm history, and recent turn times."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet, self.times = fleet, StageTimes()
         self._warm: dict[int, str] = {}
-        """Worker -> the session of the job that it was given last."""
+        """Worker -> the session of its last job."""
         self._given_at: dict[int, float] = {}
 
     def next_move(self, queue: JobQueue, now: float) -> Begun | TakeBack | HandOver | None:
-        """The next thing to do so that each worker has the job that it runs and the one after it; None: all have."""
+        """The next move that keeps each worker supplied with a running job and a next one; None: nothing to do."""
         serving = self.fleet.serving
         for job in queue.waiting:
             if job.worker is not None and job.worker not in serving:  # its node is being drained
@@ -133,32 +132,32 @@ class Dispatch:
         return None
 
     def best(self, free: Sequence[int], session: str) -> int:
-        """The one of some free workers that a session's job goes to."""
+        """Which of some free workers gets a session's job."""
         return min(free, key=lambda worker: (self._warm.get(worker) != session, self._given_at.get(worker, 0.0)))
 
     def given(self, worker: int, session: str, now: float) -> None:
-        """Note that a worker was given a session's job."""
+        """Record that a worker was given a session's job."""
         self._warm[worker], self._given_at[worker] = session, now
 
     def died(self, worker: int) -> None:
-        """Note that a worker died: nothing is warm there."""
+        """Record that a worker died: its warm history is lost."""
         self._warm.pop(worker, None)
 
     def median_s(self, stage: str) -> float:
-        """Median seconds of a stage; before the first turn, those of the turn that warmed the worker up."""
+        """Median seconds of a stage; before the first turn, those of the warm-up turn."""
         return self.times.medians().get(stage, self.fleet.warmup_s)
 
     def _begin(self, job: Job, free: Sequence[int]) -> HandOver:
         return HandOver(job, self.best(free, job.session), runs=True)
 
     def _next_jobs(self, queue: JobQueue, now: float) -> dict[Job, int]:
-        """The jobs that are to be next at a worker; none while the job of a dead worker waits for whoever is free."""
+        """The jobs to assign next, and their workers; none while a dead worker's job waits for any free worker."""
         if any(job.worker is None for job in queue.running):
             return {}
         runs = {worker: job for worker in self.fleet.serving if (job := queue.running_at(worker)) is not None}
         in_time = [worker for worker, job in runs.items() if len(runs) == 1 or not self._is_late(job, now)]
         line = queue.waiting[: len(in_time)]
-        if self.fleet.count > 1:  # two workers must never write the same export: it goes to a free one only
+        if self.fleet.count > 1:  # two workers must never write one export: only a free worker gets it
             line = list(takewhile(lambda job: not isinstance(job, Export), line))
         stay = {job: job.worker for job in line if job.worker is not None and job.worker in in_time}
         others = [worker for worker in in_time if worker not in stay.values()]
@@ -172,7 +171,7 @@ class Dispatch:
 
 
 class StageTimes:
-    """Seconds of the last turns by stage, kept sorted: every estimate asks for the medians."""
+    """Seconds of recent turns by stage, kept sorted: every estimate needs the medians."""
 
     def __init__(self) -> None:
         self.turns_done = 0
@@ -180,7 +179,7 @@ class StageTimes:
         self._sorted: dict[str, list[float]] = {stage: [] for stage in STAGES}
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """A turn, or a replay of one, was done."""
+        """Record a finished turn or replay."""
         self.turns_done += 1
         for stage, ordered in self._sorted.items():
             arrived, number = self._arrived[stage], seconds.get(stage, 0.0)

@@ -1,7 +1,4 @@
-"""What the core and the requests want done: messages to clients and workers, figures and lines of the log.
-
-Plain records. The server carries them out, in their order.
-"""
+"""Effects: what the core and the request handlers want done. Plain records; the server carries them out in order."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class SendError:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """A job, encoded, for a worker, which runs it after the one that it has."""
+    """An encoded job for a worker, to run after its current one."""
 
     worker: int
     frames: Sequence[Buffer]
@@ -47,7 +44,7 @@ class Give:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """A worker is to stop the job of this id."""
+    """Tell a worker to stop the job of this id."""
 
     worker: int
     job: str
@@ -55,7 +52,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A worker has said the last of a job. has_next: it has another one."""
+    """A worker has sent its last message about a job. has_next: it has another job."""
 
     worker: int
     has_next: bool
@@ -63,7 +60,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A worker has made turn 0 from a picture: its session can be opened."""
+    """A worker has made turn 0 from a picture: the session can be opened."""
 
     job: Start
     start: GameStarted
@@ -71,7 +68,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A turn or a replay is done. seconds: by stage. worker: the one that played it; None if it was ready."""
+    """A turn or replay is done. seconds: by stage. worker: the one that played it; None if it was speculative."""
 
     noun: str
     session: str
@@ -100,7 +97,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A line for the log; error: a fault, whose traceback is logged, too."""
+    """A log line; error: a fault whose traceback is logged too."""
 
     level: int
     text: str

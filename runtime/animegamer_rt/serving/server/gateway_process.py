@@ -1,7 +1,7 @@
-"""Starts the web gateway and starts it again when it died. No game depends on it: it is a client of the server.
+"""Starts the web gateway, and restarts it when it dies. No game depends on it: it is a client of the server.
 
-Knows one process and its listening socket, which stays open while the process is away: browsers wait instead of being
-refused. The gateway's standard input is a pipe that closes when the server is gone, and then the gateway ends, too.
+The listening socket stays open across restarts: browsers wait instead of being refused. The gateway's standard input is
+a pipe that closes when the server dies, which ends the gateway.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from .options import ServeOptions
 from .sockets import ON_THIS_MACHINE, ServerSockets, is_loopback
 
 BACKOFF_S, MAX_BACKOFF_S, STEADY_S = 0.5, 30.0, 60.0
-"""Wait before a start that follows a death. It doubles, up to the second figure, with each death of a gateway that had
-lived for less than the third."""
+"""Wait before a restart. It doubles up to the second value each time the gateway dies sooner than the third."""
 STOP_S = 3.0
 BIND_TRIES, BIND_WAIT_S = 20, 0.1
-"""The gateway of a server that was killed holds its socket until it has noticed."""
+"""The gateway of a killed server holds its socket until it notices."""
 BACKLOG = 256
 MAX_PASSWORD_BYTES, MIN_PASSWORD = 1024, 8
 
@@ -40,7 +39,7 @@ log = logging.getLogger(__name__)
 class GatewayProcess:
     """`url`: where a browser on this machine finds the page.
 
-    Raises ConfigError for options that make no sense together, ServerError for an address that cannot be bound.
+    Raises ConfigError for inconsistent options, ServerError for an address that cannot be bound.
     """
 
     def __init__(self, options: ServeOptions, sockets: ServerSockets) -> None:
@@ -49,7 +48,7 @@ class GatewayProcess:
         host, port = listening_address(options.web)
         password = _password(options)
         if password is None and not is_loopback(host):
-            do = "write one into a file and give it with --web-password FILE"
+            do = "write one into a file and pass it with --web-password FILE"
             raise ConfigError("a page beyond loopback needs a password", where="--web", found=options.web, do=do)
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
@@ -67,7 +66,7 @@ class GatewayProcess:
         self._deaths, self._start_at, self._started_at = 0, 0.0, 0.0
 
     def watch(self, now: float) -> None:
-        """Start the gateway when it is time, and note its death."""
+        """Start the gateway when it is time, and notice when it dies."""
         if self._process is None:
             if now >= self._start_at:
                 self._start(now)
@@ -100,7 +99,7 @@ class GatewayProcess:
             assert self._process.stdin is not None
             self._process.stdin.write(self._settings.to_line())
             self._process.stdin.flush()
-        except OSError as error:  # no memory, or it died at once: that may pass, and the games go on
+        except OSError as error:  # out of memory, or it died at once: may be temporary, and the games continue
             if self._process is not None:
                 self._process.kill()
                 self._process.wait()
@@ -113,7 +112,7 @@ class GatewayProcess:
         self._deaths = 1 if now - self._started_at > STEADY_S else min(self._deaths + 1, 30)
         wait_s = min(MAX_BACKOFF_S, BACKOFF_S * 2 ** (self._deaths - 1))
         self._start_at = now + wait_s
-        log.error("%s; it is started again in %.1f s, the games go on", reason, wait_s)
+        log.error("%s; restarting it in %.1f s; games continue", reason, wait_s)
 
 
 def _check_installed() -> None:
@@ -122,13 +121,13 @@ def _check_installed() -> None:
     missing = [name for name in ("starlette", "uvicorn", "websockets") if importlib.util.find_spec(name) is None]
     if missing:
         do = "run: pip install 'animegamer-rt[web]'"
-        raise ConfigError("the page needs more packages", where="--web", found=f"no {', '.join(missing)}", do=do)
+        raise ConfigError("packages for the web page are missing", where="--web", found=", ".join(missing), do=do)
 
 
 def _password(options: ServeOptions) -> str | None:
     if options.web_password is None:
         return None
-    do = "write the password into its first line"
+    do = "write the password into the file's first line"
     try:
         text = read_bounded(options.web_password, MAX_PASSWORD_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -136,7 +135,7 @@ def _password(options: ServeOptions) -> str | None:
         raise ConfigError("the password cannot be read", where=options.web_password, found=found, do=do) from error
     password = (text.splitlines() or [""])[0].strip()
     if len(password) < MIN_PASSWORD:
-        found, expected = f"{len(password)} characters", f"{MIN_PASSWORD} or more"
+        found, expected = f"{len(password)} characters", f"at least {MIN_PASSWORD}"
         raise ConfigError(
             "the password is too short", where=options.web_password, found=found, expected=expected, do=do
         )
@@ -156,17 +155,17 @@ def _listen(host: str, port: int) -> tcp.socket:
                 time.sleep(BIND_WAIT_S)
                 continue
             socket.close()
-            do = "stop the other program, or give another address with --web"
+            do = "stop the other program, or choose another address with --web"
             found = error.strerror or str(error)
             kind = PortInUseError if error.errno == errno.EADDRINUSE else ServerError
             raise kind(
-                "the page's address cannot be bound", where=f"--web {bracketed(host)}:{port}", found=found, do=do
+                "the web page's address cannot be bound", where=f"--web {bracketed(host)}:{port}", found=found, do=do
             ) from error
     raise AssertionError("the last try returns or raises")
 
 
 def _new_keys(sockets: ServerSockets) -> tuple[str, ...]:
-    """With CURVE: the server's public key and a new pair that only this server's gateway has."""
+    """With CURVE: the server's public key and a new pair for this server's gateway alone."""
     if sockets.keys is None:
         return ()
     public, secret = zmq.curve_keypair()

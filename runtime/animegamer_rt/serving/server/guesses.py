@@ -1,7 +1,4 @@
-"""Guesses what a player will ask for next: the game's own habits, and sentences of the bundle's words.
-
-Knows texts; nothing of jobs. The same game gets the same guesses.
-"""
+"""Guesses a player's next instruction from the game's habits and the bundle's words. Deterministic per game."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ from animegamer_rt.state.game import HOURS
 from .instruction_filter import InstructionFilter
 
 REMEMBERED_TURNS = 100
-"""Turns of a game that its habits are read from."""
+"""Turns of a game from which habits are read."""
 
 
 class Guesser:
-    """Guesses for one bundle: habits only, if it lists no words or has no phrase `suggestion`."""
+    """Guesses for one bundle: habits only, if it lists no words or has no `suggestion` phrase."""
 
     def __init__(self, words: ReaderWords | None, language: Language, instruction_filter: InstructionFilter) -> None:
         self._words, self._language, self._filter = words, language, instruction_filter
 
     def likeliest(self, played: Sequence[StoredTurn], seed: int, count: int) -> list[str]:
-        """At most `count` instructions that may be played, the likeliest first."""
+        """At most `count` playable instructions, likeliest first."""
         return list(
             islice((text for text in guesses(self._words, self._language, played, seed) if self._allowed(text)), count)
         )
@@ -42,7 +39,7 @@ class Guesser:
 
 
 def guesses(words: ReaderWords | None, language: Language, played: Sequence[StoredTurn], seed: int) -> Iterator[str]:
-    """Instructions, the likeliest first, each once: habits and sentences in turn. played: oldest first."""
+    """Distinct instructions, likeliest first, alternating habits and sentences. played: oldest first."""
     habits = _habits([turn.instruction for turn in played])
     sentences = [] if words is None else _sentences(words, language, played, seed)
     seen: set[str] = set()
@@ -53,7 +50,7 @@ def guesses(words: ReaderWords | None, language: Language, played: Sequence[Stor
 
 
 def _habits(texts: list[str]) -> list[str]:
-    """What followed the last instruction before, then what was asked for most often; the newest of equals first."""
+    """What followed the last instruction earlier, then the most frequent; newest first among equals."""
     if not texts:
         return []
     newest_first = texts[::-1]
@@ -64,7 +61,7 @@ def _habits(texts: list[str]) -> list[str]:
 
 
 def _sentences(words: ReaderWords, language: Language, played: Sequence[StoredTurn], seed: int) -> list[str]:
-    """A sentence for each motion but the last one, mostly of the person and the place that are shown."""
+    """A sentence for each motion but the last one, mostly with the current person and place."""
     draw = random.Random(f"{seed} {len(played)}")
     scene = played[-1].scene if played else None
     motions = [motion for motion in words.motions if scene is None or motion != scene.motion]

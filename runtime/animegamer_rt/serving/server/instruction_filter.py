@@ -1,8 +1,7 @@
-"""Normalises instructions, and refuses those with a word of the operator's block list, or one that no allow list has.
+"""Normalises instructions, and refuses those with blocked words, or with words outside the operator's allow list.
 
-Knows text only. Blocked words are found as whole words, in any case and any width of letters, even with invisible
-characters or accents among the letters, letters of other scripts that look the same, digits and signs in their place,
-or letters that are set apart (`n a k e d`, `n.a.k.e.d`).
+Blocked words are found as whole words, in any case and width of letters, despite invisible characters or accents,
+look-alike letters of other scripts, digits and signs for letters, or spaced-out letters (`n a k e d`, `n.a.k.e.d`).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _LOOK_ALIKE = str.maketrans(
 _SIGNS = str.maketrans("0134578@$!|", "oieastbasii")
 """Digits and signs that stand for letters -> these."""
 _SET_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\s.,_*~'+-]+[^\W_](?![^\W_])){2,}")
-"""Three or more single letters with blanks, dots or dashes between them."""
+"""Three or more single letters separated by blanks, dots or dashes."""
 _BETWEEN = re.compile(r"[\W_]+")
 _WORD = re.compile(r"[^\W_]+")
 
@@ -42,9 +41,9 @@ MAX_LIST_BYTES = 8 * 2**20
 
 
 class InstructionFilter:
-    """Reads instructions. Both lists are files with a word or phrase a line; lines that begin with # are skipped.
+    """Checks instructions. Both lists are files with one word or phrase per line; lines starting with # are skipped.
 
-    block_list: an instruction that holds one of them is refused. allow_list: one that holds any other word is refused.
+    block_list: instructions containing an entry are refused. allow_list: those containing any other word are refused.
     """
 
     def __init__(self, block_list: Path | None = None, allow_list: Path | None = None) -> None:
@@ -56,18 +55,18 @@ class InstructionFilter:
     def read(self, raw: str) -> Instruction:
         """The instruction as it will be played: NFC, no control characters, single spaces.
 
-        Raises InstructionError for what cannot be played, ProtocolError `blocked` for what may not.
+        Raises InstructionError for invalid text, ProtocolError `blocked` for text the lists forbid.
         """
         instruction = Instruction.parse("".join(letter for letter in raw if not is_control(letter)))
         plain = _plain(instruction.text)
         blocked = self._blocked is not None and any(map(self._blocked.search, _readings(plain)))
         if blocked or (self._allowed is not None and not self._allowed.issuperset(_WORD.findall(plain))):
-            raise ProtocolError("this server does not play that", code="blocked", do="say it in other words")
+            raise ProtocolError("this server does not allow that", code="blocked", do="use other words")
         return instruction
 
 
 def _readings(plain: str) -> list[str]:
-    """The ways in which a text can be read: as it is, with signs as letters, with letters that are set apart joined."""
+    """The possible readings of a text: unchanged, with signs as letters, with spaced-out letters joined."""
     texts = [plain, plain.translate(_SIGNS)]
     return texts + [_SET_APART.sub(lambda found: _BETWEEN.sub("", found[0]), text) for text in texts]
 
@@ -77,19 +76,19 @@ def _read(path: Path, setting: str) -> list[str]:
         lines = read_bounded(path, MAX_LIST_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
-        do = f"give {setting} a file of UTF-8 text, a word or phrase a line"
+        do = f"give {setting} a UTF-8 text file with one word or phrase per line"
         raise ConfigError(f"the {setting.replace('_', '-')} cannot be read", where=path, found=found, do=do) from error
     return [line.strip() for line in lines if _plain(line).strip() and not line.lstrip().startswith("#")]
 
 
 def _pattern(phrases: list[str]) -> re.Pattern[str]:
     words = [r"\s+".join(re.escape(word) for word in _plain(phrase).split()) for phrase in phrases]
-    # Not \b: a phrase may begin or end with what `re` does not take for a letter, such as a heart or a sign.
+    # Not \b: a phrase may begin or end with a non-letter such as a heart or a sign.
     return re.compile(r"(?<![^\W_])(?:" + "|".join(words) + r")(?![^\W_])")
 
 
 def _plain(text: str) -> str:
-    """The text in the form that is compared: lower case, without invisible characters and accents, in Latin letters."""
+    """The text as it is compared: lower case, Latin letters, no invisible characters, no accents."""
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     seen = "".join(letter for letter in parts if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
     return _INVISIBLE.sub("", seen).translate(_LOOK_ALIKE)

@@ -1,6 +1,6 @@
-"""What a worker is asked to do: play a turn or replay it, export a game, or start one from a picture.
+"""Jobs for a worker: play a turn or replay it, export a game, or start one from a picture.
 
-Knows one job: who listens to it, when it has to be done, what it has sent so far. Times are of the monotonic clock.
+A job records its subscriber, its deadline and the events sent so far. Times are of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from animegamer_rt.serving.wire.worker_messages import (
     GameStarted,
     JobFailed,
     PredictedShots,
+    Reply,
     StartJob,
     TurnFinished,
     TurnResult,
@@ -28,21 +29,21 @@ from animegamer_rt.serving.wire.worker_messages import (
 from .clients import Client
 
 MAX_EVENTS_BYTES = 48 * 2**20
-"""Most that is held of a running turn's events for a client that comes back while it runs: two full-size clips."""
+"""Most bytes of a running turn's events kept for a client that reconnects: two full-size clips."""
 EVENT_OVERHEAD_BYTES = 256
-"""Counted for each event on top of its buffers."""
+"""Counted per event on top of its buffers."""
 
 
 def new_id() -> str:
-    """A name that nobody else has or guesses."""
+    """A unique, unguessable id."""
     return secrets.token_hex(8)
 
 
 @dataclass(slots=True)
 class Subscriber:
-    """Where a job's events go: a client, the id of its request, and the last `seq` that it already has.
+    """Where a job's events go: a client, the id of its request, and the last `seq` that it has.
 
-    delivery: frames that the client is too slow for are dropped under this name; a new request has a new name.
+    delivery: groups the frames that are dropped together if the client is slow; each request has its own.
     """
 
     client: Client
@@ -53,11 +54,11 @@ class Subscriber:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Job:
-    """What all jobs have in common. session: its id (of `Start`: a name of its own).
+    """What all jobs have in common. session: its id (of `Start`: a placeholder).
 
-    requested_s: seconds after which its client no longer wants it. owner: the connection that it counts for in the
-    queue. worker: the number of the one that has it. worker_deaths: how many workers died while they ran it.
-    stop_error: what the client is sent once the worker has stopped the job; None while nobody has asked for a stop.
+    requested_s: seconds after which its client no longer wants it. owner: the connection charged for it in the queue.
+    worker: the number of the worker that has it. worker_deaths: how many workers died running it. stop_error: what the
+    client is sent once the worker has stopped the job; None unless it is being stopped.
     """
 
     session: str
@@ -76,7 +77,7 @@ class Job:
 
     NOUN: ClassVar[str]
     FINISHED: ClassVar[type[TurnFinished | ExportFinished | GameStarted]]
-    """What the worker says at its end."""
+    """The worker's last message about it."""
 
     @property
     def about(self) -> tuple[str | None, int | None]:
@@ -85,17 +86,17 @@ class Job:
 
     @property
     def listener(self) -> Subscriber:
-        """Who is sent its error, and messages that are no event."""
+        """Receives its error, and messages that are not events."""
         return self.subscriber
 
     @property
     def holds_up(self) -> bool:
-        """Whether it takes much longer than a turn now, so that others must not be charged for their waiting."""
+        """Whether it now takes much longer than a turn, so that others must not be charged for waiting."""
         return True
 
     @property
     def queued_s(self) -> float:
-        """Seconds that it waited before it ran."""
+        """Seconds it waited before it ran."""
         return 0.0 if self.started_at is None else self.started_at - self.accepted_at
 
     def take_back(self) -> None:
@@ -103,31 +104,29 @@ class Job:
         self.worker, self.id = None, new_id()
 
     def end(self) -> None:
-        """Note that its last message was sent, and free what it holds."""
+        """Mark the job over once its last message was sent, and free what it holds."""
         # A reference cycle, job to error to traceback to job, would keep the frames for a long time.
         self.over, self.stop_error = True, None
 
     def extend_deadline(self, seconds: float) -> None:
-        """Give it more time, once, but not more than its client asked for."""
+        """Give it more time, once, but no more than its client asked for."""
         if not self.deadline_extended:
             self.postpone_deadline(seconds)
             self.deadline_extended = True
 
     def postpone_deadline(self, seconds: float) -> None:
-        """Move the server's own deadline; one that the client asked for stays."""
+        """Move the server's own deadline; one set by the client stays."""
         latest = max(self.deadline_at, self.accepted_at + self.requested_s)
         self.deadline_at = min(self.deadline_at + seconds, latest)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Played(Job):
-    """A turn or a replay of one: a job with numbered events, which a client may follow from another connection.
+    """A turn or replay: a job with numbered events, which a client may follow from another connection.
 
-    last_seq: of the newest event that the worker sent. has_picture: whether its first picture was sent.
-    predicts_again: whether shots of earlier turns have to be predicted before it begins.
-    events: all so far, or None when they became too many bytes to hold.
-    late_subscriber: came when `events` was None, or wants its frames in another form; gets the turn rendered again once
-        this job is over.
+    last_seq: of the worker's newest event. has_picture: whether its first picture was sent. predicts_again: whether
+    shots of earlier turns must be predicted first. events: all so far, or None once they exceeded the limit.
+    late_subscriber: came when `events` was None, or wants another frame format; gets the turn replayed after this job.
     """
 
     turn: int
@@ -151,7 +150,7 @@ class Played(Job):
 
     @property
     def listener(self) -> Subscriber:
-        """The one that came last."""
+        """The latest subscriber."""
         return self.late_subscriber or self.subscriber
 
     @property
@@ -160,12 +159,12 @@ class Played(Job):
         return self.predicts_again
 
     def end(self) -> None:
-        """Free the events, too."""
+        """Free the events too."""
         Job.end(self)
         self.events = None
 
     def accepted(self, place: int, estimate_s: float) -> Message:
-        """Its first event. place: how many jobs come before it."""
+        """Its first event. place: how many jobs are ahead of it."""
         fields = {
             "turn_id": self.turn_id,
             "place": place,
@@ -176,7 +175,7 @@ class Played(Job):
         return Message("accepted", fields, session=self.session, turn=self.turn, seq=0)
 
     def hold(self, message: Message) -> None:
-        """Keep an event for a client that comes back before the turn's end."""
+        """Keep an event for a client that reconnects before the turn ends."""
         if self.events is not None:
             self.events_bytes += size_of(message)
             self.events.append(message)
@@ -184,14 +183,14 @@ class Played(Job):
                 self.events = None
 
     def wants(self, message: Message) -> bool:
-        """Whether the subscriber lacks an event. `done` is sent in any case: it answers the request."""
+        """Whether the subscriber lacks an event. `done` is always sent: it answers the request."""
         seq = message.seq
         return self.late_subscriber is None and (
             seq is None or seq > self.subscriber.after_seq or message.type == "done"
         )
 
     def replay_for(self, subscriber: Subscriber, now: float) -> Replay:
-        """A replay for a client that came back too late for the events; it gets as long as the turn had."""
+        """A replay for a client that reconnected too late for the events; it gets as long as the turn had."""
         return Replay(
             session=self.session,
             subscriber=subscriber,
@@ -208,7 +207,7 @@ class Played(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Turn(Played):
-    """The next turn of a session. stored: its result is in the store, and its frames are still to come."""
+    """The next turn of a session. stored: its result is in the store, its frames are still to come."""
 
     stored: bool = False
 
@@ -217,14 +216,14 @@ class Turn(Played):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Replay(Played):
-    """A finished turn once more: the same bytes, and nothing is added to the session."""
+    """Renders a finished turn again: the same bytes, and the session does not change."""
 
     NOUN = "replay"
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Export(Job):
-    """All turns of a session as files. folder: where the worker writes them; None until it is given the job."""
+    """All turns of a session as files. folder: where the worker writes them; None until the job is dispatched."""
 
     folder: Path | None = None
 
@@ -234,10 +233,7 @@ class Export(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Start(Job):
-    """Turn 0 of a game that starts from a picture (the bytes of its file); no session is open yet.
-
-    seed: of the session that is opened then.
-    """
+    """Turn 0 of a game that starts from a picture (the bytes of its file). seed: of the session opened afterwards."""
 
     picture: Buffer
     work: StartJob
@@ -252,13 +248,10 @@ class Start(Job):
         return None, None
 
 
-Said = TurnResult | PredictedShots | TurnFinished | ExportFinished | GameStarted | JobFailed | Message
+def read_reply(job: Job, message: Message) -> Reply | Message:
+    """Decode a worker's message about a job: one of the records for the server, else an event for its client.
 
-
-def read_said(job: Job, message: Message) -> Said:
-    """What a worker's message about a job is: one of the records for the server, else an event of its client.
-
-    Raises ConfigError for a record that lacks a field.
+    Raises ConfigError for a record with a missing field.
     """
     kinds: Mapping[str, Any] = {kind.TYPE: kind for kind in (TurnResult, PredictedShots, job.FINISHED, JobFailed)}
     kind = kinds.get(message.type)
@@ -266,7 +259,7 @@ def read_said(job: Job, message: Message) -> Said:
 
 
 def size_of(message: Message) -> int:
-    """Bytes that holding a message takes."""
+    """Bytes that a held message takes."""
     return sum(len(buffer) for buffer in message.buffers) + EVENT_OVERHEAD_BYTES
 
 
@@ -278,18 +271,18 @@ def stopped(job: Job, code: str) -> ProtocolError:
         "cancelled": (f"the {noun} was cancelled", None),
         "deadline": (f"the {noun} did not finish in time", f"send it again{longer}"),
         "draining": ("the server is stopping", "connect again later; the session is kept"),
-        "busy": ("the connection was lost and others wait", "send the turn again"),
+        "busy": ("the connection was lost and the queue is full", "send the turn again"),
     }[code]
     return ProtocolError(what, code=code, do=do)
 
 
 def poisonous(job: Job, reason: str) -> ProtocolError:
-    """The error of a job that cost too many workers."""
+    """The error of a job that killed too many workers."""
     what = f"the worker died {job.worker_deaths} times on this turn"
-    do = "send another instruction; the operator finds the reason in worker.log"
+    do = "send another instruction; worker.log on the server has the reason"
     return ProtocolError(what, code="worker_failed", found=reason, do=do)
 
 
 def fault() -> ProtocolError:
-    """The error of a job or a request that the server could not go on with."""
-    return ProtocolError("a fault of the server", code="internal", do="the operator finds it in the log")
+    """The error of a job or request that hit a fault of the server."""
+    return ProtocolError("internal server error", code="internal", do="see the server's log")

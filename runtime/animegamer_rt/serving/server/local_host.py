@@ -1,7 +1,6 @@
 """Starts a worker on this machine, with its share of the cores and GPUs and a log in the state folder.
 
-Knows the worker's command and the operating system; nothing of what the worker says. The worker's standard input is a
-pipe that nobody writes to: it closes when the server is gone, however it ended, and then the worker ends, too.
+The worker's standard input is a pipe that nobody writes to. It closes when the server dies, which ends the worker.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from animegamer_rt.serving.wire import WORKER_SECRET
 from .options import ServeOptions
 
 DEATH_S = 1.0
-"""How long to wait for a process that was killed. A driver or a network disk that hangs may keep it for ever."""
+"""How long to wait for a killed process. A hanging driver or network disk may keep it for ever."""
 LOG_TAIL_BYTES = 4096
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 MAX_LOG_BYTES = 16 * 2**20
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WorkerShare:
-    """cores: numbers of those that the worker runs on; empty: all. threads: of it where cores cannot be given out.
+    """cores: numbers of the cores the worker runs on; empty: all. threads: its share where cores cannot be assigned.
 
     gpu: its CUDA_VISIBLE_DEVICES; None: the server's.
     """
@@ -51,10 +50,10 @@ EVERYTHING = WorkerShare()
 
 
 class RunningWorker(Protocol):
-    """A process that runs, or waits for a place to.
+    """A process that is running or waiting to be placed.
 
-    pid: its id on this machine; None on another one. placed: it has a place to run. leaving: its place goes away soon,
-    so it should get no more jobs.
+    pid: its id on this machine; None on another. placed: whether it has a place to run. leaving: its place goes away
+    soon, so it should get no more jobs.
     """
 
     pid: int | None
@@ -62,37 +61,37 @@ class RunningWorker(Protocol):
     leaving: bool
 
     def poll(self) -> object:
-        """None while it runs. Asked often."""
+        """None while it runs. Called often."""
 
     def ended(self) -> str:
-        """How it ended, in words that follow its name."""
+        """How it ended, as words that follow its name."""
 
-    def let_go(self) -> None:
-        """Have it end, as if the server were gone."""
+    def release(self) -> None:
+        """Make it end as if the server had died."""
 
     def kill(self) -> bool:
         """End it now, without a long wait. Returns whether it has ended, as far as can be seen from here."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end for so long; returns whether it came."""
+        """Wait this long for its end; returns whether it ended."""
 
 
 class WorkerHost(Protocol):
     """Where one worker runs: this machine, or a node of a Ray cluster.
 
-    name: how logs and errors call the worker. remote: its connection may break while it runs.
+    name: the worker's name in logs and errors. remote: its connection may break while it runs.
     """
 
     name: str
     remote: bool
 
     def open_log(self) -> None:
-        """Begin a new log. Raises StoreError when the state folder cannot be written."""
+        """Start a new log. Raises StoreError if the state folder cannot be written."""
 
     def start(self, secret: str, engines_before: str | None = None) -> RunningWorker:
-        """Start the worker, which says `secret` with its first messages. Raises OSError if that cannot be done now.
+        """Start the worker, which sends `secret` with its first messages. Raises OSError if that fails for now.
 
-        engines_before: the identity of the engines of earlier workers.
+        engines_before: the identity of earlier workers' engines.
         """
 
 
@@ -122,7 +121,7 @@ class LocalHost:
         self._log_path = options.state_dir / ("worker.log" if number == 1 else f"worker-{number}.log")
 
     def open_log(self) -> None:
-        """Begin a new worker.log. Raises StoreError when the state folder cannot be written."""
+        """Start a new worker.log. Raises StoreError if the state folder cannot be written."""
         begin_log(self._log_path)
 
     def start(self, secret: str, engines_before: str | None = None) -> LocalWorker:
@@ -147,7 +146,7 @@ class LocalHost:
 
 
 class LocalWorker:
-    """A worker's process. log_path: where it writes why it ended."""
+    """A worker's process. log_path: its log, which says why it ended."""
 
     placed, leaving = True, False
 
@@ -157,24 +156,24 @@ class LocalWorker:
         self.poll = process.poll
 
     def ended(self) -> str:
-        """How it ended, in words that follow its name."""
+        """How it ended, as words that follow its name."""
         return describe_end(self._process.returncode, "".join(tail(self._log_path)[-1:]))
 
-    def let_go(self) -> None:
-        """Close its standard input: it ends then."""
+    def release(self) -> None:
+        """Close its standard input, which ends it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def kill(self) -> bool:
-        """Kill a process that may be dead already. The server stands still meanwhile, so it does not wait for long."""
+        """Kill a process that may be dead already. The server blocks meanwhile, so it does not wait for long."""
         self._process.kill()
         if self.wait(DEATH_S):
             return True
-        log.error("process %d was killed and has not ended; it may hold the GPU until it does", self.pid)
+        log.error("process %d was killed but has not ended; it may hold the GPU until it does", self.pid)
         return False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end for so long; returns whether it came."""
+        """Wait this long for its end; returns whether it ended."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -183,7 +182,7 @@ class LocalWorker:
 
 
 def begin_log(path: Path) -> None:
-    """Begin a new log. Raises StoreError when it cannot be written."""
+    """Start a new log. Raises StoreError if it cannot be written."""
     try:
         with open_log(path) as file:
             file.truncate(0)
@@ -192,19 +191,19 @@ def begin_log(path: Path) -> None:
             "the worker's log cannot be written",
             where=path,
             found=error.strerror or str(error),
-            do="make it writable, or give another folder with --state-dir",
+            do="make it writable, or choose another folder with --state-dir",
         ) from error
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A log, which only this user may read: it may hold players' words. Raises OSError."""
-    # Not blocking: a named pipe would keep the server waiting for its reader.
+    """Open a log, readable only by this user: it may contain players' words. Raises OSError."""
+    # Non-blocking: a named pipe would keep the server waiting for a reader.
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NONBLOCK", 0), 0o600)
     return os.fdopen(opened, "ab")
 
 
 def tail(path: Path) -> list[str]:
-    """The last lines of a file that are not empty."""
+    """The last non-empty lines of a file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
@@ -215,26 +214,26 @@ def tail(path: Path) -> list[str]:
 
 
 def own_group() -> dict[str, Any]:
-    """Ctrl-C on the terminal reaches the server only, which lets running turns finish."""
+    """Ctrl-C in the terminal must reach only the server, which lets running turns finish."""
     if sys.platform == "win32":
         return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
     return {"start_new_session": True}
 
 
 def worker_name(options: ServeOptions, number: int) -> str:
-    """How logs and errors call a worker."""
+    """A worker's name in logs and errors."""
     return "the worker" if options.workers == 1 else f"worker {number}"
 
 
 def usable_cores() -> tuple[int, ...]:
-    """Numbers of the cores that this process may use; empty where the system gives out no cores (macOS, Windows)."""
+    """Numbers of the cores this process may use; empty where cores cannot be assigned (macOS, Windows)."""
     if sys.platform == "linux":
         return tuple(sorted(os.sched_getaffinity(0)))
     return ()
 
 
 def usable_gpus(environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> tuple[str, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, else all of this machine (Linux), as that variable spells them."""
+    """The GPUs in CUDA_VISIBLE_DEVICES, else all of this machine's (Linux), as that variable spells them."""
     named = environment.get(VISIBLE_GPUS)
     if named is not None:
         return tuple(one.strip() for one in named.split(",") if one.strip())
@@ -243,10 +242,10 @@ def usable_gpus(environment: Mapping[str, str] = os.environ, devices: Path = Pat
 
 
 def share_out(workers: int, device: str, cores: tuple[int, ...], gpus: tuple[str, ...]) -> list[WorkerShare]:
-    """A share for each worker: cores in neighbouring ranges, GPUs one after the other; shared where there are fewer."""
+    """A share for each worker: adjacent cores, GPUs in order; shared where there are too few."""
     if workers == 1:
         return [EVERYTHING]
-    if device == "torch-cpu" and len(cores) >= workers:  # all have as many, as its sums depend on their number
+    if device == "torch-cpu" and len(cores) >= workers:  # equal shares: the sums depend on the number of threads
         cores = cores[: len(cores) - len(cores) % workers]
     count = len(cores)
     if count >= workers:
@@ -265,16 +264,16 @@ def shortages(workers: int, device: str, cores: int, gpus: int) -> Iterator[str]
     if workers == 1:
         return
     if workers > cores:
-        yield f"--workers {workers} on {cores} cores: workers share cores, and play no more turns a second than {cores}"
+        yield f"--workers {workers} on {cores} cores: workers share cores; more than {cores} workers gain nothing"
     if device in GPU_DEVICES and gpus == 0:
-        yield f"no GPUs could be counted: all {workers} workers use the same one; set {VISIBLE_GPUS} to share them out"
+        yield f"no GPUs were found to assign: all {workers} workers use the same one; set {VISIBLE_GPUS} to assign them"
     elif device in GPU_DEVICES and workers > gpus:
-        yield f"--workers {workers} on {gpus} GPUs: workers share GPUs, and each needs memory for its own networks"
+        yield f"--workers {workers} on {gpus} GPUs: workers share GPUs, and each needs memory for its own weights"
 
 
 @contextlib.contextmanager
 def running_on(cores: tuple[int, ...]) -> Iterator[None]:
-    """Within, this thread, and a process that it starts, runs on these cores; on its own again afterwards."""
+    """Pins this thread, and processes started inside, to these cores; restores the previous cores on exit."""
     if sys.platform != "linux" or not cores:
         yield
         return
@@ -282,7 +281,7 @@ def running_on(cores: tuple[int, ...]) -> Iterator[None]:
     try:
         os.sched_setaffinity(0, cores)
     except OSError as error:  # a core was taken away from the server
-        log.warning("a worker cannot be given cores %s: %s; it uses any", cores, error.strerror)
+        log.warning("a worker cannot be pinned to cores %s: %s; it uses any", cores, error.strerror)
     try:
         yield
     finally:

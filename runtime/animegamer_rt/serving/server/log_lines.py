@@ -1,6 +1,6 @@
-"""The server's log on stderr: lines for people, or one JSON object a line for a collector of logs.
+"""The server's log on stderr: lines for people, or one JSON object per line for log collectors.
 
-Knows records of `logging`; nothing of turns. What a line is about comes with `extra=about(...)`.
+`extra=about(...)` adds what a line is about.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _ABOUT = "about"
 
 
 def about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> dict[str, Any]:
-    """The `extra` of a line about a session's turn; seconds: how long it took; worker: which of several played it."""
+    """The `extra` of a line about a session's turn; seconds: its duration; worker: which of several played it."""
     taken = None if seconds is None else round(seconds, 3)
     fields = {"session": session, "turn": turn, "seconds": taken, "worker": worker}
     return {_ABOUT: {name: value for name, value in fields.items() if value is not None}}
 
 
 def log_to_stderr(log_format: str) -> None:
-    """Send the log of this package to stderr, in one of FORMATS."""
+    """Send this package's log to stderr, in one of FORMATS."""
     handler = LinesWithoutWaiting(sys.stderr)
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger(__package__)
@@ -34,27 +34,27 @@ def log_to_stderr(log_format: str) -> None:
 
 
 class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # takes none before Python 3.11
-    """Leaves lines out while nobody reads the stream, and says how many: a full pipe would hold up the server."""
+    """Drops lines while nobody reads the stream, and counts them: a full pipe would block the server."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._left_out = 0
         self._writable: select.poll | None = None
         try:
-            if hasattr(select, "poll"):  # Windows cannot look at a pipe
+            if hasattr(select, "poll"):  # Windows cannot poll a pipe
                 self._writable = select.poll()
                 self._writable.register(stream.fileno(), select.POLLOUT)
-        except (OSError, ValueError):  # it is closed, or no file
+        except (OSError, ValueError):  # closed, or not a file
             self._writable = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the record's line, if the stream takes one now."""
+        """Write the record's line if the stream accepts one now."""
         if self._writable is not None and not self._writable.poll(0):
             self._left_out += 1
             return
         if self._left_out:
             record = logging.makeLogRecord(vars(record) | {"args": (), "msg": record.getMessage()})
-            record.msg += f" [{self._left_out} lines before this one were left out: nobody read them]"
+            record.msg += f" [{self._left_out} earlier lines were dropped because nobody read them]"
             self._left_out = 0
         super().emit(record)
 
@@ -72,9 +72,9 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: `time` (ISO 8601, UTC), `level`, `event`; of a turn `session`, `turn`, `seconds`, `worker`.
+    """One object per line: `time` (ISO 8601, UTC), `level`, `event`; for a turn `session`, `turn`, `seconds`, `worker`.
 
-    `traceback` is added where a fault was caught. No line has a line break inside.
+    `traceback` is added for a caught fault. No object contains a line break.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,7 +1,6 @@
 """The server's metrics (turns, seconds by stage, errors by code, bytes, restarts) and their page for Prometheus.
 
-Knows numbers; nothing of turns or sockets of clients. The page is served on loopback only, from a thread that reads
-counters and never waits for the server's loop.
+The page is served on loopback only, from a thread that reads counters and never waits for the server's loop.
 """
 
 from __future__ import annotations
@@ -19,34 +18,33 @@ from animegamer_rt.serving.wire import STAGES
 
 REMEMBERED_TURNS = 100
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
-"""Upper bounds of the histogram's buckets: from a stage on a fast GPU to the longest turn that the default deadline
-allows."""
+"""Upper bounds of the histogram's buckets: from a stage on a fast GPU to the default deadline of a turn."""
 HOST = "127.0.0.1"
 PREFIX = "animegamer_"
 COUNTERS = {
-    "turns": "Turns finished, replays of finished ones included.",
-    "bytes_sent": "Bytes handed to clients' sockets.",
-    "frames_dropped": "Frames and clips not sent, as their client did not read.",
-    "ahead_offered": "Turns played before they were asked for.",
-    "ahead_used": "Of those, turns that were asked for.",
-    "ahead_wasted_seconds": "Seconds of turns ahead that nobody asked for.",
+    "turns": "Turns finished, including replays.",
+    "bytes_sent": "Bytes passed to clients' sockets.",
+    "frames_dropped": "Frames and clips dropped because their client did not read.",
+    "ahead_offered": "Speculative turns rendered.",
+    "ahead_used": "Speculative turns used.",
+    "ahead_wasted_seconds": "Seconds spent on unused speculative turns.",
 }
 GAUGES = {
-    "first_picture_p95_seconds": "Seconds that 95 of the last 100 first pictures came within.",
+    "first_picture_p95_seconds": "95th percentile of the last 100 times to first frame.",
     "up": "1 while the server runs.",
-    "ready": "1 while it takes turns.",
-    "queue": "Turns that wait.",
-    "running": "Turns that run.",
+    "ready": "1 while it accepts turns.",
+    "queue": "Turns waiting.",
+    "running": "Turns running.",
     "sessions": "Sessions used within the last hour.",
     "connections": "Players connected.",
 }
 WORKER_COUNTERS = {
-    "worker_restarts": "Deaths of a worker after which it was started again.",
+    "worker_restarts": "Restarts of a worker after it died.",
     "worker_turns": "Turns finished by a worker.",
 }
 WORKER_GAUGES = {
-    "worker_ready": "1 while a worker takes turns.",
-    "worker_resident_bytes": "Memory of a worker after its last turn.",
+    "worker_ready": "1 while a worker accepts turns.",
+    "worker_resident_bytes": "Resident memory of a worker after its last turn.",
 }
 
 
@@ -55,7 +53,7 @@ class Metrics:
 
     def __init__(self, workers: int = 1) -> None:
         self.registry = registry = CollectorRegistry()
-        # The server process's own memory, processor time and files, where the system gives them (Linux).
+        # The server process's own memory, CPU time and open files, where the system reports them (Linux).
         ProcessCollector(namespace=PREFIX.rstrip("_"), registry=registry)
         self._counters = {name: Counter(PREFIX + name, about, registry=registry) for name, about in COUNTERS.items()}
         self._gauges = {name: Gauge(PREFIX + name, about, registry=registry) for name, about in GAUGES.items()}
@@ -66,7 +64,7 @@ class Metrics:
         self._errors = Counter(PREFIX + "errors", "Errors sent to clients, by code.", ["code"], registry=registry)
         text = "Seconds of a finished turn, by stage."
         self._turn_seconds = Histogram(PREFIX + "turn_seconds", text, ["stage"], buckets=SECONDS, registry=registry)
-        text, name = "Seconds from an instruction to its turn's first picture.", PREFIX + "first_picture_seconds"
+        text, name = "Time to first frame of a turn, in seconds.", PREFIX + "first_picture_seconds"
         self._first_picture_seconds = Histogram(name, text, buckets=SECONDS, registry=registry)
         self._first_pictures: deque[float] = deque(maxlen=REMEMBERED_TURNS)
         for number in range(1, workers + 1):
@@ -77,7 +75,7 @@ class Metrics:
         self._gauges["up"].set(1)
 
     def count(self, name: str, amount: float = 1.0) -> None:
-        """Add to one of COUNTERS, or note `first_picture`: seconds after its instruction came."""
+        """Add to one of COUNTERS, or record `first_picture`: a time to first frame, in seconds."""
         if name == "first_picture":
             self._first_pictures.append(amount)
             self._first_picture_seconds.observe(amount)
@@ -89,10 +87,7 @@ class Metrics:
         self._worker_counters[name].labels(worker).inc()
 
     def turn_done(self, seconds: Mapping[str, float], worker: int | None = None) -> None:
-        """A turn, or a replay of one, was finished; `seconds` by stage, with `queue`; worker: the one that played it.
-
-        None: it had been played before it was asked for.
-        """
+        """Record a finished turn or replay. seconds: by stage, with `queue`. worker: its player; None: speculative."""
         if worker is not None:
             self.count_of_worker("worker_turns", worker)
         self.count("turns")
@@ -100,13 +95,13 @@ class Metrics:
             self._turn_seconds.labels(stage).observe(seconds.get(stage, 0.0))
 
     def error(self, code: str) -> None:
-        """An error was sent to a client."""
+        """Record an error sent to a client."""
         self._errors.labels(code).inc()
 
     def update(self, workers: Iterable[tuple[int, bool, float | None]], **gauges: float) -> None:
-        """How the server is now; called about once a second. gauges: values of GAUGES.
+        """Set the gauges; called about once a second. gauges: values of GAUGES.
 
-        workers: of each its number, whether it takes turns, and its MiB of memory if known.
+        workers: number, whether it accepts turns, and MiB of memory if known, for each.
         """
         for name, value in gauges.items():
             self._gauges[name].set(value)
@@ -120,9 +115,9 @@ class Metrics:
 
 @contextlib.contextmanager
 def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
-    """Serve the metrics as Prometheus text inside a `with`; gives the page's address. Port 0 is any free port.
+    """Serve the metrics as Prometheus text inside a `with`; yields the page's address. Port 0 is any free port.
 
-    Raises ServerError when the port cannot be bound.
+    Raises ServerError if the port cannot be bound.
     """
     try:
         server, thread = start_http_server(port, HOST, metrics.registry)
@@ -132,7 +127,7 @@ def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
             "the metrics' port cannot be bound",
             where=f"port {port}",
             found=error.strerror or str(error),
-            do="choose another metrics_port in serve --config, or 0 for none",
+            do="set another metrics_port in serve --config, or 0 for none",
         ) from error
     try:
         yield f"http://{HOST}:{server.server_port}/metrics"

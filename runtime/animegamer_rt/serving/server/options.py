@@ -1,7 +1,6 @@
-"""The settings of `animegamer-rt serve`: every limit and every time, with its unit in the name.
+"""The settings of `animegamer-rt serve`, with units in their names, and their ranges.
 
-Knows defaults, meanings and ranges; nothing of sockets or turns. `config_file` reads and prints them, `command` has the
-options of the command line.
+`config_file` reads and prints them; `command` defines those that are command-line options.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ MAX_WORKERS = 64
 
 
 def _setting(default: Any, meaning: str, low: float | None = None, high: float | None = None, **more: Any) -> Any:
-    """A field with what it means. low, high: the range of a number. more: choices of a text, metavar of an option."""
+    """A field and its meaning. low, high: the range of a number. more: choices of a text, metavar of an option."""
     limits = None if low is None or high is None else (low, high)
     return dataclasses.field(default=default, metadata={"meaning": meaning, "range": limits, **more})
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """None: the bundle's or the program's own choice."""
+    """None means the bundle's or the program's own choice."""
 
     bundle: str = _setting("pocket", BUNDLE)
-    plan: str | None = _setting(None, "exact, balanced or fast; without it: the bundle's default")
+    plan: str | None = _setting(None, "exact, balanced or fast; unset: the bundle's default")
     host: str = _setting("127.0.0.1", "address to listen on; any but loopback needs keys and authorized_keys")
-    port: int = _setting(PORT, "port for turns; control is the next one; 0: any free pair", 0, 65533)
+    port: int = _setting(PORT, "port for turns; control uses the next one; 0: any free pair", 0, 65533)
     state_dir: Path = _setting(Path("server-state"), "folder of sessions and exports", metavar="DIR")
     keys: Path | None = _setting(None, "folder with server.key_secret; encrypts (see: keys new)", metavar="DIR")
     authorized_keys: Path | None = _setting(None, "folder with the players' public keys (*.key)", metavar="DIR")
-    workers: int = _setting(1, "engine processes that share out cores or GPUs", 1, MAX_WORKERS, metavar="N")
+    workers: int = _setting(1, "engine processes, which share the cores or GPUs", 1, MAX_WORKERS, metavar="N")
     ray: str | None = _setting(None, "run the workers on the nodes of this Ray cluster", metavar="HOST:PORT")
     web: str | None = _setting(
-        None, "also serve a page for browsers here (docs/WEB.md); port 0: any free one", metavar="[ADDRESS:]PORT"
+        None, "also serve a web page here (docs/WEB.md); port 0: any free one", metavar="[ADDRESS:]PORT"
     )
     web_password: Path | None = _setting(
-        None, "file whose first line is the page's password; needed beyond loopback", metavar="FILE"
+        None, "file with the page's password in its first line; needed beyond loopback", metavar="FILE"
     )
     origins: tuple[str, ...] = _setting((), "https://HOST[:PORT] of other sites whose pages may connect")
     continue_on_other_engines: bool = _setting(
@@ -58,37 +57,35 @@ class ServeOptions:
         "different",
     )
     ahead: int = _setting(
-        0, "speculative turns of each waiting session, played in idle time; 0: none", 0, MAX_OFFERED, metavar="N"
+        0, "speculative turns per waiting session, rendered in idle time; 0: none", 0, MAX_OFFERED, metavar="N"
     )
     ahead_mib: float = _setting(128.0, "memory for speculative turns", 0.01, 65_536)
     parent: int | None = _setting(
-        None, "drain and end when the process with this id has ended", 1, 2**31 - 1, metavar="PID"
+        None, "drain and exit when the process with this id has ended", 1, 2**31 - 1, metavar="PID"
     )
-    queue: int = _setting(16, "turns that may wait, of all sessions together", 1, 10_000)
+    queue: int = _setting(16, "turns that may wait, over all sessions", 1, 10_000)
     sessions: int = _setting(64, "sessions that may be used within an hour; 0: no limit", 0, 100_000)
     connections: int = _setting(128, "clients that may be connected", 1, 10_000)
-    turns_per_minute: int = _setting(120, "turns of one session in a minute; 0: no limit", 0, 100_000)
+    turns_per_minute: int = _setting(120, "turns per minute of one session; 0: no limit", 0, 100_000)
     turn_deadline_s: float = _setting(
-        120.0, "longest that a turn waits and runs, unless its client asks for less", 0.01, 86_400
+        120.0, "longest time a turn may wait and run, unless its client asks for less", 0.01, 86_400
     )
     send_queue_mib: float = _setting(48.0, "memory for a client that does not read: two full-size clips", 0.01, 65_536)
-    worker_timeout_s: float = _setting(60.0, "a busy worker that sends nothing for this long is replaced", 0.1, 86_400)
+    worker_timeout_s: float = _setting(60.0, "replace a busy worker that sends nothing for this long", 0.1, 86_400)
     backoff_s: float = _setting(
-        0.5, "wait before a worker that died is started again; doubles with each death in a row", 0, 30
+        0.5, "wait before restarting a worker that died; doubles with each death in a row", 0, 30
     )
-    block_list: Path | None = _setting(None, "file of words and phrases that are refused, one on each line")
-    allow_list: Path | None = _setting(None, "file of words, one on each line; instructions with others are refused")
+    block_list: Path | None = _setting(None, "file of words and phrases to refuse, one per line")
+    allow_list: Path | None = _setting(None, "file of words, one per line; instructions with others are refused")
     keep_shots: str = _setting(
-        "window", "shots stored of old turns: window, a number of turns, or all; others are predicted again"
+        "window", "stored shots of old turns: window, a number of turns, or all; others are predicted again"
     )
     quota_gib: float = _setting(8.0, "disk space for all sessions", 0.001, 1e6)
-    keep_days: float | None = _setting(
-        None, "delete sessions that were unused for longer; without it: never", 0, 36_500
-    )
+    keep_days: float | None = _setting(None, "delete sessions unused for longer; unset: never", 0, 36_500)
     metrics_port: int | None = _setting(
-        None, "Prometheus text on http://127.0.0.1:PORT/metrics; 0: none; without it: port + 2", 0, 65535
+        None, "Prometheus text on http://127.0.0.1:PORT/metrics; 0: none; unset: port + 2", 0, 65535
     )
-    log_format: str = _setting("text", "of the log on stderr: text, or json with one object a line", choices=FORMATS)
+    log_format: str = _setting("text", "of the log on stderr: text, or json with one object per line", choices=FORMATS)
     trace: Path | None = _setting(None, "write a trace of the engines to this file, for ui.perfetto.dev")
     engines: EngineConfig = _setting(DEFAULT_CONFIG, "where and how the bundle's parts run")
 
@@ -97,7 +94,7 @@ FIELDS: Mapping[str, dataclasses.Field[Any]] = {field.name: field for field in d
 
 
 def check_values(options: ServeOptions, names: Iterable[str], where: Callable[[str], str]) -> None:
-    """Raises ConfigError for the first of these settings that is out of range; where: what names it for the user."""
+    """Raises ConfigError for the first of these settings that is out of range; where: how the user knows it."""
     for name in names:
         value, about = getattr(options, name), FIELDS[name].metadata
         if value is not None and about.get("range") is not None:
@@ -109,14 +106,14 @@ def check_values(options: ServeOptions, names: Iterable[str], where: Callable[[s
 
 
 def check(options: ServeOptions) -> None:
-    """Raises ConfigError naming the first setting that is out of range, or that does not go with another."""
+    """Raises ConfigError for the first setting that is out of range or conflicts with another."""
     check_values(options, FIELDS, str)
     if options.ray is not None and options.trace is not None:
-        do = "leave one of them out; a trace is written where a worker runs"
-        raise ConfigError("trace is for workers on this machine, not for ray", do=do)
+        do = "leave one of them out; a trace needs a worker on this machine"
+        raise ConfigError("trace and ray cannot be combined", do=do)
     try:
         str(options.state_dir.resolve()).encode()
-    except (OSError, UnicodeEncodeError) as error:  # clients are told of exported folders, in UTF-8
+    except (OSError, UnicodeEncodeError) as error:  # clients receive the paths of exports in UTF-8
         what, do = "the path is not UTF-8 text", "give a folder of another name, or set LC_ALL=C.UTF-8"
         raise ConfigError(what, where="state_dir", found=ascii(str(options.state_dir)), do=do) from error
     for origin in options.origins:
@@ -126,12 +123,12 @@ def check(options: ServeOptions) -> None:
             raise ConfigError("not the origin of a web page", where="origins", found=origin, do=do)
     if options.web is None and (options.origins or options.web_password):
         name = "origins" if options.origins else "web_password"
-        raise ConfigError("there is no page to connect to", where=name, do="add web, or leave it out")
+        raise ConfigError("the setting needs web", where=name, do="set web too, or leave it out")
     _check_ports(options)
 
 
 def _check_ports(options: ServeOptions) -> None:
-    """Two of the server's own sockets on one port would never be free: that is no other program's."""
+    """Refuse two sockets of this server on one port: the error of the second would blame another program."""
     host = untrusted.bare_host(options.host)
     metrics_port = (options.port and options.port + 2) if options.metrics_port is None else options.metrics_port
     asked = [("port", host, options.port), ("port", host, options.port and options.port + 1)]
@@ -146,4 +143,4 @@ def _check_ports(options: ServeOptions) -> None:
     for number, (name, address, port) in enumerate(asked):
         if any(port and port == other[2] and untrusted.same_host(address, other[1]) for other in asked[:number]):
             do = "choose another; port takes two, and metrics the one after them unless metrics_port is set"
-            raise ConfigError("another socket of this server has the port", where=name, found=port, do=do)
+            raise ConfigError("another socket of this server uses the port", where=name, found=port, do=do)

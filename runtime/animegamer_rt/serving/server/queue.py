@@ -1,11 +1,10 @@
-"""The queue of jobs and its limits: who comes next, how many may wait, turns a minute, sessions in use, deadlines.
+"""The queue of jobs and its limits: who is next, how many may wait, turns per minute, sessions in use, deadlines.
 
-Knows jobs and limits; nothing of messages, of the store or of workers. Times are seconds of the monotonic clock.
+Knows jobs, not messages, the store or workers. Times are seconds of the monotonic clock.
 
-Connections take turns. One that has a job and had none goes to the end of the line, and so does one whose job has
-ended while it has others waiting. So nobody waits for more than one job of each other connection. Within a connection
-the session goes first that was served longest ago, then the job that came first. Jobs of connections that are gone are
-in line as one connection.
+Round robin over connections: one that gets a job and had none goes to the end of the line, and so does one whose job
+ended while others of its jobs wait. So nobody waits for more than one job of each other connection. Within a connection
+the session served longest ago goes first, then the oldest job. Jobs of lost connections share one place in the line.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from .options import ServeOptions
 SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0
 CHANGES_PER_TURN, MIN_CHANGES = 2, 30
-"""A connection may open, branch and rewind so many times for each turn that a session may have in a minute, and at
-least so many times."""
+"""Opens, branches and rewinds that a connection may make per turn allowed a minute, and in any case."""
 GONE = object()
-"""The owner of what belongs to connections that are gone."""
+"""The owner of what belonged to lost connections."""
 
 
 @dataclass(slots=True)
@@ -41,10 +39,9 @@ class _Use:
 
 
 class JobQueue:
-    """The running jobs and the waiting ones.
+    """The running and the waiting jobs.
 
-    running: those that workers run, or will run as soon as one can, in the order in which they began. capacity: how
-    many run at once.
+    running: those that workers run or will run as soon as one can, in starting order. capacity: how many run at once.
     """
 
     def __init__(self, options: ServeOptions) -> None:
@@ -54,23 +51,23 @@ class JobQueue:
         self._waiting: list[Job] = []
         self._numbers = count(1)
         self._line: dict[object, int] = {}
-        """Connections with a waiting job, and their place in the line: the lowest number is next."""
+        """Connections with a waiting job, and their place in the line; the lowest number is next."""
         self._session_ended: dict[str, int] = {}
         """When a session's last job ended, on the same count."""
         self._sessions: dict[str, _Use] = {}
         self._turn_times: dict[str, deque[float]] = {}
         self._change_times: dict[object, deque[float]] = {}
         self._ordered: list[Job] | None = None
-        """`waiting`, until something changes."""
+        """`waiting`, cached until something changes."""
 
     @property
     def jobs(self) -> Iterator[Job]:
-        """All jobs, the running ones first; the waiting ones in the order of their arrival."""
+        """All jobs, running ones first; waiting ones in order of arrival."""
         yield from [*self.running, *self._waiting]
 
     @property
     def waiting(self) -> list[Job]:
-        """The waiting jobs in the order in which they will run if no other comes. Not to be changed."""
+        """The waiting jobs in the order in which they would run. Do not modify."""
         if self._ordered is None:
             self._ordered = self._in_order()
         return self._ordered
@@ -99,27 +96,27 @@ class JobQueue:
         return next((job for job in self.running if job.worker == worker), None)
 
     def of_session(self, session: str) -> Job | None:
-        """The session's job; there is at most one."""
+        """The session's job; it has at most one."""
         return next((job for job in self.jobs if job.session == session), None)
 
     def place(self, job: Job) -> int:
-        """How many jobs come before it, the running ones included; 0: it runs now."""
+        """How many jobs are ahead of it, including running ones; 0: it runs now."""
         if job in self.running:
             return 0
         before = self.waiting.index(job)
         return 0 if before < self._free else before + len(self.running)
 
     def check_free_space(self, owner: object) -> None:
-        """Raises ProtocolError `busy` when the connection has its share of the queue, or one waiting and it is full.
+        """Raises ProtocolError `busy` if the connection's share is full, or it has a waiting job and the queue is full.
 
-        A connection that has nothing waiting always has a place.
+        A connection without a waiting job always gets a place.
         """
-        waiting = self.waiting[self._free :]  # the others run, or will run: they do not wait
+        waiting = self.waiting[self._free :]  # the others are running or about to
         own = sum(job.owner is owner for job in waiting)
         if own and (own >= self._share or len(waiting) >= self._options.queue):
-            what = "the queue is full" if own < self._share else "this connection has its share of the queue"
-            found = f"{len(waiting)} turns wait, {own} of them yours"
-            raise ProtocolError(what, code="busy", found=found, do="try again in some seconds")
+            what = "the queue is full" if own < self._share else "this connection's share of the queue is full"
+            found = f"{len(waiting)} turns are waiting, {own} of them yours"
+            raise ProtocolError(what, code="busy", found=found, do="try again in a few seconds")
 
     @property
     def _free(self) -> int:
@@ -132,28 +129,28 @@ class JobQueue:
         return max(1, self._options.queue // 2)
 
     def count_turn(self, session: str, now: float) -> None:
-        """Count a turn or an export of the session. Raises ProtocolError `rate_limited` when it had too many."""
+        """Count a turn or export of the session. Raises ProtocolError `rate_limited` beyond the limit."""
         _count(self._turn_times.setdefault(session, deque()), now, self._options.turns_per_minute, "turns")
 
     def count_change(self, owner: object, now: float) -> None:
-        """Count an open, branch or rewind of the connection: each waits for the disk, and all others wait with it.
+        """Count an open, branch or rewind of the connection: each waits for the disk, and blocks everybody.
 
-        Raises ProtocolError `rate_limited` when it had too many.
+        Raises ProtocolError `rate_limited` beyond the limit.
         """
         turns = self._options.turns_per_minute
         limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
         _count(self._change_times.setdefault(owner, deque()), now, limit, "games opened or changed")
 
     def use_session(self, session: str, now: float, owner: object) -> None:
-        """Note that a connection uses the session. Raises ProtocolError `too_many_sessions` when there is no room."""
+        """Record that a connection uses the session. Raises ProtocolError `too_many_sessions` if there is no room."""
         self.check_sessions(now, session)
         self._sessions[session] = _Use(now, owner)
 
     def check_sessions(self, now: float, session: str | None = None) -> None:
-        """See that there is room for one more session beside `session`.
+        """Make room for one more session besides `session`.
 
-        Sessions whose connection is gone make room, those unused longest first. Raises ProtocolError
-        `too_many_sessions` when connected clients use all that are allowed.
+        Sessions of lost connections make room, longest unused first. Raises ProtocolError `too_many_sessions` if
+        connected clients use all that are allowed.
         """
         limit = self._options.sessions
         if not limit or session in self._sessions or len(self.sessions_in_use(now)) < limit:
@@ -170,7 +167,7 @@ class JobQueue:
         self.forget_session(min(left, key=lambda name: self._sessions[name].at))
 
     def forget_session(self, session: str) -> None:
-        """The session is closed, or made room for another: it no longer counts."""
+        """The session was closed, or made room for another: it no longer counts."""
         self._sessions.pop(session, None)
         self._turn_times.pop(session, None)
         self._session_ended.pop(session, None)
@@ -183,7 +180,7 @@ class JobQueue:
         return set(self._sessions)
 
     def connected_sessions(self) -> dict[str, Client]:
-        """The sessions in use whose connection is there, with that connection; the last used first."""
+        """Sessions in use with an open connection, and that connection; most recently used first."""
         used = sorted(self._sessions.items(), key=lambda item: -item[1].at)
         return {session: cast(Client, use.owner) for session, use in used if use.owner is not GONE}
 
@@ -195,18 +192,18 @@ class JobQueue:
         self._enter_line(job.owner)
 
     def move(self, job: Job, owner: object) -> None:
-        """The job's events go to another connection from now on, so it is that one's job."""
+        """The job's events now go to another connection, so the job counts as that one's."""
         self._ordered = None
         before, job.owner = job.owner, owner
         if job in self._waiting and before is not owner:
             place = self._line[before]
             self._leave_line(before)
-            if before not in self._line:  # it was the only one: its place in the line goes with it
+            if before not in self._line:  # it was the only one: its place in the line moves with it
                 self._line.setdefault(owner, place)
             self._enter_line(owner)
 
     def client_gone(self, client: object) -> list[Job]:
-        """The connection is gone. Returns the oldest waiting jobs of such connections that are over their share."""
+        """The connection is lost. Returns the oldest waiting jobs of lost connections beyond their share."""
         for job in [job for job in self.jobs if job.owner is client]:
             self.move(job, GONE)
         self._change_times.pop(client, None)
@@ -218,7 +215,7 @@ class JobQueue:
     def start(self, job: Job, now: float) -> None:
         """Make a waiting job a running one."""
         self._ordered = None
-        if job.started_at is None:  # `now` is of the round's begin; the job may have come after it
+        if job.started_at is None:  # `now` is the start of the round; the job may have come later
             job.started_at = max(now, job.accepted_at)
         self.running.append(job)
         self._waiting.remove(job)
@@ -238,13 +235,13 @@ class JobQueue:
             self._leave_line(job.owner)
 
     def postpone_deadlines(self, since: float, now: float) -> None:
-        """Charge nobody for the time since then in which the queue was held up by the jobs that run."""
+        """Charge nobody for the time since `since` if running jobs held up the queue."""
         if self.running and all(job.holds_up for job in self.running):
             for job in self._waiting:
                 job.postpone_deadline(max(0.0, now - max(since, job.accepted_at)))
 
     def overdue(self, now: float) -> list[Job]:
-        """Jobs past their deadline that nobody has stopped yet."""
+        """Jobs past their deadline that are not being stopped yet."""
         return [job for job in self.jobs if job.stop_error is None and job.deadline_at <= now]
 
     def _enter_line(self, owner: object) -> None:
@@ -264,6 +261,6 @@ def _count(times: deque[float], now: float, limit: int, what: str) -> None:
     if len(times) >= limit:
         wait_s = math.ceil(times[0] + MINUTE_S - now)
         raise ProtocolError(
-            f"too many {what} in a minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait_s} s"
+            f"too many {what} per minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait_s} s"
         )
     times.append(now)

@@ -1,8 +1,7 @@
-"""Starts workers on the nodes of a Ray cluster, through one process that speaks to Ray (`serving.cluster`).
+"""Starts workers on the nodes of a Ray cluster, through one process that talks to Ray (`serving.cluster`).
 
-Knows that process's lines and what a worker needs of a node; nothing of what the worker says. Ray ends a process that
-uses it when the cluster's head is gone, so the server itself does not: it starts that process again with the next
-worker.
+Ray kills a process that uses it when the cluster's head dies. So the server itself does not use Ray; it restarts that
+process with the next worker.
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ log = logging.getLogger(__name__)
 
 
 def own_address(address: str) -> str:
-    """This machine's own address in the network of a Ray cluster, where the nodes find the server.
+    """This machine's address in the network of a Ray cluster, where the nodes reach the server.
 
-    Raises ConfigError without the package, or for what is no address; ClusterError where nothing answers.
+    Raises ConfigError without the package or for a malformed address; ClusterError if nothing answers.
     """
     if importlib.util.find_spec("ray") is None:
         raise ConfigError("Ray is not installed", where="--ray", do="run: pip install 'animegamer-rt[ray]'")
     found = re.fullmatch(r"(?:\[([^]]+)\]|([^:/]+)):(\d{1,5})", address)
     if found is None or not 0 < int(found[3]) < 65536:
-        do = "give what `ray start --head` printed after --address="
+        do = "give the address that `ray start --head` printed after --address="
         raise ConfigError("not a Ray cluster's address", where="--ray", found=address, expected="HOST:PORT", do=do)
     try:
         with tcp.create_connection((found[1] or found[2], int(found[3])), REACH_S) as connection:
@@ -56,12 +55,12 @@ def own_address(address: str) -> str:
             "no Ray cluster answers",
             where=f"--ray {address}",
             found=error.strerror or str(error),
-            do="start one with: ray start --head, or give the address that it printed",
+            do="start one with: ray start --head, or give the address it printed",
         ) from error
 
 
 class RayCluster:
-    """The process that speaks to Ray. `log_path`: what it, Ray and the workers write."""
+    """The process that talks to Ray. `log_path`: the log of it, Ray and the workers."""
 
     def __init__(self, options: ServeOptions) -> None:
         assert options.ray is not None
@@ -70,7 +69,7 @@ class RayCluster:
         self._ray: _RayProcess | None = None
 
     def join(self) -> None:
-        """Start it, and wait until it has joined the cluster. Raises ClusterError."""
+        """Start the process and wait until it has joined the cluster. Raises ClusterError."""
         begin_log(self.log_path)
         self._ray = process = self._start_process()
         process.answered.wait()
@@ -80,7 +79,7 @@ class RayCluster:
         log.info("joined the Ray cluster at %s", self._address)
 
     def start(self, job: dict[str, Any], name: str) -> RayWorker:
-        """Have a worker placed. Raises OSError."""
+        """Request a worker. Raises OSError."""
         if self._ray is None or self._ray.over:
             self._ray = self._start_process()
         worker = RayWorker(self._ray, next(self._ids), name)
@@ -89,7 +88,7 @@ class RayCluster:
         return worker
 
     def stop(self) -> None:
-        """End it, and with it all workers that are left."""
+        """End the process, and with it all remaining workers."""
         if self._ray is not None:
             self._ray.stop()
 
@@ -105,7 +104,7 @@ class RayCluster:
 
 
 class _RayProcess:
-    """That process, until it ends: a thread reads what it says. answered: it has joined, or never will (`error`)."""
+    """That process until it ends; a thread reads its output. answered: it has joined, or failed to (`error`)."""
 
     def __init__(self, process: subprocess.Popen[bytes], address: str) -> None:
         self._process, self._address = process, address
@@ -115,13 +114,13 @@ class _RayProcess:
         threading.Thread(target=self._read, name="ray", daemon=True).start()
 
     def send(self, command: dict[str, Any]) -> None:
-        """Send it a command. Raises OSError when it has ended."""
+        """Send a command. Raises OSError if the process has ended."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         self._process.stdin.flush()
 
     def stop(self) -> None:
-        """End it: Ray ends its actors then."""
+        """End the process; Ray then ends its actors."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
@@ -135,16 +134,16 @@ class _RayProcess:
         where = f"--ray {self._address}"
         with self._process.stdout as lines:
             for line in lines:
-                said = json.loads(line)
-                if "error" in said:
-                    self.error = ClusterError(said["error"], where=where, found=said["found"], do=said["do"])
-                elif "joined" in said:
+                event = json.loads(line)
+                if "error" in event:
+                    self.error = ClusterError(event["error"], where=where, found=event["found"], do=event["do"])
+                elif "joined" in event:
                     self.answered.set()
-                elif (worker := self.workers.get(said["id"])) is not None:
-                    worker.update(said)
+                elif (worker := self.workers.get(event["id"])) is not None:
+                    worker.update(event)
         code = self._process.wait()
         if self.error is None:
-            do = "see that the cluster runs (ray status), and read ray.log in the state folder"
+            do = "check that the cluster runs (ray status), and read ray.log in the state folder"
             self.error = ClusterError("the connection to Ray was lost", where=where, found=f"exit code {code}", do=do)
         self.over = True
         for worker in list(self.workers.values()):
@@ -153,7 +152,7 @@ class _RayProcess:
 
 
 class RayWorker:
-    """A worker that was asked for, and what is known of it."""
+    """A requested worker and its state."""
 
     pid: int | None = None
 
@@ -162,35 +161,35 @@ class RayWorker:
         self.placed = self.leaving = False
         self._how: str | None = None
 
-    def update(self, said: dict[str, Any]) -> None:
-        """Note what was said of it."""
-        if "placed" in said:
+    def update(self, event: dict[str, Any]) -> None:
+        """Process a line about it."""
+        if "placed" in event:
             self.placed = True
-            log.info("%s is on node %s", self._name, said["placed"])
-        elif "waits" in said:
-            do = "add one with: ray start --address=HOST:PORT, or give fewer --workers"
-            log.warning("%s waits for a node with enough free cores or GPUs; %s", self._name, do)
-        elif "leaving" in said:
+            log.info("%s is on node %s", self._name, event["placed"])
+        elif "waits" in event:
+            do = "add one with: ray start --address=HOST:PORT, or use fewer --workers"
+            log.warning("%s is waiting for a node with enough free cores or GPUs; %s", self._name, do)
+        elif "leaving" in event:
             self.leaving = True
-        elif "ended" in said and self._how is None:
-            self._how = said["ended"]
+        elif "ended" in event and self._how is None:
+            self._how = event["ended"]
 
     def poll(self) -> str | None:
         """None while it runs."""
         return self._how
 
     def ended(self) -> str:
-        """How it ended, in words that follow its name."""
+        """How it ended, as words that follow its name."""
         return self._how or ""
 
-    def let_go(self) -> None:
-        """Have Ray end it."""
+    def release(self) -> None:
+        """Make Ray end it."""
         self._ray.workers.pop(self.id, None)
-        with contextlib.suppress(OSError, ValueError):  # the process is gone, and with it all its workers
+        with contextlib.suppress(OSError, ValueError):  # the process is gone, and all its workers with it
             self._ray.send({"kill": self.id})
 
     def kill(self) -> bool:
-        """`let_go` has said it."""
+        """Nothing to add to `release`."""
         return True
 
     def wait(self, seconds: float) -> bool:
@@ -222,18 +221,18 @@ class RayHost:
         )
 
     def open_log(self) -> None:
-        """All workers of the cluster have one log, which is open."""
+        """All workers of the cluster share one log, which is open."""
 
     def start(self, secret: str, engines_before: str | None = None) -> RayWorker:
-        """Have the worker placed. Raises OSError."""
+        """Request the worker. Raises OSError."""
         arguments = self._job["arguments"] + (["--engines-before", engines_before] if engines_before else [])
         return self._cluster.start({**self._job, "arguments": arguments, "secret": secret, **self._needs}, self.name)
 
 
 def resources(engines: EngineConfig) -> tuple[EngineConfig, int, int]:
-    """The engines as a node is to run them, and the cores and GPUs that Ray keeps for them.
+    """The engines as a node runs them, and the cores and GPUs that Ray reserves for them.
 
-    On a GPU: one GPU and one core. Elsewhere: `--threads` cores, one if that is not given.
+    On a GPU: one GPU and one core. Elsewhere: `--threads` cores, one by default.
     """
     if engines.device in GPU_DEVICES:
         return engines, 1, 1

@@ -1,6 +1,6 @@
-"""Answers requests: one method for each message of the protocol. Each returns what is to be done, the answer included.
+"""Request handlers: one method per message of the protocol, returning effects, including the reply.
 
-Knows what clients may ask for and what is stored. How jobs run is in `core`, their limits in `queue`.
+How jobs run is in `core`, their limits in `queue`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Requests:
         }
 
     def handle(self, client: Client, socket: str, frames: Sequence[Buffer], now: float) -> list[Effect]:
-        """Handle one message that came in on the turn socket or the control socket, whatever its bytes are."""
+        """Handle one message from the turn or control socket, whatever its bytes are."""
         message = Message("")
         try:
             message = decode(frames)
@@ -69,16 +69,16 @@ class Requests:
                     "not a message for this socket", code="unknown_type", found=repr(message.type), do=f"ask {other}"
                 )
             if socket == TURNS and client.frame_options is None and message.type != "hello":
-                raise ProtocolError("this connection has not said hello", code="hello_first", do="send hello")
+                raise ProtocolError("no hello on this connection yet", code="hello_first", do="send hello")
             return self.handlers[message.type](client, message, now)
         except AnimeGamerError as error:
             parent = error.request if isinstance(error, ProtocolError) and error.request else message.id
             failed: list[Effect] = [SendError(client, error, parent, message.session, message.turn)]
-            if isinstance(error, StoreError) and error.code == StoreError.code:  # the client is not told where
+            if isinstance(error, StoreError) and error.code == StoreError.code:  # hides the path from the client
                 failed.append(Logged(logging.ERROR, str(error)))
             return failed
         except Exception as error:  # noqa: BLE001  one bad request must not end the server and everybody's games
-            text = f"a fault while answering {message.type!r}"
+            text = f"internal error while handling {message.type!r}"
             answer = SendError(client, fault(), message.id, message.session, message.turn)
             return [Logged(logging.ERROR, text, error), answer]
 
@@ -98,7 +98,7 @@ class Requests:
         fields = message.fields
         if MAJOR not in fields["versions"]:
             raise ProtocolError(
-                "no version that both speak", code="version", found=fields["versions"], expected=MAJOR, do="update"
+                "no common protocol version", code="version", found=fields["versions"], expected=MAJOR, do="update"
             )
         if client.frame_options is None and self._status.connections > self._options.connections:
             raise ProtocolError(
@@ -127,16 +127,16 @@ class Requests:
         return self._opened(client, message.id, *self._new_session(client, seed, window, now))
 
     def _start(self, client: Client, message: Message, seed: int, window: int, now: float) -> list[Effect]:
-        """Have a worker make turn 0 from the picture; the session is opened once it has."""
+        """Have a worker make turn 0 from the picture; the session is opened afterwards."""
         if not self._status.starts_from_pictures:
-            what = "this server's bundle, or its engines, cannot start a game from a picture"
-            do = "open without one, or ask the operator for a bundle with its encoder parts"
+            what = "this server's bundle or engines cannot start a game from a picture"
+            do = "open without a picture, or ask the operator for a bundle with encoder parts"
             raise ProtocolError(what, code="no_encoder", found=self._bundle.manifest.name, do=do)
         if "motion" not in message.fields:
-            do = "say what happens in the picture, for example: gently wave"
-            raise ProtocolError("a picture comes with its motion", code="missing_field", where="open.motion", do=do)
+            do = "add what happens in the picture, for example: gently wave"
+            raise ProtocolError("a picture needs a motion", code="missing_field", where="open.motion", do=do)
         if window == 0:
-            do = "ask for 1 turn or more"
+            do = "set it to 1 turn or more"
             raise ProtocolError("no turn would see the picture", code="bad_field", where="open.history_turns", do=do)
         motion = self._filter.read(message.fields["motion"]).text
         self._core.dispatch.fleet.check_ready()
@@ -227,10 +227,10 @@ class Requests:
         session = self._session(message)
         if self._options.ray is not None:
             what = "this server cannot export: its workers are on other machines"
-            raise ProtocolError(what, code="unknown_type", do="look in welcome.capabilities first")
+            raise ProtocolError(what, code="unknown_type", do="check welcome.capabilities first")
         self._check_job(session, client, now)
         self._core.queue.count_turn(session.id, now)
-        # Every turn of the game is rendered again, so it may take as long as all of them may.
+        # Every turn of the game is rendered again, so it may take as long as all of them together.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
         subscriber = Subscriber(client, message.id)
         job = Export(session=session.id, subscriber=subscriber, accepted_at=now, deadline_at=now + seconds)
@@ -265,7 +265,7 @@ class Requests:
         return session, token
 
     def _replay_turn(self, subscriber: Subscriber, session: StoredSession, turn: int, now: float) -> list[Effect]:
-        """Have a finished turn rendered again: the same bytes, and nothing is added to the session."""
+        """Queue a replay of a finished turn."""
         found = self._storage.store.turns(session.id, turn, turn)
         if not found or turn > session.turns:
             raise _no_such_turn(session, turn)
@@ -283,10 +283,7 @@ class Requests:
         return self._core.admit(job, now)
 
     def _check_job(self, session: StoredSession, client: Client, now: float) -> FrameOptions:
-        """See that a session can have a job now, and note its use. Raises ProtocolError.
-
-        Returns the form that its frames get.
-        """
+        """Check that a session can have a job now, record its use, return the frame options. Raises ProtocolError."""
         assert client.frame_options is not None
         self._check_no_job(session)
         self._core.dispatch.fleet.check_ready()
@@ -298,8 +295,8 @@ class Requests:
     def _check_no_job(self, session: StoredSession) -> None:
         running = self._core.queue.of_session(session.id)
         if running is not None:
-            busy = "export is under way" if isinstance(running, Export) else "turn is not over"
-            do = "wait for its end, or send cancel on the control socket"
+            busy = "export is still running" if isinstance(running, Export) else "turn is still running"
+            do = "wait until it ends, or send cancel on the control socket"
             raise ProtocolError(f"the session's {busy}", code="turn_running", do=do)
 
     def _check_bundle(self, session: StoredSession) -> None:

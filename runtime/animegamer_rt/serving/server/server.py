@@ -1,7 +1,7 @@
-"""Runs the server: one thread and one loop, which polls the sockets and carries out what the core decides.
+"""The server: one thread with one loop that polls the sockets and carries out what the core decides.
 
-SIGINT, SIGTERM and a terminal that is closed drain: running and waiting turns finish, new ones are refused. A second
-SIGINT or SIGTERM ends the server at once.
+SIGINT, SIGTERM and a closed terminal drain: running and waiting turns finish, new ones are refused. A second SIGINT or
+SIGTERM ends the server at once.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ from .supervisor import Supervisor
 from .workers import Workers, open_workers
 
 IDLE_POLL_MS, RETRY_POLL_MS = 100, 4
-"""Longest sleep of the loop: with nothing to do, and while a message waits for its client to read. The second doubles
-up to the first while nothing happens: a client that has stopped reading keeps no processor busy."""
+"""Longest sleep of the loop, when idle and when a message waits for its client to read. The second doubles up to the
+first while nothing happens: a client that has stopped reading must not keep the CPU busy."""
 TICK_S = 0.02
-"""How often workers and deadlines are looked at while workers send a turn's messages."""
+"""Interval between checks of workers and deadlines while workers send a turn's messages."""
 DRAIN_S = 60.0
-"""How long turns may finish after the server was asked to stop."""
+"""How long turns may take to finish once the server was asked to stop."""
 METRICS_S = 1.0
 FLUSH_S = 2.0
-"""At the end, how long clients have to read the messages that are queued for them."""
+"""At the end, how long clients have to read their queued messages."""
 
 log = logging.getLogger(__name__)
 
 
 def serve(options: ServeOptions) -> int:
-    """Serve until a signal comes; returns the exit code. Raises AnimeGamerError for what keeps it from starting."""
+    """Serve until a signal comes; returns the exit code. Raises AnimeGamerError if the server cannot start."""
     check(options)
     log_to_stderr(options.log_format)
     bundle = open_bundle(options.bundle)
     bundle.plan(options.plan)
-    if options.ray is None:  # a cluster's nodes have libraries of their own
+    if options.ray is None:  # a cluster's nodes have their own libraries
         check_libraries(options.engines, reader=bundle.manifest.reader is not None)
     if options.trace is not None:
         check_trace(options.trace)
@@ -85,13 +85,13 @@ def serve(options: ServeOptions) -> int:
             log.info("web page on %s", gateway.url)
         if options.port == 0:
             web = {} if gateway is None else {"web": gateway.url}
-            say(json.dumps({**sockets.describe(), "pid": os.getpid(), "metrics": address, **web}))
+            print_line(json.dumps({**sockets.describe(), "pid": os.getpid(), "metrics": address, **web}))
         with server.signals():
             return server.run()
 
 
 class Server:
-    """The event loop: hands what happens to the core and to `requests`, and carries out what they return."""
+    """The event loop: passes events to the core and to `requests`, and carries out the effects."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Server:
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:
-        """Within, SIGINT, SIGTERM and SIGHUP (on Windows also CTRL_BREAK) are counted instead of raised."""
+        """Inside, SIGINT, SIGTERM and SIGHUP (on Windows also CTRL_BREAK) are counted instead of raised."""
         names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
         names = [name for name in names if name != "SIGHUP" or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN]
         before = {name: signal.signal(getattr(signal, name), self._count_signal) for name in names}
@@ -136,7 +136,7 @@ class Server:
             retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
             parent = self.upkeep.supervisor.parent
             if parent is not None and parent.ended and not self._signals:
-                log.info("the process that the server belongs to has ended")
+                log.info("the --parent process has ended")
                 self._signals = 1
             if self._signals and not self._draining:
                 self._draining = True
@@ -156,7 +156,7 @@ class Server:
         return 0
 
     def _round(self, ready: set[zmq.Socket[bytes]], now: float) -> None:
-        """Handle requests, then the workers' messages, then what has become due."""
+        """Handle requests, then the workers' messages, then whatever is due."""
         only_said = False
         for client, socket, frames in self._clients.requests(ready):
             self._carry_out(self._requests.handle(client, socket, frames, time.monotonic()), now)
@@ -165,8 +165,8 @@ class Server:
         if not ready <= {self._sockets.turns, self._sockets.control}:
             for worker, message in self._workers.receive(now):
                 only_said = len(ready) == 1
-                self.upkeep.worker_spoke = True
-                self._carry_out(self._core.worker_said(worker, message, now), now)
+                self.upkeep.worker_active = True
+                self._carry_out(self._core.worker_sent(worker, message, now), now)
         if only_said and now < self._tick_at:
             return
         for worker, death in self._workers.watch(now):
@@ -174,7 +174,7 @@ class Server:
             fleet = self._workers.fleet(self._draining, now)
             self._carry_out(self._core.worker_died(worker, death, fleet, now), now)
         self._tick(now)
-        self.upkeep.look(now)
+        self.upkeep.run_due(now)
 
     def _tick(self, now: float) -> None:
         self._tick_at = now + TICK_S
@@ -195,16 +195,14 @@ class Server:
                     self.upkeep.note(effect)
 
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
-        # A terminal that is closed says SIGHUP, and its shell says it again: that is no second wish.
+        # Closing a terminal sends SIGHUP, and its shell may repeat it: that is not a second request.
         self._signals = self._signals + 1 if number != getattr(signal, "SIGHUP", None) else max(self._signals, 1)
 
 
 class Upkeep:
-    """What a server does for whoever runs it: figures and log lines, systemd, the page's process.
+    """The operator's side: metrics and log lines, systemd, the gateway process.
 
-    worker_spoke: whether a worker has said something since systemd was last told so.
-
-    gateway: the page's process, if a page is served.
+    gateway: None if no page is served. worker_active: whether a worker sent anything since systemd's last notice.
     """
 
     def __init__(
@@ -217,26 +215,26 @@ class Upkeep:
     ) -> None:
         self._core, self._sockets, self._workers, self._gateway = core, sockets, workers, gateway
         self.metrics, self.supervisor = Metrics(len(workers.all)), supervisor
-        self.worker_spoke, self._announced, self._metrics_at = True, False, 0.0
+        self.worker_active, self._announced, self._metrics_at = True, False, 0.0
 
-    def look(self, now: float) -> None:
+    def run_due(self, now: float) -> None:
         """Do what is due."""
         if self._gateway is not None:
             self._gateway.watch(now)
         if self._core.dispatch.fleet.serving and not self._announced:
             self._announced = True
-            say(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
+            print_line(f"ready {self._sockets.address} (control {self._sockets.port + 1})")
             self.supervisor.ready()
             if self._gateway is not None:
-                say(f"page {self._gateway.url}")
+                print_line(f"page {self._gateway.url}")
         if self.supervisor.watchdog_s is not None and self._working and self.supervisor.alive(now):
-            self.worker_spoke = False
+            self.worker_active = False
         if now >= self._metrics_at:
             self._metrics_at = now + METRICS_S
             self._update_metrics(now)
 
     def note(self, effect: Counted | Done | Logged | Lost) -> None:
-        """Count and log what has happened."""
+        """Count and log an event."""
         match effect:
             case Counted(what, amount):
                 self.metrics.count(what, amount)
@@ -245,15 +243,15 @@ class Upkeep:
                 named = worker if len(self._workers.all) > 1 else None
                 log.info("%s done", noun, extra=about(session, turn, seconds.get("total"), named))
             case Lost(noun, code, session, turn):
-                log.warning("%s lost: %s", noun, code, extra=about(session, turn))
+                log.warning("%s failed: %s", noun, code, extra=about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
 
     @property
     def _working(self) -> bool:
-        """Whether turns run as they should: none waits, all workers load, or one has spoken since the last WATCHDOG."""
+        """Whether turns make progress: none is waiting, all workers are loading, or one sent something recently."""
         fleet = self._core.dispatch.fleet
-        return not fleet.degraded and (self.worker_spoke or self._core.queue.idle or not fleet.serving)
+        return not fleet.degraded and (self.worker_active or self._core.queue.idle or not fleet.serving)
 
     def _update_metrics(self, now: float) -> None:
         queue = self._core.queue
@@ -267,17 +265,17 @@ class Upkeep:
         )
 
 
-def say(line: str) -> None:
-    """Print a line. Whoever started the server may have closed its end of stdout: that is no reason to stop."""
+def print_line(line: str) -> None:
+    """Print a line. Whoever started the server may have closed its end of stdout: not a reason to stop."""
     try:
         print(line, flush=True)
     except (OSError, ValueError) as error:
-        log.warning("stdout is closed (%s); it would have said: %s", error, line)
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # what is left in its buffer would fail again at the end
+        log.warning("stdout is closed (%s); could not print: %s", error, line)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # its buffered rest would fail again at exit
 
 
 def _metrics_port(options: ServeOptions, port: int) -> int:
-    """The port after the server's two, unless another was asked for; any free one if theirs were any free ones, too."""
+    """The port after the server's two unless another was set; any free one if theirs were too."""
     if options.metrics_port is not None:
         return options.metrics_port
     return port + 2 if options.port else 0

@@ -1,8 +1,7 @@
-"""The server's sockets: turns, control, the workers', and the one that decides whose key is accepted.
+"""The server's sockets: turns, control, one per worker, and the one that authenticates keys.
 
-Knows addresses, limits of libzmq and CURVE; nothing of messages. Without keys it serves loopback addresses only; any
-other address needs CURVE and a list of authorized keys. The ZAP handler is one more socket of the same loop: pyzmq's
-own needs a thread with an event loop that Windows does not have.
+Without keys it serves loopback addresses only; any other address needs CURVE and a list of authorized keys. The ZAP
+handler is one more socket of the same loop: pyzmq's own needs a thread with an event loop that Windows does not have.
 """
 
 from __future__ import annotations
@@ -27,45 +26,44 @@ from .curve_keys import load
 from .options import ServeOptions
 
 HIGH_WATER_MESSAGES = 40
-"""Messages that libzmq queues for a client: a turn of 17 frames with its progress fits. More wait in its `Client`."""
+"""Messages that libzmq queues per client, enough for a turn of 17 frames and progress. More wait in its `Client`."""
 SOCKET_BYTES = 2**20
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
-"""libzmq disconnects a client that announces a larger frame, and allocates nothing. A smaller one gets `too_large`."""
+"""libzmq disconnects a client that announces a larger frame, without allocating it. Smaller ones get `too_large`."""
 LINGER_MS = 2000
 ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""All addresses of the machine -> the one at which its own programs connect."""
+"""Wildcard address -> the one at which programs on this machine connect."""
 WORKERS = b"workers"
-"""ZAP domain of the workers' sockets: whoever knows their key is one."""
+"""ZAP domain of the workers' sockets: knowing their key is enough."""
 WORKER_BEAT_MS, WORKER_GONE_MS = 5000, 30_000
-"""How often a worker on another machine is asked for a sign, and how long after it counts as gone."""
+"""Heartbeat of a worker on another machine, and the silence after which it counts as lost."""
 HANDSHAKE_MS = 5000
 """A connection that has not finished its handshake by then is closed."""
 VANISHED_MS = 60_000
-"""A connection whose client acknowledges nothing for so long while data waits for it is closed. Keep-alive does not
-apply then: it asks only while nothing is under way."""
+"""A connection whose client acknowledges nothing for this long while data is in flight is closed. Keep-alive does not
+cover that: it probes only idle connections."""
 ACCEPTED_PER_CONNECTION = 4
-"""Connections accepted for each client that may be connected: its two, and as many that are about to be refused."""
+"""Connections accepted per allowed client: its two, and as many again that are about to be refused."""
 RESERVED = 64
-"""Descriptors that connections may not use: for the worker's start (about 10), files, and other sockets."""
+"""Descriptors kept free for starting a worker (about 10), files, and other sockets."""
 PER_WORKER = 8
-"""As many more for each worker after the first: its socket, its connection and its standard input."""
+"""As many more for each further worker: its socket, its connection and its standard input."""
 LEAST_CONNECTIONS = 16
-"""With fewer for connections, players would cut one another off: nothing is served then."""
+"""With fewer, players would disconnect one another: the server refuses to start."""
 MAX_DESCRIPTORS = 65_536
-"""A higher limit is not asked for: what starts a process may close every possible descriptor, one after the other."""
+"""No higher limit is requested: starting a process may close every possible descriptor, one by one."""
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 32_000)
-"""Below the ports that Linux gives to outgoing connections, which begin at 32768: a client that looks for a server that
-is being started again may be given the server's own port there, connect to itself, and keep the server from binding it.
-"""
+"""Below the ports Linux assigns to outgoing connections, which begin at 32768. Otherwise a client waiting for a restart
+may be assigned the server's own port, connect to itself, and keep the server from binding it."""
 
 
 class ServerSockets:
     """All sockets, bound. Raises ServerError for an address that cannot or must not be bound.
 
-    descriptors: how many the process may have. worker_host: address of this machine at which workers on others find it;
-    None: all are on this one. max_accepted: connections that may be open on both ports together; one
-    more closes the oldest that has sent nothing, or itself.
+    descriptors: how many the process may have. worker_host: this machine's address for workers on other machines; None:
+    all are local. max_accepted: connections that may be open on both ports together; one more closes the oldest silent
+    one, or itself.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class ServerSockets:
             else None
         )
         self.worker_key: bytes | None = None
-        """The key of the workers' sockets. Only the workers are told it, so nobody else can speak to these sockets."""
+        """The key of the workers' sockets. Only the workers receive it, so nobody else can use these sockets."""
         self._worker_secret: bytes | None = None
         if worker_host is not None:
             self.worker_key, self._worker_secret = zmq.curve_keypair()
@@ -89,7 +87,7 @@ class ServerSockets:
             self._zap = None if self.keys is None else self._open_zap()
             self.turns, self.control, self.port = self._bind_pair(host, options.port)
             self.workers = [self._open_worker(worker_host) for _ in range(options.workers)]
-            """For each worker, its socket and the address that it connects to."""
+            """For each worker, its socket and the address it connects to."""
             events = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
             self._monitors = [socket.get_monitor_socket(events) for socket in (self.turns, self.control)]
         except BaseException:
@@ -98,8 +96,8 @@ class ServerSockets:
         self.address = f"tcp://{bracketed(host)}:{self.port}"
         self._local_host = ON_THIS_MACHINE.get(host, host)
         self._silent: dict[tuple[int, int], None] = {}
-        """Connections that have sent nothing yet, the oldest first: 0 on the turn socket or 1 on the control socket,
-        and the descriptor. One that is free again may be the other socket's before its end on the first is read."""
+        """Connections that have sent nothing yet, oldest first: (0: turn or 1: control socket, descriptor).
+        A reused descriptor may be on the other socket before its end on the first one is noticed."""
         self._routing: dict[int, bytes] = {}
         """Descriptor of a connection to the turn socket that has sent something -> its routing id."""
         self._on_control: set[int] = set()
@@ -112,15 +110,15 @@ class ServerSockets:
 
     @property
     def connections(self) -> int:
-        """Clients connected to the turn socket that have sent a message; only an authorized client can send one."""
+        """Clients on the turn socket that have sent a message, which only authorized clients can."""
         return len(self._routing)
 
     def local_address(self, offset: int) -> str:
-        """Where a process of this machine finds the turn socket (offset 0) or the control socket (1)."""
+        """Where a process on this machine finds the turn socket (offset 0) or the control socket (1)."""
         return f"tcp://{bracketed(self._local_host)}:{self.port + offset}"
 
     def admit(self, key: bytes) -> None:
-        """Let in one more public key (Z85). Only where there are keys."""
+        """Authorize one more public key (Z85). Only if there are keys."""
         assert self.keys is not None
         self.keys = replace(self.keys, authorized=self.keys.authorized | {key})
 
@@ -140,9 +138,9 @@ class ServerSockets:
     def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
         """A client's next message, its routing id first. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
-        self._count_connections()  # a message may be read before the round that would have seen its connection
+        self._count_connections()  # a message may be read before the poll that would report its connection
         routing = frames[0].bytes
-        with contextlib.suppress(zmq.ZMQError):  # what does not speak ZMTP 3 comes without a descriptor
+        with contextlib.suppress(zmq.ZMQError):  # anything that is not ZMTP 3 comes without a descriptor
             descriptor = int(frames[-1].get(zmq.SRCFD))
             connection = int(socket is self.control), descriptor
             known = connection in self._silent
@@ -152,11 +150,11 @@ class ServerSockets:
             elif known or descriptor in self._routing:
                 self._routing[descriptor] = routing
             else:
-                self._disconnected.append(routing)  # it sent this and left
+                self._disconnected.append(routing)  # it sent this and disconnected
         return [frame.bytes for frame in frames]
 
     def take_disconnected(self) -> list[bytes]:
-        """Routing ids of clients whose connection to the turn socket has ended; each is returned once."""
+        """Routing ids of clients whose connection to the turn socket has ended, each once."""
         if not self._disconnected:
             return []
         connected = set(self._routing.values())
@@ -165,7 +163,7 @@ class ServerSockets:
         return gone
 
     def close(self) -> None:
-        """Close all sockets; what was handed to them may linger for two seconds."""
+        """Close all sockets; pending messages may linger for two seconds."""
         self.turns.disable_monitor()
         self.control.disable_monitor()
         self._context.destroy(linger=LINGER_MS)
@@ -203,7 +201,7 @@ class ServerSockets:
             socket.curve_server = True
             socket.curve_publickey, socket.curve_secretkey = self.keys.public, self.keys.secret
             socket.zap_domain = b"animegamer"
-            # A client that comes back under its own identity takes over from its lost connection.
+            # A client that reconnects under its identity takes over from its lost connection.
             socket.router_handover = True
         return socket
 
@@ -250,7 +248,7 @@ class ServerSockets:
                     self._close_surplus()
 
     def _close_surplus(self) -> None:
-        """Close the connection that has been silent for longest, if there are too many."""
+        """Close the connection that has been silent longest, if there are too many."""
         if len(self._silent) + len(self._routing) + len(self._on_control) <= self.max_accepted:
             return
         connection = next(iter(self._silent))
@@ -260,8 +258,8 @@ class ServerSockets:
     def shut(self, offset: int, descriptor: int) -> None:
         """Close a connection to the turn socket (offset 0) or the control socket (1).
 
-        libzmq owns the descriptor and cannot be asked to close it; it does when the connection is shut down. The
-        descriptor may be another file's by now, so its port is looked at.
+        libzmq owns the descriptor and cannot be asked to close it, but does so once the connection is shut down. The
+        descriptor may belong to another file by now, so its port is checked.
         """
         with contextlib.suppress(OSError):
             connection = tcp.socket(fileno=descriptor)
@@ -273,9 +271,9 @@ class ServerSockets:
 
 
 def raise_limit(workers: int = 1) -> int:
-    """Raise the soft limit to the hard one. Returns how many descriptors the process may have.
+    """Raise the soft limit to the hard one; returns how many descriptors the process may have.
 
-    Raises ServerError if that is too few for so many workers and some players.
+    Raises ServerError if that is too few for these workers and some players.
     """
     if sys.platform == "win32":
         return MAX_DESCRIPTORS
@@ -291,7 +289,7 @@ def raise_limit(workers: int = 1) -> int:
     least = RESERVED + PER_WORKER * (workers - 1) + LEAST_CONNECTIONS
     if had < least:
         do = "raise the limit: ulimit -Hn, or LimitNOFILE= of the unit"
-        raise ServerError("too few files may be open", found=had, expected=f"{least} or more", do=do)
+        raise ServerError("the limit on open files is too low", found=had, expected=f"{least} or more", do=do)
     return had
 
 
@@ -311,7 +309,7 @@ def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
             raise PortInUseError(
                 "the port is in use",
                 where=f"port {port}",
-                do="stop the other program, or choose another with --port (PORT is for turns, PORT + 1 for control)",
+                do="stop the other program, or choose another port with --port (PORT: turns, PORT + 1: control)",
             ) from error
         if error.errno == errno.EACCES:
             what = "only an administrator may bind this port"
@@ -320,5 +318,5 @@ def _bind(socket: zmq.Socket[bytes], host: str, port: int) -> None:
             "the address cannot be bound",
             where=f"--host {host}, port {port}",
             found=str(error),
-            do="give an address of this machine: 127.0.0.1 for programs on it, 0.0.0.0 for all of its networks",
+            do="give an address of this machine: 127.0.0.1 for local programs, 0.0.0.0 for all its networks",
         ) from error

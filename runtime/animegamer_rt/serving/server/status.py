@@ -1,7 +1,4 @@
-"""The server's state, and the fields of `welcome` and `status`.
-
-Knows where each figure comes from; nothing of who asks.
-"""
+"""The server's state, and the fields of `welcome` and `status`."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ CAPABILITIES = ("export", "replay", "branch", "rewind", "clip", "jpeg", "mp4")
 
 
 class ServerStatus:
-    """Reads each figure when it is asked for."""
+    """Reads each figure on demand."""
 
     def __init__(
         self,
@@ -46,7 +43,7 @@ class ServerStatus:
 
     @property
     def connections(self) -> int:
-        """Clients connected now, this one included."""
+        """Clients connected now, including this one."""
         return self._sockets.connections
 
     @property
@@ -55,7 +52,7 @@ class ServerStatus:
         return not self._options.engines.simulated and set(PICTURE_ROLES) <= set(self.bundle.manifest.parts)
 
     def welcome(self, minor: int = 0) -> dict[str, Any]:
-        """The fields of `welcome`, for a client of a minor version."""
+        """The fields of `welcome`, for a client of this minor version."""
         manifest, options = self.bundle.manifest, self._options
         size = manifest.geometry
         return {
@@ -106,7 +103,7 @@ class ServerStatus:
         }
 
     def _worker(self) -> dict[str, Any]:
-        """The field `worker`: of several, the state of the one that is furthest, their sums, and no process id."""
+        """The field `worker`: with several, the best state, their sums, and no process id."""
         workers = self._workers.all
         memory = [worker.resident_mib for worker in workers if worker.resident_mib is not None]
         known = {
@@ -120,7 +117,7 @@ class ServerStatus:
 
 
 def _words(words: ReaderWords | None) -> dict[str, list[str]]:
-    """The fields of `welcome.bundle` that say what a bundle with a reader knows."""
+    """The fields of `welcome.bundle` with the words of a bundle with a reader."""
     if words is None:
         return {}
     return {

@@ -1,8 +1,7 @@
-"""The jobs' end of the store: what a worker needs for a job, and what becomes of a turn on the disk.
+"""Connects jobs to the store: what a worker needs for a job, and how a turn gets onto the disk.
 
-Knows the store and the folders of exports. A turn is stored while its frames are decoded, and confirmed after them. One
-that will not be confirmed is removed, at once or as soon as the disk can be written again; until then it is hidden, as
-its player was told that it does not count.
+A turn is stored while its frames are decoded, and confirmed after the last one. One that will not be confirmed is
+removed, at once or as soon as the disk is writable again; until then it is hidden, as its player was sent an error.
 """
 
 from __future__ import annotations
@@ -32,12 +31,11 @@ from .jobs import Export, Job, Played, Start, Turn
 from .options import ServeOptions
 
 EXPORTS, PARTIAL = "exports", ".partial"
-"""Exported games are `exports/SESSION-N` in the state folder, N counted up from 1. One that is being written has a
-hidden name."""
+"""Exported games are `exports/SESSION-N` in the state folder, with N counted up from 1. Unfinished ones are hidden."""
 EXPORTS_KEPT = 3
-"""Exported games of a session that stay. When one more is complete the oldest goes: nobody can fill the disk."""
+"""Exported games kept per session. Beyond that the oldest is deleted: nobody can fill the disk."""
 SWEEP_S, SWEEP_MORE_S = 60.0, 1.0
-"""How often the store is swept; how soon again if there was more to delete."""
+"""Interval between sweeps of the store, and after a sweep that left some to delete."""
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +47,11 @@ class Storage:
         self.store = store
         self._exports = state_dir.resolve() / EXPORTS
         self._done_turns: dict[str, int] = {}
-        """Of each session whose last stored turn is not done: its turns without that one."""
+        """Session whose last stored turn is not done -> its turns without that one."""
         self._to_remove: set[str] = set()
         """Sessions whose last stored turn will never be done."""
         self._sweep_at = 0.0
-        for folder in self._exports.glob(f".*{PARTIAL}"):  # of a server that was killed
+        for folder in self._exports.glob(f".*{PARTIAL}"):  # left by a killed server
             _delete(folder)
 
     def as_done(self, session: StoredSession) -> StoredSession:
@@ -70,9 +68,9 @@ class Storage:
         return stored, self.store.turns(session, stored.turns - last + 1, stored.turns)
 
     def job_message(self, job: Job) -> tuple[Message, int]:
-        """A job as a worker needs it, and how many shots it has to predict again before it begins.
+        """A job's message for a worker, and how many shots must be predicted again first.
 
-        Raises StoreError, or ProtocolError when the session went on without it.
+        Raises StoreError, or ProtocolError if the session moved on without it.
         """
         if isinstance(job, Start):
             return Message(JOB, job.work.to_fields(), id=job.id, session=job.session, buffers=(job.picture,)), 0
@@ -94,33 +92,33 @@ class Storage:
         self._done_turns[job.session] = job.turn - 1
 
     def add_shots(self, session: str, shots: Mapping[int, bytes]) -> None:
-        """Store shots that were predicted again at once: even if the turn fails, nobody waits for them twice."""
+        """Store shots that were predicted again, at once: even if the turn fails, nobody waits for them twice."""
         try:
             self.store.add_shots(session, shots)
         except StoreError as error:
             log.error("shots could not be stored: %s", error)
 
     def confirm_turn(self, job: Turn) -> None:
-        """All frames of a stored turn were sent: it is done. Raises StoreError."""
+        """All frames of a stored turn were sent: mark it done. Raises StoreError."""
         self.store.confirm_turn(job.session, job.turn)
         del self._done_turns[job.session]
 
     def remove_turn(self, session: str) -> None:
-        """Remove the session's last turn, which was stored and will not be done, now or later."""
+        """Remove the session's last turn, which was stored but will not be done, now or later."""
         self._to_remove.add(session)
         try:
             self.remove_now(session)
         except StoreError as error:
-            log.error("a turn that was not done could not be removed yet: %s", error)
+            log.error("an unfinished turn could not be removed yet: %s", error)
 
     def remove_now(self, session: str) -> None:
-        """Remove the session's turn if one is still to be removed. Raises StoreError if that is not possible yet."""
+        """Remove the session's turn if a removal is pending. Raises StoreError if that is not possible yet."""
         if session in self._to_remove:
             self.store.rewind(session, self._done_turns[session])
             self._forget_removal(session)
 
     def remove_all(self) -> None:
-        """Remove every turn that is still to be removed, as far as that is possible now."""
+        """Carry out all pending removals, as far as possible."""
         for session in list(self._to_remove):
             try:
                 self.remove_now(session)
@@ -133,7 +131,7 @@ class Storage:
         return self.as_done(self.store.get(session)).turns
 
     def complete_export(self, job: Export) -> Path:
-        """Give the folder of a complete export its name, which is returned; the oldest go. Raises StoreError."""
+        """Rename the folder of a complete export and return it; deletes the oldest exports. Raises StoreError."""
         assert job.folder is not None
         named = job.folder.with_name(job.folder.name.removeprefix(".").removesuffix(PARTIAL))
         try:
@@ -145,7 +143,7 @@ class Storage:
         return job.folder
 
     def drop_export(self, job: Export) -> None:
-        """Delete what a failed export has written: half a game is of no use."""
+        """Delete the output of a failed export: half a game is useless."""
         if job.folder is not None:
             _delete(job.folder)
 
@@ -154,9 +152,9 @@ class Storage:
         return now >= self._sweep_at
 
     def sweep(self, in_use: Collection[str], now: float) -> None:
-        """Remove turns that are still to be removed, and sessions over the quota with their exports.
+        """Carry out pending removals, and delete sessions beyond the quota with their exports.
 
-        in_use: sessions that stay as they are. now: of the monotonic clock.
+        in_use: sessions to leave alone. now: of the monotonic clock.
         """
         release_free()
         self.remove_all()
@@ -164,7 +162,7 @@ class Storage:
         try:
             swept = self.store.sweep(time.time(), in_use)
         except StoreError as error:
-            log.error("the sessions could not be swept: %s", error)
+            log.error("the sweep of old sessions failed: %s", error)
             return
         for session in swept.removed:
             for folder in self._exports.glob(f"{session}-*"):
@@ -196,7 +194,7 @@ class Storage:
     def _turn_message(self, job: Played) -> tuple[Message, int]:
         session = self.store.get(job.session)
         if isinstance(job, Turn) and job.turn != session.turns + 1:
-            raise ProtocolError("the session went on without this turn", code="no_such_turn", found=f"turn {job.turn}")
+            raise ProtocolError("the session has moved on", code="no_such_turn", found=f"turn {job.turn}")
         context = self.store.turn_context(job.session, job.turn)
         shot_turns = tuple(sorted(context.shots))
         missing = len(context.log) if session.history_turns and len(shot_turns) < len(context.log) else 0
@@ -233,19 +231,19 @@ class Storage:
 
 
 def open_store(options: ServeOptions) -> Store:
-    """The store that the options name. Raises ConfigError, StoreError."""
+    """The store in the configured state folder. Raises ConfigError, StoreError."""
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
     return Store(options.state_dir, keep_shots=read_keep_shots(options.keep_shots), quota=quota)
 
 
 def _delete(folder: Path) -> None:
-    """Delete one exported game; what cannot be deleted stays."""
+    """Delete one exported game, as far as possible."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def _not_written(path: Path, error: OSError) -> StoreError:
-    found, do = error.strerror or str(error), "make room there, or make it writable"
+    found, do = error.strerror or str(error), "free disk space there, or make it writable"
     return StoreError("the export cannot be written", where=path, found=found, do=do)
 
 

@@ -1,7 +1,4 @@
-"""Who started the server: systemd (`Type=notify`, `WatchdogSec=`), and the process of `serve --parent`.
-
-Knows systemd's datagram socket (sd_notify(3)) and one process id; nothing of turns.
-"""
+"""Who started the server: systemd (`Type=notify`, `WatchdogSec=`, sd_notify(3)), or the process of `serve --parent`."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """What started this process. A message that systemd does not take is logged, no more.
+    """Notifies systemd and watches the parent. A notification that systemd does not accept is only logged.
 
     parent: id of the process that this one ends with. Raises ConfigError if there is no such process.
     """
@@ -35,19 +32,19 @@ class Supervisor:
         microseconds = environment.get("WATCHDOG_USEC", "")
         mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = int(microseconds) / 2e6 if microseconds.isdigit() and mine else None
-        """How often to call `alive`: half the limit, as sd_watchdog_enabled(3) advises; None: not at all."""
+        """How often to call `alive`: half the limit, as sd_watchdog_enabled(3) advises; None: never."""
         self._alive_at = 0.0
 
     def ready(self) -> None:
-        """Turns are played from now on."""
+        """Report that turns are played from now on."""
         self._send("READY=1")
 
     def stopping(self) -> None:
-        """No new turns are taken."""
+        """Report that no new turns are accepted."""
         self._send("STOPPING=1")
 
     def alive(self, now: float) -> bool:
-        """Say that the server works, when it is time to. Returns whether it was; now: seconds, monotonic."""
+        """Report that the server works, when it is time. Returns whether it was. now: seconds, monotonic."""
         if self.watchdog_s is None or now < self._alive_at:
             return False
         self._alive_at = now + self.watchdog_s
@@ -59,10 +56,10 @@ class Supervisor:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-                channel.setblocking(False)  # the server's loop waits for nobody
+                channel.setblocking(False)  # the server's loop must not block
                 channel.sendto(state.encode(), self._address)
         except (OSError, AttributeError) as error:  # no AF_UNIX: Windows
-            log.warning("the service manager did not take %s: %s", state, error)
+            log.warning("systemd did not accept %s: %s", state, error)
 
 
 class ParentProcess:
@@ -79,19 +76,19 @@ class ParentProcess:
                 self._descriptor = os.pidfd_open(pid)
             else:
                 os.kill(pid, 0)
-        except PermissionError:  # another user's, which is there
+        except PermissionError:  # another user's, so it exists
             pass
         except (OSError, OverflowError) as error:
             found = getattr(error, "strerror", None) or str(error)
             do = "give the id of the process that starts the server"
-            raise ConfigError("no process to belong to", where=f"--parent {pid}", found=found, do=do) from error
+            raise ConfigError("no such parent process", where=f"--parent {pid}", found=found, do=do) from error
 
     @property
     def ended(self) -> bool:
         """Whether the process has ended."""
         if sys.platform == "win32":
             return bool(ctypes.windll.kernel32.WaitForSingleObject(self._handle, 0) == _ENDED)
-        if self._descriptor >= 0:  # readable once it has ended, also before anybody has asked for its exit code
+        if self._descriptor >= 0:  # readable once it has ended, even before its exit code is collected
             poller = select.poll()
             poller.register(self._descriptor, select.POLLIN)
             return bool(poller.poll(0))

@@ -1,7 +1,7 @@
-"""The workers of one server: starts each, receives what it says, and starts it again when it died or went silent.
+"""The workers of one server: starts each, receives its messages, and restarts it when it dies or goes silent.
 
-Knows which of them serve; nothing of turns, nor of where a worker runs (`WorkerHost`). Each has a socket, a log and a
-count of deaths of its own, so one that dies takes no other with it.
+Knows which of them serve, not where they run (`WorkerHost`). Each has its own socket, log and count of deaths, so one
+that dies takes no other with it.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from .sockets import ServerSockets
 
 MAX_BACKOFF_S = 30.0
 _MAX_DOUBLINGS = 30
-"""2 to the power of the failures would be too large for a float after 1024 of them."""
+"""2 to the power of the failures would overflow a float after 1024 of them."""
 STEADY_S = 60.0
 """A worker that was ready for this long does not count as a failed start when it dies."""
 LOADING_S = 600.0
 """A worker that is silent for this long while it loads its engines is replaced."""
 STOP_S = 5.0
 END_S = 0.1
-"""A killed worker's connection goes a little before its process: it is given this long to say how it ended."""
+"""A killed worker's connection ends slightly before its process, which gets this long to report how it ended."""
 PROBE_S = 1.0
-"""How often a worker on another machine is looked for: a lost connection shows when something is sent."""
+"""How often a worker on another machine is probed: a lost connection only shows when something is sent."""
 
 log = logging.getLogger(__name__)
 
 
 class RequiredWorker:
-    """What every worker of one server must have, so that a turn is the same by whichever of them it is played.
+    """What all workers of one server must share, so that a turn is the same whichever of them plays it.
 
-    fingerprint: of the bundle. engines: identity of the first one that was ready, which all others must have too; of
-    the store's last turn before that, by which a worker may choose alike.
+    fingerprint: of the bundle. engines: identity of the first ready one, which all others must match; before that, of
+    the store's last turn, so that a worker may make the same choices.
     """
 
     def __init__(self, fingerprint: str, engines: str | None = None) -> None:
         self._fingerprint, self.engines, self._known = fingerprint, engines, False
 
     def refuse(self, ready: WorkerReady) -> str:
-        """Why a worker that is ready is not used; empty if it is."""
+        """Why a ready worker is not used; empty if it is."""
         if ready.fingerprint != self._fingerprint:
-            return "the bundle's files were changed while the server ran; start the server again"
+            return "the bundle's files changed while the server was running; restart the server"
         if self._known and self.engines is not None and (unlike := difference(ready.engines, self.engines)):
-            return f"it has other engines than the first worker; found {unlike[0]}; expected {unlike[1]}"
+            return f"its engines differ from the first worker's; found {unlike[0]}; expected {unlike[1]}"
         self.engines, self._known = ready.engines, True
         return ""
 
 
 class WorkerProcess:
-    """`state`: starting, ready, busy, restarting, failed (it goes on trying) or stopped. number: from 1."""
+    """`state`: starting, ready, busy, restarting, failed (but still retrying) or stopped. number: from 1."""
 
     def __init__(
         self,
@@ -87,18 +87,18 @@ class WorkerProcess:
         self.restarts = 0
         self.last_error, self.failed_at = "", 0.0
         self.ready_info: WorkerReady | None = None
-        """What the worker sent when it was last ready; None before the first time."""
+        """The worker's last `ready`; None before the first."""
         self.resident_mib: float | None = None
-        """The worker's memory after its last turn, if it is known."""
+        """The worker's memory after its last turn, if known."""
 
     @property
     def serving(self) -> bool:
-        """Whether it takes jobs; it runs them one after the other."""
+        """Whether it accepts jobs; it runs them one after the other."""
         return self.state in ("ready", "busy") and not (self._process is not None and self._process.leaving)
 
     @property
     def degraded(self) -> bool:
-        """Whether turns cannot be expected to run soon."""
+        """Whether turns are unlikely to run soon."""
         return self._failures >= MAX_FAILURES and not self.serving
 
     @property
@@ -111,11 +111,11 @@ class WorkerProcess:
         return max(0.0, self._start_at - now)
 
     def open_log(self) -> None:
-        """Begin a new log. Raises StoreError when the state folder cannot be written."""
+        """Start a new log. Raises StoreError if the state folder cannot be written."""
         self._host.open_log()
 
     def watch(self, now: float) -> str | None:
-        """Start the worker when it is time. Returns what happened if it could not start, died or had to be ended."""
+        """Start the worker when it is time. Returns the reason if it failed to start, died or had to be ended."""
         self._killed = [process for process in self._killed if process.poll() is None]
         if self.state == "stopped":
             return None
@@ -124,7 +124,7 @@ class WorkerProcess:
                 return None
             try:
                 self._start(now)
-            except OSError as error:  # for example no memory: that passes, so the server goes on and tries again
+            except OSError as error:  # may be temporary, such as no memory: the server keeps trying
                 return self._fail(now, f"{self._name} could not be started: {error.strerror or error}")
             return None
         if self._process.poll() is not None:
@@ -142,7 +142,7 @@ class WorkerProcess:
         if self._unreachable:
             self._process.wait(END_S)
             lost = self._process.poll() is None
-            end = "lost its connection, and was ended" if lost else self._process.ended()
+            end = "lost its connection and was ended" if lost else self._process.ended()
             return self._clean_up(now, f"{self._name} {end}")
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
@@ -160,7 +160,7 @@ class WorkerProcess:
             try:
                 message = decode([frame.buffer for frame in frames], WORKER_LIMITS, check=False)
             except ProtocolError as error:
-                log.warning("a message to the worker's socket was not understood: %s", error)
+                log.warning("ignored an invalid message to the worker's socket: %s", error)
                 continue
             if message.type in (LOADING, READY):
                 if self._secret and message.fields.get("secret") == self._secret:
@@ -172,13 +172,13 @@ class WorkerProcess:
                 yield message
 
     def give(self, job: Sequence[Buffer], now: float) -> None:
-        """Give the worker an encoded job, to be run after those that it has."""
+        """Give the worker an encoded job, to run after those it has."""
         if self.state == "ready":
             self.state, self._heard_at = "busy", now
         self._send(JOB, job)
 
     def send(self, message: Message) -> None:
-        """Send the worker a message. A worker that is gone is noticed by `watch`."""
+        """Send the worker a message. `watch` notices a worker that is gone."""
         self._send(message.type, encode(message))
 
     def _send(self, type: str, frames: Sequence[Buffer]) -> None:
@@ -187,23 +187,23 @@ class WorkerProcess:
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 raise
-            log.warning("%s did not take %s: %s", self._name, type, error)
+            log.warning("%s could not be sent %s: %s", self._name, type, error)
             self._unreachable = True
 
     def job_ended(self, *, has_next: bool) -> None:
-        """A job is over, so this worker works. has_next: it has another one."""
+        """A job has ended, so this worker makes progress. has_next: it has another one."""
         if self.state == "busy" and not has_next:
             self.state = "ready"
         self._failures = 0
 
     def ask_to_stop(self) -> None:
-        """Tell the worker to end; `stop` waits for it. No other is started."""
+        """Tell the worker to end; `stop` waits for it. It is not restarted."""
         asked, self.state = self.state == "stopped", "stopped"
         if self._process is None or asked:
             return
         if self._peer:
             self.send(Message(STOP))
-        self._process.let_go()
+        self._process.release()
 
     def stop(self) -> None:
         """End the worker: ask it first, then kill it."""
@@ -236,15 +236,15 @@ class WorkerProcess:
         return self._fail(now, reason)
 
     def _move(self, now: float) -> None:
-        """Have it started somewhere else: it has no job, and its place goes away. That is no death."""
+        """Restart it somewhere else: it has no job, and its node is being drained. Does not count as a death."""
         self._end_process()
         self._forget()
         self.state, self._start_at = "restarting", now
-        log.info("%s leaves its node, which is being drained", self._name.removeprefix("the "))
+        log.info("%s is leaving its node, which is being drained", self._name.removeprefix("the "))
 
     def _end_process(self) -> None:
         assert self._process is not None
-        self._process.let_go()
+        self._process.release()
         if not self._process.kill():
             self._killed.append(self._process)
         self._process = None
@@ -253,7 +253,7 @@ class WorkerProcess:
         self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
 
     def _fail(self, now: float, reason: str) -> str:
-        """Plan the next start after a worker that died or could not start. Returns the reason."""
+        """Schedule the next start of a worker that died or could not start. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
         self._forget()
@@ -262,7 +262,7 @@ class WorkerProcess:
         self.restarts += 1
         self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
         self.last_error, self.failed_at = reason, now
-        log.error("%s; it is started again in %.1f s", reason, self.retry_in_s(now))
+        log.error("%s; restarting it in %.1f s", reason, self.retry_in_s(now))
         return reason
 
 
@@ -274,16 +274,16 @@ class Workers:
 
     @property
     def degraded(self) -> bool:
-        """Whether turns cannot be expected to run soon: no worker can be started."""
+        """Whether turns are unlikely to run soon: no worker can be started."""
         return all(worker.degraded for worker in self.all)
 
     @property
     def last_error(self) -> str:
-        """Why one died last; empty if none did."""
+        """The reason of the last death; empty if none died."""
         return max(self.all, key=lambda worker: worker.failed_at).last_error
 
     def fleet(self, draining: bool, now: float) -> Fleet:
-        """What the core needs to know of them. Their engines are the same for all."""
+        """The workers' state, for the core. All have the same engines."""
         serving = tuple(worker.number for worker in self.all if worker.serving)
         ready = [worker.ready_info for worker in self.all if worker.ready_info is not None]
         return Fleet(
@@ -299,7 +299,7 @@ class Workers:
         )
 
     def carry_out(self, effect: Give | Cancel | Ended, now: float) -> None:
-        """Tell a worker what the core wants of it, or note that it has said the last of a job."""
+        """Pass on the core's effect on a worker."""
         worker = self.all[effect.worker - 1]
         match effect:
             case Give(frames=frames):
@@ -310,13 +310,13 @@ class Workers:
                 worker.job_ended(has_next=has_next)
 
     def watch(self, now: float) -> Iterator[tuple[int, str]]:
-        """Start those whose time has come. Yields each that could not start, died or had to be ended, and why."""
+        """Start those that are due. Yields each that failed to start, died or had to be ended, and why."""
         for worker in self.all:
             if (reason := worker.watch(now)) is not None:
                 yield worker.number, reason
 
     def receive(self, now: float) -> Iterator[tuple[int, Message]]:
-        """What they say about jobs."""
+        """Their messages about jobs."""
         for worker in self.all:
             for message in worker.receive(now):
                 yield worker.number, message
@@ -334,11 +334,10 @@ class Workers:
 def open_workers(
     options: ServeOptions, bundle: Bundle, sockets: ServerSockets, engines_before: str | None = None
 ) -> Workers:
-    """The workers that the options ask for, not yet started, with new logs; what they have to share is logged.
+    """The configured workers, not started yet, with new logs; what they have to share is logged.
 
-    engines_before: the identity of the engines that made the store's last turn.
-
-    Raises ClusterError when the Ray cluster cannot be joined, StoreError when the state folder cannot be written.
+    engines_before: the identity of the engines that made the store's last turn. Raises ClusterError if the Ray cluster
+    cannot be joined, StoreError if the state folder cannot be written.
     """
     cluster, hosts = None, list[WorkerHost]()
     if options.ray is not None:

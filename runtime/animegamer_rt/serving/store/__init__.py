@@ -1,6 +1,6 @@
 """Stores every player's game in one SQLite file: sessions, their turns, and the shots that their next turns need.
 
-Knows rows; nothing of sockets, engines or workers. One thread of one process uses the file at a time.
+One thread of one process uses the file at a time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Copies a state folder's sessions while a server writes them, and checks the copy.
 
-Knows SQLite's two files. The server has the file locked, so the copy is of files, not through SQLite:
-pages of `sessions.sqlite` change only when the write-ahead log is copied into it, and the log still holds those pages
-until it is begun anew, which its header shows. So if the log's header is the same before the file was copied and after
-the log was, the two copies together hold every transaction up to the last whole one in the log. Otherwise both are
-copied again. Source: https://www.sqlite.org/walformat.html.
+The server holds SQLite's lock, so the two files are copied directly. Pages of `sessions.sqlite` change only when the
+write-ahead log is copied into it, and the log keeps those pages until it is restarted, which changes its header. So if
+the log's header is the same before the file was copied and after the log was, the two copies together hold every
+transaction up to the last complete one in the log. Otherwise both are copied again.
+Source: https://www.sqlite.org/walformat.html.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from .errors import storage_error
 from .store import FILE
 
 WAL_HEADER_BYTES = 32
-"""The header has a salt that is another one each time the log is begun anew."""
+"""The header holds a salt that changes each time the log is restarted."""
 TRY_S, PAUSE_S = 60.0, 0.05
-"""Longest time in which a copy is tried again; pause between tries."""
+"""Longest time to keep trying, and pause between tries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A state folder that was written: its file, how many sessions and finished turns it has, and its bytes."""
+    """A finished backup: its file, its number of sessions and finished turns, and its bytes."""
 
     path: Path
     sessions: int
@@ -41,17 +41,17 @@ class Backup:
 
 
 def back_up(state: Path, folder: Path) -> Backup:
-    """Copy the sessions of the state folder `state` into the new folder `folder`, which is a state folder then.
+    """Copy the sessions of the state folder `state` into the new folder `folder`, which becomes a state folder.
 
-    A server may use `state` meanwhile and is not held up. The copy is complete or absent: it is written beside
-    `folder`, checked as a whole, and then gets its name. Raises StoreError if there are no sessions, if the copy does
-    not pass, or if the server writes too fast to be copied; OutputError if `folder` is there or cannot be written.
+    A server may use `state` meanwhile and is not blocked. The copy is complete or absent: it is written next to
+    `folder`, checked as a whole, and then renamed. Raises StoreError if there are no sessions, if the copy fails the
+    check, or if the server writes too fast to be copied; OutputError if `folder` exists or cannot be written.
     """
     source = state / FILE
     if not source.is_file():
         raise StoreError("no sessions to back up", where=state, expected=FILE, do="give serve's --state-dir")
     if os.path.lexists(folder):
-        raise OutputError("the backup's folder is there", where=folder, do="give the name of a new folder")
+        raise OutputError("the backup folder exists already", where=folder, do="give the name of a new folder")
     part = folder.with_name(f".{folder.name}.part")
     try:
         shutil.rmtree(part, ignore_errors=True)
@@ -65,7 +65,7 @@ def back_up(state: Path, folder: Path) -> Backup:
             shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise OutputError(
-            "the backup cannot be written", where=folder, found=error.strerror or str(error), do="give another folder"
+            "the backup cannot be written", where=folder, found=error.strerror or str(error), do="choose another folder"
         ) from error
     return Backup(folder / FILE, sessions, turns, (folder / FILE).stat().st_size)
 
@@ -78,7 +78,7 @@ def backup_command(name: str, state: Path) -> int:
         raise ConfigError(str(error)) from error
     copy = back_up(state, folder)
     print(f"{copy.path}: {copy.sessions} sessions, {copy.turns} turns, {copy.bytes / 2**20:.1f} MiB, checked")
-    print(f"play them: animegamer-rt serve --state-dir {shlex.quote(str(folder))}")
+    print(f"to play them: animegamer-rt serve --state-dir {shlex.quote(str(folder))}")
     return 0
 
 
@@ -98,13 +98,13 @@ def _copy(source: Path, target: Path) -> None:
                 "the sessions change faster than they can be copied",
                 where=source,
                 found=f"no quiet moment in {TRY_S:g} s",
-                do="try again when fewer play, or stop the server for the copy",
+                do="try again with fewer players, or stop the server for the copy",
             )
         time.sleep(PAUSE_S)
 
 
 def _generation(source: Path, log: Path) -> tuple[bytes, int]:
-    """The log's header; of an empty log, which has none, when the file was last written instead."""
+    """The log's header; for an empty log, which has none, the time of the last write instead."""
     try:
         with log.open("rb") as file:
             header = file.read(WAL_HEADER_BYTES)
@@ -114,18 +114,18 @@ def _generation(source: Path, log: Path) -> tuple[bytes, int]:
 
 
 def _check(path: Path, source: Path) -> tuple[int, int]:
-    """Put the log's copy into the file's and check it; returns how many sessions and turns it has.
+    """Merge the log's copy into the file's and check it; returns its number of sessions and turns.
 
-    source: what was copied, which errors name.
+    source: what was copied, for errors.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as copy:
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             faults = [row[0] for row in copy.execute("PRAGMA integrity_check") if row[0] != "ok"]
-            faults += [f"a row of {row[0]} belongs to nothing" for row in copy.execute("PRAGMA foreign_key_check")]
+            faults += [f"orphaned row in {row[0]}" for row in copy.execute("PRAGMA foreign_key_check")]
             columns = [name for _, name, *_ in copy.execute("PRAGMA table_info(turns)")]
             ((sessions,),) = copy.execute("SELECT count(*) FROM sessions")
-            finished = " WHERE done" if "done" in columns else ""  # without the turn that was running
+            finished = " WHERE done" if "done" in columns else ""  # excludes the running turn
             ((turns,),) = copy.execute(f"SELECT count(*) FROM turns{finished}")
     except sqlite3.Error as error:
         raise storage_error(error, source) from error

@@ -1,7 +1,4 @@
-"""Opens one SQLite file, locks it, brings its tables to this version, and writes it in transactions.
-
-Knows files and transactions; nothing of what the rows mean.
-"""
+"""Opens one SQLite file, locks it, upgrades its tables to this version, and writes it in transactions."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ from .errors import storage_error
 from .schema import SCHEMA_VERSION, SCRIPTS
 
 WAL_BYTES = 64 * 2**20
-"""Size that the write-ahead log is cut to after it was copied into the file."""
+"""Size that the write-ahead log is truncated to after a checkpoint."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str | None:
-    """A name that the machine has until it is started again; None where the system gives none (Linux gives one)."""
+    """An id that changes when the machine restarts; None if the system has none (Linux has one)."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except OSError:
@@ -35,10 +32,10 @@ def boot_id() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Bounds of the store. Sessions used within the last `recent_s` are never touched.
+    """Limits of the store. Sessions used within the last `recent_s` are never touched.
 
     max_bytes: of the rows of all sessions. max_age_s: sessions unused for longer are deleted; None: never.
-    min_free_bytes: space on the disk that the store leaves free; to get it, it deletes shots, never sessions.
+    min_free_bytes: disk space to leave free; the store deletes shots to get it, but never sessions.
     """
 
     max_bytes: int = 8 * 2**30
@@ -48,9 +45,9 @@ class Quota:
 
 
 class Database:
-    """The open file. A `transaction` is written completely or not at all; nothing in it is lost when the process dies.
+    """The open file. A `transaction` is written completely or not at all, and survives a crash of the process.
 
-    Raises StoreError when the folder or file cannot be written, is of a newer version, or another process has it.
+    Raises StoreError if the folder or file cannot be written, has a newer version, or is locked by another process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +55,7 @@ class Database:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not path.exists():
-                # Players' texts and tokens' hashes: for this user only.
+                # Players' texts and tokens' hashes: private to this user.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             elif not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -67,7 +64,7 @@ class Database:
                 "the state folder cannot be written",
                 where=path.parent,
                 found=error.strerror or str(error),
-                do="make it and its files writable, or start with another folder",
+                do="make it and its files writable, or choose another folder",
             ) from error
         self._open: dict[Path, os.stat_result] = {}
         try:
@@ -90,9 +87,9 @@ class Database:
 
     @contextmanager
     def transaction(self, *, sync: bool = True) -> Iterator[None]:
-        """Run all statements inside, or none: an error inside leaves the file as it was. Raises StoreError.
+        """Run all statements inside, or none: an error leaves the file unchanged. Raises StoreError.
 
-        sync: wait until it is on the disk. Otherwise a power cut within the next seconds may undo it.
+        sync: wait until the data is on the disk. Otherwise a power cut within the next seconds may undo it.
         """
         self._check_in_place()
         self.rows(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
@@ -111,11 +108,11 @@ class Database:
         return self._bytes() - self.reusable_bytes()
 
     def reusable_bytes(self) -> int:
-        """Bytes of the file that are free; the next rows are written there."""
+        """Free bytes inside the file, which the next rows reuse."""
         return self._pragma("freelist_count") * self._pragma("page_size")
 
     def missing_bytes(self, quota: Quota, wanted: int = 0) -> int:
-        """How many bytes of rows have to go before `wanted` more can be written; 0 or less if they fit.
+        """How many bytes of rows must be deleted before `wanted` more can be written; 0 or less if they fit.
 
         Raises StoreError if the folder is gone.
         """
@@ -123,27 +120,27 @@ class Database:
         try:
             free = shutil.disk_usage(folder).free
         except OSError as error:
-            found, do = error.strerror or str(error), "put it back, or start the server again"
+            found, do = error.strerror or str(error), "restore it, or restart the server"
             raise StoreError("the state folder is gone", where=folder, found=found, do=do) from error
         disk = quota.min_free_bytes - free - self.reusable_bytes()
         return wanted + max(disk, self.used_bytes() - quota.max_bytes)
 
     def shrink(self, slack: int, limit: int) -> None:
-        """Give free pages back to the disk: at most `limit` bytes; `slack` bytes stay free in the file."""
+        """Return at most `limit` bytes of free pages to the disk, leaving `slack` bytes free in the file."""
         spare = min(self.reusable_bytes() - slack, limit) // self._pragma("page_size")
         if spare > 0:
             try:
-                # As a script: SQLite frees one page a step, and `execute` takes a single step of it.
+                # As a script: SQLite frees one page per step, and `execute` takes a single step.
                 self.connection.executescript(f"PRAGMA incremental_vacuum({spare}); PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.Error as error:
                 raise storage_error(error, self.path) from error
 
     def close(self) -> None:
-        """Copy the log into the file and close it."""
+        """Checkpoint the log into the file and close it."""
         self.connection.close()
 
     def _check_in_place(self) -> None:
-        """Raise StoreError if the files have lost their names, or the file its end: what is written then is lost."""
+        """Raise StoreError if the files were renamed or truncated: anything written then would be lost."""
         for path, before in self._open.items():
             try:
                 now = path.stat()
@@ -157,14 +154,14 @@ class Database:
             except OSError as error:
                 found = error.strerror or str(error)
             raise StoreError(
-                "the sessions were deleted, moved, replaced or cut short while the server ran",
+                "the sessions were deleted, moved, replaced or truncated while the server was running",
                 where=path,
                 found=found,
-                do="put back the same files; or start the server again, with the sessions that are there then",
+                do="restore the same files; or restart the server with the sessions that are there now",
             )
 
     def _bytes(self) -> int:
-        """Bytes of the file once the log is copied into it."""
+        """Bytes of the file after a checkpoint of the log."""
         return self._pragma("page_count") * self._pragma("page_size")
 
     def _pragma(self, name: str) -> int:
@@ -172,7 +169,7 @@ class Database:
 
     def _prepare(self) -> None:
         # Exclusive: SQLite takes the lock at the first read and keeps it until the process ends, however it ends. On
-        # POSIX the lock is also lost when this process opens and closes the file elsewhere, so nothing does that.
+        # POSIX this process would lose it by opening and closing the file elsewhere, so nothing does that.
         self.rows("PRAGMA locking_mode = EXCLUSIVE")
         version = self._version()
         if version > SCHEMA_VERSION:
@@ -181,9 +178,9 @@ class Database:
                 where=self.path,
                 found=f"schema version {version}",
                 expected=f"at most {SCHEMA_VERSION}",
-                do="update animegamer-rt, or start with another state folder; nothing was changed",
+                do="update animegamer-rt, or choose another state folder; nothing was changed",
             )
-        self.rows("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect in an empty file only
+        self.rows("PRAGMA auto_vacuum = INCREMENTAL")  # only takes effect in an empty file
         self.rows("PRAGMA journal_mode = WAL")
         self.rows("PRAGMA foreign_keys = ON")
         self.rows(f"PRAGMA journal_size_limit = {WAL_BYTES}")
@@ -200,7 +197,5 @@ class Database:
             return 0
         versions = self.rows("SELECT schema_version FROM store") if "store" in tables else []
         if len(versions) != 1:
-            raise StoreError(
-                "this is no file of sessions", where=self.path, do="move it away, or start with another folder"
-            )
+            raise StoreError("not a file of sessions", where=self.path, do="move it away, or choose another folder")
         return int(versions[0][0])

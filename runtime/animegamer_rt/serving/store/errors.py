@@ -1,16 +1,14 @@
-"""Errors of stored sessions, below StoreError, and what SQLite's errors mean for the user.
+"""Errors of stored sessions, below StoreError, and the user's view of SQLite's errors.
 
-Knows SQLite's messages; nothing of tables.
-
-    StoreError                      the file cannot be read or written
-    |-- StoreLockedError            another server has it
-    |-- StoreFullError              the disk or the quota is full
-    |-- UnknownSessionError         no such session
-    |-- WrongTokenError             a session, but another player's
-    |-- SessionClosedError          a session that has been closed
-    |-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
-    |-- BundleMismatchError         a session of another bundle
-    `-- EnginesMismatchError        a session whose turns other engines made
+StoreError                      the file cannot be read or written
+|-- StoreLockedError            another server uses it
+|-- StoreFullError              the disk or the quota is full
+|-- UnknownSessionError         no such session
+|-- WrongTokenError             the session of another player
+|-- SessionClosedError          the session has been closed
+|-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
+|-- BundleMismatchError         a session of another bundle
+`-- EnginesMismatchError        a session whose turns other engines made
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ class StoreLockedError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk or the quota has no room for what is to be stored; nothing was changed. There may be room later."""
+    """The disk or the quota is full; nothing was changed. There may be room later."""
 
     exit_code = TRY_AGAIN
 
 
 class UnknownSessionError(StoreError):
-    """No session of that id or token: never opened here, or removed for its age or a quota."""
+    """No session of that id or token: never opened here, or deleted for its age or a quota."""
 
     code = "unknown_session"
 
@@ -46,7 +44,7 @@ class WrongTokenError(StoreError):
 
 
 class SessionClosedError(StoreError):
-    """The session has been closed; nothing more can be played in it."""
+    """The session has been closed; no more turns can be played."""
 
     code = "session_closed"
 
@@ -58,33 +56,33 @@ class NoSuchTurnError(StoreError):
 
 
 class BundleMismatchError(StoreError):
-    """The session was played with another bundle; its turns cannot be drawn again with this one."""
+    """The session was played with another bundle; its turns cannot be rendered again with this one."""
 
     code = "bundle_mismatch"
 
 
 class EnginesMismatchError(StoreError):
-    """The session's turns were made by another kind of engines, on another kind of device or in another precision."""
+    """The session's turns were made by another library, kind of device or precision."""
 
     code = "engines_mismatch"
 
 
 _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (
-    ("is locked", StoreLockedError, "another server uses this state folder", "stop it, or start with another folder"),
-    ("is full", StoreFullError, "the disk is full", "make room there; finished turns are kept"),
+    ("is locked", StoreLockedError, "another server uses this state folder", "stop it, or choose another folder"),
+    ("is full", StoreFullError, "the disk is full", "free disk space; finished turns are kept"),
     ("readonly", StoreError, "the sessions cannot be written", "make the folder and its files writable"),
     (
         "unable to open",
         StoreError,
         "the sessions cannot be opened",
-        "give a folder that can be written, of a short path",
+        "choose a writable folder with a short path",
     ),
-    ("not a database", StoreError, "this is no file of sessions", "move it away, or start with another folder"),
-    ("no such table", StoreError, "no sessions are in this file", "give the state folder of a server that was started"),
-    ("malformed", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),
-    ("decode", StoreError, "the sessions are damaged", "put back a copy, or move the file away to start afresh"),
+    ("not a database", StoreError, "not a file of sessions", "move it away, or choose another folder"),
+    ("no such table", StoreError, "the file has no sessions", "give the state folder of a server that was started"),
+    ("malformed", StoreError, "the sessions are damaged", "restore a backup, or move the file away to start afresh"),
+    ("decode", StoreError, "the sessions are damaged", "restore a backup, or move the file away to start afresh"),
 )
-"""Part of SQLite's message, and the error for it (sqlite3 names result codes only from Python 3.11 on)."""
+"""Part of SQLite's message, and its error here (sqlite3 names result codes only from Python 3.11 on)."""
 
 
 def storage_error(error: sqlite3.Error, path: Path) -> StoreError:

@@ -1,7 +1,6 @@
-"""What stays in the store: shots of a session by a setting, sessions by their age and a quota of bytes.
+"""Decides what is deleted from the store: shots by a setting, sessions by age and a quota of bytes.
 
-Knows which rows are deleted first; nothing of why they were written. Shots are deleted before sessions: they can be
-predicted again from the instructions, exactly, which only costs time.
+Shots go before sessions: they can be predicted again from the instructions, exactly, at the cost of time.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from .database import Database, Quota
 from .turns import ALL, WINDOW, ShotRetention, drop_shots
 
 CLOCK_STEP_S = 3600.0
-"""A session in use was used within the hour. If its row says otherwise, the clock was changed since."""
+"""A session in use was used within the hour. If its row says otherwise, the clock was changed."""
 SWEEP_SESSIONS = 50
 """Most sessions that one sweep deletes or empties."""
 SWEEP_BYTES = 8 * 2**20
-"""Bytes freed after which one sweep stops: the server's loop waits for it; 4 MiB took 85 ms on 2 busy cores."""
+"""Bytes freed after which a sweep stops, as the server's loop waits for it; 4 MiB took 85 ms on 2 busy cores."""
 SLACK_BYTES = 16 * 2**20
-"""Free bytes that stay in the file for the next turns."""
+"""Free bytes left in the file for the next turns."""
 SHRINK_BYTES = 2**20
-"""Most bytes that one sweep gives back to the disk; that took up to 95 ms a MiB on 2 busy cores."""
+"""Most bytes that one sweep returns to the disk; that took up to 95 ms per MiB on 2 busy cores."""
 
 
 def read_keep_shots(text: str) -> ShotRetention:
@@ -38,12 +37,12 @@ def read_keep_shots(text: str) -> ShotRetention:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep did. more: there is more to delete, so call it again soon."""
+    """The result of a sweep. more: there is more to delete, so sweep again soon."""
 
     removed: tuple[str, ...]
-    """Ids of the sessions that are gone."""
+    """Ids of the deleted sessions."""
     shots_dropped: tuple[str, ...]
-    """Ids of the sessions whose shots are gone."""
+    """Ids of the sessions whose shots were deleted."""
     freed_bytes: int
     stored_bytes: int
     more: bool
@@ -52,9 +51,9 @@ class SweepResult:
 def drop_idle_shots(
     database: Database, quota: Quota, wanted: int, now: float, in_use: Collection[str]
 ) -> tuple[str, ...]:
-    """Drops shots, those of the sessions unused for longest first, until `wanted` bytes fit; returns the ids.
+    """Drops shots, longest unused sessions first, until `wanted` bytes fit or a sweep's limit is reached; returns ids.
 
-    Callers hold the transaction. Stops when one sweep's worth is done.
+    Callers hold the transaction.
     """
     before, dropped = database.used_bytes(), list[str]()
     sessions = _idle(
@@ -69,9 +68,9 @@ def drop_idle_shots(
 
 
 def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> SweepResult:
-    """Removes the sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
+    """Deletes sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
 
-    Setting the clock costs no session in use. A session whose row lies in the future has no age, and goes last.
+    Changing the clock costs no session in use. A session last used in the future has no age, and goes last.
     """
     before, removed = database.used_bytes(), list[str]()
     too_old = None if quota.max_age_s is None else now - max(quota.max_age_s, quota.recent_s)
@@ -98,7 +97,7 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
 
 
 def _enough(database: Database, before: int, sessions: int) -> bool:
-    """Whether one sweep's worth is done."""
+    """Whether the limits of one sweep are reached."""
     return sessions >= SWEEP_SESSIONS or before - database.used_bytes() >= SWEEP_BYTES
 
 
@@ -115,9 +114,9 @@ def _idle(
     or_after: float = math.inf,
     only: str = "TRUE",
 ) -> list[tuple[int, str]]:
-    """Key and id of the sessions last used before one time or after the other: closed ones first, then by when.
+    """Key and id of the sessions last used before one time or after another: closed ones first, then oldest first.
 
-    As many as one sweep may empty, however many there are: the server's loop waits for the answer.
+    Limited to what one sweep may empty, as the server's loop waits for it.
     """
     sql = f"SELECT key, id FROM sessions WHERE (used < ? OR used > ?) AND {only} ORDER BY closed DESC, used LIMIT ?"
     rows = database.rows(sql, used_before, or_after, SWEEP_SESSIONS + len(in_use))

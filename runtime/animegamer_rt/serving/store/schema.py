@@ -1,7 +1,4 @@
-"""The tables, and the statements that bring them from each version to the next.
-
-Knows SQL; nothing of what the rows are for. A file of a newer version is not touched.
-"""
+"""The tables, and the statements that upgrade them from each version to the next."""
 
 from __future__ import annotations
 
@@ -55,12 +52,12 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ),
     # A turn is stored before it has ended, when its seconds are not known yet.
     ("ALTER TABLE turns DROP COLUMN seconds",),
-    # JSON of `Scene`; NULL where no reader made one of the instruction.
+    # JSON of `Scene`; NULL if no reader processed the instruction.
     ("ALTER TABLE turns ADD COLUMN scene TEXT",),
-    # `Engines.identity` of what made the last turn; NULL before the first turn, and of games of an earlier version.
+    # `Engines.identity` of the last turn's engines; NULL before the first turn, and in games of an earlier version.
     ("ALTER TABLE sessions ADD COLUMN engines TEXT",),
-    # 0: stored, but not confirmed, so nobody was told that it is done. All earlier ones were done.
-    # boot: `boot_id` when the file was last opened: whether the machine has been started again since.
+    # 0: stored but not confirmed, so its player got no `done`. All earlier turns were done.
+    # boot: `boot_id` when the file was last opened, to notice that the machine was restarted.
     (
         "ALTER TABLE turns ADD COLUMN done INTEGER NOT NULL DEFAULT 1",
         "CREATE INDEX turns_not_done ON turns (session, turn) WHERE NOT done",
@@ -77,9 +74,9 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
         )
         """,
     ),
-    # Neither is used any more. moved: not NULL in a session that went to another state folder; it counts as closed.
+    # Both unused. moved: not NULL in a session that went to another state folder; it counts as closed.
     ("ALTER TABLE sessions ADD COLUMN moved TEXT", "ALTER TABLE sessions ADD COLUMN arrived TEXT"),
 )
-"""`SCRIPTS[n]` takes the tables from version n to n + 1; version 0 is an empty file."""
+"""`SCRIPTS[n]` upgrades the tables from version n to n + 1; version 0 is an empty file."""
 
 SCHEMA_VERSION = len(SCRIPTS)

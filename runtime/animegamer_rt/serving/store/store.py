@@ -1,8 +1,4 @@
-"""Stores sessions: opens them, finds them by token, adds finished turns, rewinds, branches, closes, sweeps.
-
-Knows what a session may do and what is one transaction. Rows of turns are in `turns`, what is deleted first in
-`retention`.
-"""
+"""Stores sessions: opens them, finds them by token, adds finished turns, rewinds, branches, closes, sweeps."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from .turns import WINDOW, FinishedTurn, ShotRetention, StoredSession, StoredSta
 log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
 ROW_BYTES = 64 * 2**10
-"""Upper bound of what a turn's or a session's row takes, with indexes and new pages."""
+"""Upper bound on the size of a turn's or session's row, with indexes and new pages."""
 
 _SELECT = f"""
     SELECT s.key, s.token_sha256, s.id, s.bundle_name, s.bundle_fingerprint, s.seed, s.history_turns,
@@ -46,11 +42,10 @@ class _Found(NamedTuple):
 
 
 class Store:
-    """All sessions in `folder`/sessions.sqlite. One Store at a time may use the folder, from one thread.
+    """All sessions in `folder`/sessions.sqlite. Only one Store at a time may use the folder, from one thread.
 
-    A change is on the disk when its method returns (see also `confirm_turn`), and nothing is changed if the method
-    raises. Every method raises StoreError when the file cannot be read or written, and UnknownSessionError for a
-    session that is not stored.
+    A change is on the disk when its method returns (but see `confirm_turn`); if the method raises, nothing is changed.
+    Every method raises StoreError if the file cannot be read or written, and UnknownSessionError.
     """
 
     def __init__(
@@ -90,20 +85,20 @@ class Store:
         return self.get(session), token
 
     def resume(self, token: str) -> StoredSession:
-        """The session of that token. Raises UnknownSessionError, SessionClosedError."""
+        """The session of this token. Raises UnknownSessionError, SessionClosedError."""
         found = self._find("token_sha256", _hash(token))
         if found is None:
-            raise UnknownSessionError("no session of that token", do="open a new one")
+            raise UnknownSessionError("no session has this token", do="open a new one")
         session = _unless_closed(found).session
         try:
             with self.database.transaction():
                 self._touch(found.key)
         except StoreError as error:  # a full disk must not lock a player out
-            log.warning("when a session was used could not be noted: %s", error)
+            log.warning("the time of a session's last use could not be stored: %s", error)
         return session
 
     def last_engines(self) -> str | None:
-        """The engines of the newest session that has a turn (`Engines.identity`); None where there is none."""
+        """The engines of the newest session with a turn (`Engines.identity`); None if there is none."""
         rows = self.database.rows("SELECT engines FROM sessions WHERE engines NOTNULL ORDER BY key DESC LIMIT 1")
         return str(rows[0][0]) if rows else None
 
@@ -115,7 +110,7 @@ class Store:
         """The session, if the token is right and it is not closed. Raises WrongTokenError, SessionClosedError."""
         found = self._find("id", session_id) or self._get(session_id)
         if not hmac.compare_digest(found.token_sha256, _hash(token)):
-            raise WrongTokenError("the token is not this session's", where=f"session {session_id}")
+            raise WrongTokenError("the token belongs to another session", where=f"session {session_id}")
         return _unless_closed(found).session
 
     def finish_turn(
@@ -129,8 +124,8 @@ class Store:
     ) -> None:
         """Add the next turn in one transaction. shots: turn -> fp16 [226, D].
 
-        engines: what made it; None: unknown. done: False for a turn whose frames are still to come; when this process
-        dies before `confirm_turn`, it is gone when the store is opened again.
+        engines: those that rendered it; None: unknown. done: False for a turn whose frames are still to come; if the
+        process dies before `confirm_turn`, the turn is gone when the store is opened again.
 
         Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
         has the id of another turn, SessionClosedError, StoreFullError.
@@ -152,10 +147,10 @@ class Store:
             self._touch(key)
 
     def confirm_turn(self, session_id: str, turn: int) -> None:
-        """Make a turn that was stored with `done` False stay. Its player may be told once this returns.
+        """Confirm a turn that was stored with `done` False. Its player may be notified once this returns.
 
-        This does not wait for the disk, where the turn is already: what the process wrote outlives it, and a turn whose
-        confirmation was lost with the power is kept (`settle_not_done`).
+        Does not wait for the disk, where the turn is already: what a process wrote outlives it, and a turn whose
+        confirmation was lost in a power cut is kept (`settle_not_done`).
         """
         key = self._get(session_id).key
         with self.database.transaction(sync=self._boot is None):
@@ -174,7 +169,7 @@ class Store:
         return turns.read_start(self.database, self._get(session_id).key)
 
     def find_turn(self, session_id: str, turn_id: str) -> StoredTurn | None:
-        """The finished turn of that id, if there is one."""
+        """The finished turn with this id, if any."""
         return turns.find_turn(self.database, self._get(session_id).key, turn_id)
 
     def turns(self, session_id: str, first: int, last: int) -> list[StoredTurn]:
@@ -200,7 +195,7 @@ class Store:
         return self.get(session_id)
 
     def branch(self, session_id: str, turn: int, seed: int | None = None) -> tuple[StoredSession, str]:
-        """A new session with this one's turns up to `turn`, and its token; this one stays as it is.
+        """A new session with this one's turns up to `turn`, and its token; this session does not change.
 
         seed: of the branch's next turns; None: this session's. Raises NoSuchTurnError, SessionClosedError,
         StoreFullError.
@@ -222,7 +217,7 @@ class Store:
         return self.get(branch), token
 
     def close_session(self, session_id: str) -> None:
-        """End the session for good: its shots are deleted, its texts stay until a quota wants their room."""
+        """End the session for good: deletes its shots; its texts stay until a quota needs the space."""
         key = self._get(session_id).key
         with self.database.transaction():
             turns.drop_shots(self.database, key)
@@ -235,10 +230,10 @@ class Store:
         return int(self.database.rows("SELECT count(*) FROM sessions WHERE NOT closed")[0][0])
 
     def sweep(self, now: float, in_use: Collection[str] = ()) -> SweepResult:
-        """Delete what is over the quota, a few megabytes at a time. Call it again soon if the result says `more`.
+        """Delete what exceeds the quota, a few megabytes at a time. Call it again soon if the result says `more`.
 
-        in_use: ids of sessions that must stay as they are: those used within the last hour by a clock that nobody can
-        change, and those with a job.
+        in_use: ids of sessions to leave alone: those used within the last hour by the monotonic clock, and those with
+        a job.
         """
         return retention.sweep(self.database, self.quota, now, in_use)
 
@@ -292,7 +287,7 @@ class Store:
         self.database.rows("UPDATE sessions SET used = ? WHERE key = ?", self._clock(), key)
 
     def _make_room(self, wanted: int, session_id: str | None = None) -> None:
-        """Delete idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that is not enough."""
+        """Delete idle sessions' shots if `wanted` bytes do not fit. Raises StoreFullError if that does not suffice."""
         missing = self.database.missing_bytes(self.quota, wanted)
         if missing > 0:
             with self.database.transaction():
@@ -300,10 +295,10 @@ class Store:
             missing = self.database.missing_bytes(self.quota, wanted)
         if missing > 0:
             raise StoreFullError(
-                "no room to keep more",
+                "no space to store more",
                 where=self.database.path,
-                found=f"{missing / 2**20:.1f} MiB too little",
-                do="make room on the disk, raise the quota, or close sessions; finished turns are kept",
+                found=f"{missing / 2**20:.1f} MiB short",
+                do="free disk space, raise the quota, or close sessions; finished turns are kept",
             )
 
 
@@ -319,7 +314,7 @@ def _hash(token: str) -> str:
 
 def _check_played(session: StoredSession, turn: int) -> None:
     if not 0 <= turn <= session.turns:
-        raise _no_such_turn(session, "no such turn to go back to", f"turn {turn}", f"0 to {session.turns}")
+        raise _no_such_turn(session, "no such turn", f"turn {turn}", f"0 to {session.turns}")
 
 
 def _no_such_turn(session: StoredSession, what: str, found: str, expected: str) -> NoSuchTurnError:

@@ -1,6 +1,6 @@
-"""What is stored of sessions, turns and shots, and the statements that read, write, copy and delete turns and shots.
+"""Stored sessions, turns and shots, and the statements that read, write, copy and delete turns and shots.
 
-Knows the tables and the keys of sessions. The caller opens the transaction.
+Callers open the transaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .database import Database
 from .errors import BundleMismatchError, EnginesMismatchError
 
 ShotRetention = int | Literal["window", "all"]
-"""Which shots of a session stay: "window", those that its next turn needs; a number of the newest; or "all"."""
+"""Shots to keep of a session: "window", those that its next turn needs; a number of the newest; or "all"."""
 
 WINDOW: ShotRetention = "window"
 ALL: ShotRetention = "all"
@@ -24,9 +24,9 @@ ALL: ShotRetention = "all"
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One game as it is stored. turns: how many are finished; character: after the last one; seed: of the next one.
+    """One stored game. turns: how many are finished; character: after the last one; seed: of the next one.
 
-    engines: what made the last turn (`Engines.identity`); None before the first turn, or if that is unknown.
+    engines: those that rendered the last turn (`Engines.identity`); None before the first turn, or if unknown.
     """
 
     id: str
@@ -47,19 +47,19 @@ class StoredSession:
                 where=f"session {self.id}",
                 found=f"{self.bundle_name} ({self.bundle_fingerprint})",
                 expected=f"{name} ({fingerprint})",
-                do="start the server with the bundle it was played with, or open a new session",
+                do="start the server with that bundle, or open a new session",
             )
 
     def require_engines(self, engines: str | None) -> None:
-        """Raises EnginesMismatchError unless `engines` made the session's turns, or one of the two is unknown.
+        """Raises EnginesMismatchError unless `engines` made the session's turns, or either is unknown.
 
-        What an older version stored, kind and precision, is compared in these alone.
+        Identities of older versions have only kind and precision, and only these are compared.
         """
         if engines is None or self.engines in (None, engines):
             return
         if unlike := difference(self.engines, engines):
             raise EnginesMismatchError(
-                "the session was played with other engines, so that its turns would not look the same",
+                "the session was played with other engines, so its turns would look different",
                 where=f"session {self.id}",
                 found=unlike[0],
                 expected=unlike[1],
@@ -70,7 +70,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredTurn:
-    """One finished turn. character: after it. seed: of its noise; a branch with a new seed has turns of the old one.
+    """One finished turn. character: after it. seed: of its noise; a branch with a new seed keeps the old turns' seeds.
 
     scene: what a reader made of the instruction; None without a reader.
     """
@@ -86,7 +86,7 @@ class StoredTurn:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """A turn that is to be stored. character, scene: after it."""
+    """A turn to store. character, scene: after it."""
 
     turn: int
     turn_id: str
@@ -98,9 +98,9 @@ class FinishedTurn:
 
 @dataclass(frozen=True, slots=True)
 class StoredStart:
-    """Turn 0 of a session that starts from a picture: its text in prompts, its shot (fp16 [226, D]), what it shows.
+    """Turn 0 of a session that starts from a picture: its text in prompts, its shot (fp16 [226, D]), its scene.
 
-    scene: None where no reader recognised anybody.
+    scene: None if no reader recognised anybody.
     """
 
     text: str
@@ -110,13 +110,12 @@ class StoredStart:
 
 @dataclass(frozen=True, slots=True)
 class TurnContext:
-    """What came before a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first.
+    """The context of a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first, with their texts in prompts.
 
-    Each has the text that prompts contain. character, scene: before the turn. start: turn 0, where the history window
-    or a new prediction may need it.
+    character, scene: before the turn. start: turn 0, if the history window or a new prediction may need it.
     If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
-    [226, D], row-major. If one is missing, `first` is 0, `log` is complete and `shots` is empty: the worker predicts
-    the shots again.
+    [226, D], row-major. Otherwise `first` is 0, `log` is complete and `shots` is empty: the worker predicts the shots
+    again.
     """
 
     first: int
@@ -132,7 +131,7 @@ _COLUMNS = ", ".join(_NAMES)
 
 
 def insert_turn(database: Database, session: int, seed: int, turn: FinishedTurn, done: bool) -> None:
-    """Adds a finished turn; seed: of its noise; `done`: whether its player may be told so."""
+    """Adds a finished turn. seed: of its noise. done: whether its player may be notified."""
     values = {
         "session": session,
         "turn": turn.turn,
@@ -149,10 +148,10 @@ def insert_turn(database: Database, session: int, seed: int, turn: FinishedTurn,
 
 
 def settle_not_done(database: Database, boot: str | None) -> None:
-    """Delete or keep the turns that were stored and not confirmed when the file was last closed; boot: `boot_id` now.
+    """Delete or keep the turns that were unconfirmed when the file was last closed; boot: `boot_id` now.
 
-    If the machine has run since, their server was killed before anybody was told that they are done: they are deleted.
-    If it was started again, a confirmation may have been lost with the power: they are kept.
+    Same boot: the server was killed before any player got `done` for them, so they are deleted. Other boot: a power cut
+    may have lost a confirmation, so they are kept.
     """
     if database.rows("SELECT boot FROM store") == [(boot,)]:
         database.rows("DELETE FROM turns WHERE NOT done")
@@ -168,7 +167,7 @@ def read_turns(database: Database, session: int, first: int, last: int) -> list[
 
 
 def find_turn(database: Database, session: int, turn_id: str) -> StoredTurn | None:
-    """The turn of that id, if it is finished."""
+    """The turn with this id, if it is finished."""
     rows = database.rows(f"SELECT {_COLUMNS} FROM turns WHERE session = ? AND turn_id = ?", session, turn_id)
     return _turn(rows[0]) if rows else None
 
@@ -205,7 +204,7 @@ def read_start(database: Database, session: int) -> StoredStart | None:
 
 
 def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:
-    """Write new shots; of a game of `turns` turns only the newest `kept` stay (None: all)."""
+    """Write new shots; in a game of `turns` turns, only the newest `kept` stay (None: all)."""
     oldest = 1 if kept is None else turns - kept + 1
     for turn, shot in shots.items():
         if turn >= oldest:
@@ -214,10 +213,10 @@ def write_shots(database: Database, session: int, turns: int, shots: Mapping[int
 
 
 def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
-    """How many of the newest shots stay; None: all.
+    """How many of the newest shots to keep; None: all.
 
-    `window` is one more than the history window, so that the last turn can be replayed as cheaply as the next one is
-    played. A number can only add to that.
+    `window` is one more than the history window, so that replaying the last turn is as cheap as playing the next one. A
+    number can only add to that.
     """
     window = history_turns + 1 if history_turns else 0
     if keep == "all":

@@ -1,7 +1,7 @@
-"""Messages and their bytes: version 1 of the protocol that client/PROTOCOL.md describes.
+"""Messages and their bytes: version 1 of the protocol in client/PROTOCOL.md.
 
-Knows no socket. `MESSAGES` is the table of every message; PROTOCOL.md, the schema and the vectors are made from it.
-`worker_messages` is what the server and its own worker say, which is no part of the protocol.
+`MESSAGES` is the table of all messages; PROTOCOL.md, the schema and the vectors are generated from it.
+`worker_messages`, between the server and its own workers, are not part of the protocol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The requests that a client may send: their fields and what answers them.
-
-Knows no bytes, and nothing of what a server sends.
-"""
+"""The requests that a client may send: their fields and answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Encodes messages to frames, decodes them (the magic, one msgpack header, raw buffers) and checks their fields.
 
-Knows no socket. Sizes are checked before anything is unpacked, nothing is unpickled, and `decode` raises only
-ProtocolError, whatever the bytes are.
+Sizes are checked before anything is unpacked, nothing is unpickled, and `decode` raises only ProtocolError, whatever
+the bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MESSAGES: Mapping[Sender, Mapping[str, MessageType]] = MappingProxyType(
 
 
 def minor_version(type: str) -> int:
-    """The minor version since which a server may send messages of a type."""
+    """The minor version since which a server may send messages of this type."""
     return int(MESSAGES["server"][type].since.partition(".")[2])
 
 
@@ -61,10 +61,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Largest message that a receiver takes from a sender.
+    """Limits on the messages that a receiver accepts from a sender.
 
-    items: longest list or map in a header. msgpack allocates a list as soon as it has read its length, and lists may be
-    nested 1024 deep: a hostile header can make it allocate 8 bytes x items x 1024 at most.
+    items: longest list or map in a header. msgpack allocates a list as soon as it has read its length, and nests lists
+    up to 1024 deep: a hostile header can make it allocate at most 8 bytes x items x 1024.
     """
 
     sender: Sender
@@ -80,15 +80,15 @@ WORKER_LIMITS = Limits("server", header_bytes=64 * 2**20, buffer_bytes=64 * 2**2
 """Between the server and its own worker, with `check=False`: a job may carry the whole history of a long game."""
 
 WORKER_SECRET = "ANIMEGAMER_WORKER_SECRET"
-"""Environment variable with a secret for the worker. The server accepts a worker's first messages by it."""
+"""Environment variable with a secret by which the server recognises a worker's first messages."""
 WORKER_SERVER_KEY = "ANIMEGAMER_WORKER_SERVER_KEY"
 """Environment variable with the public key (Z85) of the server's socket, for a worker on another machine."""
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of a message, ready for send_multipart. Buffers are not copied.
+    """Encode a message as frames for send_multipart. Buffers are not copied and fields not checked.
 
-    Fields are not checked. Raises TypeError for a value that msgpack does not know.
+    Raises TypeError for a value that msgpack does not support.
     """
     header = {
         key.name: value for key in HEADER if key.name != "fields" and (value := getattr(message, key.name)) is not None
@@ -98,10 +98,10 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def decode(frames: Sequence[Buffer], limits: Limits = CLIENT_LIMITS, *, check: bool = True) -> Message:
-    """The message in received frames (without the routing id). Unknown header keys and unknown fields are left out.
+    """Decode received frames (without the routing id). Unknown header keys and unknown fields are dropped.
 
     check: also check type, fields and buffers against MESSAGES. Without it any type passes, with all its fields.
-    Raises ProtocolError; its `request` is the message's id if that could be read.
+    Raises ProtocolError; its `request` is the message's id if that was readable.
     """
     header = _unpacked(frames, limits)
     known: dict[str, Any] = {}
@@ -119,10 +119,10 @@ def _unpacked(frames: Sequence[Buffer], limits: Limits) -> dict[Any, Any]:
     if len(frames) < 2:
         raise ProtocolError("too few frames", found=len(frames), expected="2 or more")
     if _size(frames[0]) != len(FIRST_FRAME) or bytes(frames[0][: len(MAGIC)]) != MAGIC:
-        raise ProtocolError("no message of this protocol", where="frame 0", expected=f"{MAGIC!r} and the version")
+        raise ProtocolError("not a message of this protocol", where="frame 0", expected=f"{MAGIC!r} and the version")
     if frames[0][len(MAGIC)] != MAJOR:
         raise ProtocolError(
-            "a protocol version that is not spoken here",
+            "unsupported protocol version",
             code="version",
             found=frames[0][len(MAGIC)],
             expected=MAJOR,
@@ -152,7 +152,7 @@ def _checked(message: Message, limits: Limits) -> Message:
     kind = MESSAGES[limits.sender].get(message.type)
     if kind is None:
         raise ProtocolError(
-            f"no message of this type comes from a {limits.sender}", code="unknown_type", found=repr(message.type)
+            f"a {limits.sender} sends no message of this type", code="unknown_type", found=repr(message.type)
         )
     most = kind.buffers + kind.optional_buffers
     if len(message.buffers) > most and limits.sender == "client":
@@ -169,7 +169,7 @@ def _checked(message: Message, limits: Limits) -> Message:
 
 
 def _validate(fields: Sequence[Field], values: Mapping[Any, Any], where: str) -> dict[str, Any]:
-    """The fields of `values` that the table has, checked. Others are left out, as the protocol says.
+    """The known fields of `values`, checked; unknown ones are dropped, as the protocol demands.
 
     Raises ProtocolError: missing_field, bad_field.
     """
@@ -183,9 +183,9 @@ def _validate(fields: Sequence[Field], values: Mapping[Any, Any], where: str) ->
 
 
 def _bad_field(where: str, found: object, expected: str) -> ProtocolError:
-    """The error for a value of the wrong kind or out of bounds. A deep or long value is shown shortened."""
+    """The error for a value of the wrong kind or out of bounds. A deep or long value is abbreviated."""
     return ProtocolError(
-        "a field has a value that it may not have",
+        "a field has an invalid value",
         code="bad_field",
         where=where,
         found=reprlib.repr(found),
@@ -194,7 +194,7 @@ def _bad_field(where: str, found: object, expected: str) -> ProtocolError:
 
 
 def _is_int(value: object) -> bool:
-    """Whether it is a msgpack integer. A boolean is not, although it is an int in Python."""
+    """Whether it is a msgpack integer. A boolean is not, although Python's bool is an int."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

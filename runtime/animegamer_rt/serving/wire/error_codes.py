@@ -1,7 +1,4 @@
-"""The codes of `error` messages: what each means, and what a client does about it.
-
-Knows nothing of who raises them.
-"""
+"""The codes of `error` messages: their meaning, and what a client should do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Fields that several messages share: header keys, tokens, seeds, strengths, values, the bundle.
-
-Knows no messages and no bytes.
-"""
+"""Fields shared by several messages: header keys, tokens, seeds, strengths, values, the bundle."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ MAX_NAME_CHARACTERS = 64
 """Characters of an id, a session id or a turn id."""
 
 MAX_LISTED = 100
-"""Turns in one `listed`. If every character takes four bytes, they fill 240 KiB of the 256 KiB of a header."""
+"""Turns in one `listed`. At four bytes per character they fill 240 KiB of the 256 KiB of a header."""
 
 MAX_OFFERED = 16
 """Turns of a session that may be offered as ready."""
@@ -112,11 +109,11 @@ BUNDLE = Field(
     ),
 )
 STAGES = {"queue": "1.0", "reader": "1.2", "predictor": "1.0", "denoiser": "1.0", "vae": "1.0", "total": "1.0"}
-"""Where a turn's seconds go -> since which version they are told; `total` is the whole turn without the queue."""
+"""Stage of a turn's seconds -> version that introduced it; `total` is the whole turn without the queue."""
 
 
 def optional(field: Field, doc: str | None = None) -> Field:
-    """The same field as an optional one; doc: its meaning there."""
+    """The same field, but optional; doc: its meaning there."""
     return replace(field, required=False, doc=doc or field.doc)
 
 

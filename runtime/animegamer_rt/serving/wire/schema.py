@@ -1,7 +1,4 @@
-"""Describes a message and its fields (six kinds, with bounds).
-
-Knows nothing of which messages there are, of msgpack or of frames.
-"""
+"""Describes a message and its fields (six kinds, with bounds)."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ Sender = Literal["client", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named value of a message. An absent optional field means `default`, or what `doc` says.
+    """One named value of a message. If an optional field is absent, `default` applies, or what `doc` says.
 
-    least, most: of the value (int, float), of its characters (str) or of its items (list), both included.
+    least, most: inclusive bounds on the value (int, float), its characters (str) or its items (list).
     choices: the values a str may have; `open`: a later minor version may send others, so they are not checked.
-    of: the fields of a map, or the one field (without a name) that each item of a list is.
+    of: the fields of a map, or the one unnamed field that describes a list's items.
     """
 
     name: str
@@ -37,10 +34,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class MessageType:
-    """One type of message: who sends it on which sockets, its header keys, fields and buffers, and what answers it.
+    """One type of message: its sender and sockets, its header keys, fields and buffers, and its answers.
 
-    optional_buffers: how many more than `buffers` there may be.
-    sockets: "T" (turns), "C" (control) or both. header: the header keys that must be there, beside `type`.
+    optional_buffers: how many more than `buffers` there may be. sockets: "T" (turns), "C" (control) or both. header:
+    the header keys required besides `type`.
     """
 
     sender: Sender
@@ -56,7 +53,7 @@ class MessageType:
 
 
 def allowed(field: Field) -> str:
-    """What a field may hold, in words: `int, 1..100`."""
+    """A field's allowed values as text: `int, 1..100`."""
     words: str = field.kind
     if field.kind == "list":
         words = f"list of {field.of[0].kind}"

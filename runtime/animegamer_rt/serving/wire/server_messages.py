@@ -1,7 +1,4 @@
-"""The messages that a server may send: answers, events of a turn, errors, and their fields.
-
-Knows no bytes, and nothing of what a client sends.
-"""
+"""The messages that a server may send: answers, events of a turn, errors, and their fields."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ def _answer(
     buffers: int = 0,
     since: str | None = None,
 ) -> MessageType:
-    """since: also of all fields; None: 1.0, and the fields say their own."""
+    """since: also applies to all fields; None: 1.0, and the fields have their own."""
     fields = fields if since is None else _of_version(fields, since)
     return MessageType("server", type, doc, sockets, header, fields, buffers, since=since or "1.0")
 

@@ -1,13 +1,13 @@
-"""What the server and its worker say to each other: jobs, and the messages that answer them.
+"""Messages between the server and its worker: jobs and the replies to them.
 
-    server -> worker    job (a TurnJob, an ExportJob or a StartJob), cancel, stop, heartbeat (to see the connection)
+    server -> worker    job (a TurnJob, an ExportJob or a StartJob), cancel, stop, heartbeat (tests the connection)
     worker -> server    loading, ready (WorkerReady); then for a job:
-                        events that go on to the client (understood; state, progress, frame, clip, numbered by `seq`),
-                        shots (PredictedShots), turn_result (TurnResult), heartbeat: for the server only,
+                        events for the client (understood; state, progress, frame, clip, numbered by `seq`),
+                        shots (PredictedShots), turn_result (TurnResult), heartbeat: only for the server,
                         and at the end finished (TurnFinished, ExportFinished, GameStarted) or failed (JobFailed)
 
-Both ends are of one installation, so these messages have no version: a message's fields are those of its dataclass, an
-absent one has its default, and shots are buffers.
+Both ends are from one installation, so these messages have no version. A message's fields are those of its dataclass;
+absent ones have their default, and shots are buffers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FrameOptions:
-    """How a client wants its frames, chosen at hello. Raises ConfigError for a value that is not one of the protocol's.
+    """The frame format that a client chose at hello. Raises ConfigError for a value outside the protocol.
 
     pixel_format: of raw frames; others are made from rgb24. flip: bottom row first, in frames and in the clip.
     clip: also send the mp4, after the frames.
@@ -54,18 +54,18 @@ class FrameOptions:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> FrameOptions:
-        """What the fields of `hello` ask for; an absent one has its default."""
+        """Read the fields of `hello`; absent ones have their default."""
         return _read(cls, fields, "hello")
 
 
 class WorkerMessage:
-    """The fields of a dataclass as those of a message, and back."""
+    """Converts a dataclass's fields to a message's, and back."""
 
     __slots__ = ()
 
     @classmethod
     def from_message(cls: type[T], message: Message) -> T:
-        """The inverse of `to_fields` and `buffers`. Raises ConfigError for a missing field, or one of another type."""
+        """The inverse of `to_fields` and `buffers`. Raises ConfigError for a missing field or a wrong type."""
         return _read(cls, message.fields, f"{message.type} {message.id or message.parent}")
 
     def to_fields(self) -> dict[str, Any]:
@@ -79,12 +79,12 @@ class WorkerMessage:
 
 @dataclass(frozen=True, slots=True)
 class TurnJob(WorkerMessage):
-    """Play the turn after `history`, which is itself after `omitted_turns` turns that the model no longer sees.
+    """Play the turn after `history`, which follows `omitted_turns` turns that the model no longer sees.
 
-    history: each turn's text is the one that prompts contain. character, scene: before the turn.
-    shot_turns: whose shots the message's buffers are, fp16 [226, D] each.
-    start_text: of turn 0 of a game that starts from a picture, whose shot is then the first of them.
-    shown: the scene of a turn that is played again.
+    history: each turn's text as prompts contain it. character, scene: before the turn.
+    shot_turns: the turns whose shots are in the message's buffers, fp16 [226, D] each.
+    start_text: of turn 0 of a game that starts from a picture, whose shot is then the first buffer.
+    shown: the scene of a turn that is replayed.
     """
 
     instruction: str
@@ -108,7 +108,7 @@ class TurnJob(WorkerMessage):
 class ExportJob(WorkerMessage):
     """Render all turns of `history` into a folder, as `animegamer-rt play` would have written them.
 
-    seeds: one a turn, as a game may have branched off one of another seed.
+    seeds: one per turn, as a game may have branched off one with another seed.
     start_text, start_scene: of turn 0 of a game that starts from a picture; its shot is then the message's buffer.
     """
 
@@ -127,7 +127,7 @@ class ExportJob(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class StartJob(WorkerMessage):
-    """Make turn 0 of a game that starts from the picture in the message's buffer. motion: as `open` has it."""
+    """Make turn 0 of a game that starts from the picture in the message's buffer. motion: as in `open`."""
 
     motion: str
     history_turns: int
@@ -139,9 +139,9 @@ class StartJob(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class WorkerReady(WorkerMessage):
-    """The engines are loaded. secret: the server's, by which it knows its worker.
+    """The engines are loaded. secret: the server's, which identifies its worker.
 
-    fingerprint: of the bundle that the worker has opened. engines: what plays it (`Pipeline.engines`).
+    fingerprint: of the bundle that the worker has opened. engines: their identity (`Pipeline.engines`).
     """
 
     secret: str
@@ -174,10 +174,10 @@ class PredictedShots(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class TurnResult(WorkerMessage):
-    """All that is stored of a turn; it comes once the turn is denoised, before its frames.
+    """Everything that is stored of a turn; sent once the turn is denoised, before its frames.
 
-    character, scene: after the turn. shots: the turn's own and those that were predicted again, as in PredictedShots;
-    none where no later turn will see them. engines: what made it (`Pipeline.engines`); None if that is unknown.
+    character, scene: after the turn. shots: the turn's own and those predicted again, as in PredictedShots; none if no
+    later turn will use them. engines: their identity (`Pipeline.engines`); None if unknown.
     """
 
     TYPE: ClassVar[str] = "turn_result"
@@ -189,7 +189,7 @@ class TurnResult(WorkerMessage):
 
     @classmethod
     def from_message(cls, message: Message) -> TurnResult:
-        """The inverse of `to_fields` and `buffers`. Raises ConfigError as all messages do."""
+        """The inverse of `to_fields` and `buffers`. Raises ConfigError."""
         return replace(_read(cls, {**message.fields, "shots": {}}, message.type), shots=_shots_of(message))
 
     def to_fields(self) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class TurnFinished(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class ExportFinished(WorkerMessage):
-    """The game is in its folder. files: their names."""
+    """The game has been written. files: the names of its files."""
 
     TYPE: ClassVar[str] = "finished"
     files: tuple[str, ...]
@@ -220,7 +220,7 @@ class ExportFinished(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class GameStarted(WorkerMessage):
-    """Turn 0: its text in prompts, its shot (fp16 [226, D]), and the scene in the picture with a line that says it."""
+    """Turn 0: its text in prompts, its shot (fp16 [226, D]), and the picture's scene with a line that describes it."""
 
     TYPE: ClassVar[str] = "finished"
     text: str
@@ -230,7 +230,7 @@ class GameStarted(WorkerMessage):
 
     @classmethod
     def from_message(cls, message: Message) -> GameStarted:
-        """The inverse of `to_fields` and `buffers`. Raises ConfigError as all messages do."""
+        """The inverse of `to_fields` and `buffers`. Raises ConfigError."""
         return _read(cls, {**message.fields, "shot": bytes(message.buffers[0])}, message.type)
 
     def to_fields(self) -> dict[str, Any]:
@@ -244,7 +244,7 @@ class GameStarted(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class JobFailed(WorkerMessage):
-    """The job is over without its end. code: one of `error_codes.CODES` or an error's own; do: what helps."""
+    """The job failed. code: one of `error_codes.CODES` or an error's own; do: advice."""
 
     TYPE: ClassVar[str] = "failed"
     code: str
@@ -253,16 +253,16 @@ class JobFailed(WorkerMessage):
 
 
 Reply = PredictedShots | TurnResult | TurnFinished | ExportFinished | GameStarted | JobFailed
-"""A message of the worker that is for the server, not for the client."""
+"""A message from the worker to the server that does not concern the client."""
 
 
 def _write(record: object) -> dict[str, Any]:
-    """What is None is left out: an absent field is None again."""
+    """None is left out: an absent field reads as None."""
     return {name: value for name, value in write_record(record).items() if value is not None}
 
 
 def _read(kind: type[T], fields: Mapping[str, Any], where: str) -> T:
-    """Other fields are ignored, as everywhere on the wire."""
+    """Unknown fields are ignored, as everywhere on the wire."""
     names = [field.name for field in dataclasses.fields(cast(Any, kind))]
     return read_record(kind, {name: fields[name] for name in names if name in fields}, where)
 

@@ -1,4 +1,4 @@
-"""The worker: the process that owns the engines and runs the server's jobs, one after the other.
+"""The worker: the process that owns the engines and runs the server's jobs one after the other.
 
-It keeps nothing of a session that the server cannot give it again, so another worker can take its place at any moment.
+It holds no session state that the server could not send again, so another worker can replace it at any time.
 """

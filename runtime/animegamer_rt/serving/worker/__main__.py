@@ -1,7 +1,7 @@
-"""`python -m animegamer_rt.serving.worker`: opens a bundle, plays a turn to warm up, and runs the server's jobs.
+"""`python -m animegamer_rt.serving.worker`: opens a bundle, plays a warm-up turn, and runs the server's jobs.
 
-The server starts it and holds the other end of its standard input. When that closes, the server is gone, and the worker
-ends.
+The server starts it and holds the other end of its standard input, which closes when the server dies. Then the worker
+exits.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from .loop import Worker
 from .precision_retry import HigherPrecision, PrecisionRetry
 
 LINGER_MS = 1000
-"""How long the last messages may take to leave."""
+"""How long to wait at the end for the last messages to be sent."""
 EXIT_USER_ERROR = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Work until told to stop. Returns the exit code: 0 after `stop`, 2 after an error, with a line that says what.
+    """Work until told to stop. Returns the exit code: 0 after `stop`, 2 after an error, which is printed on one line.
 
-    Such errors are a bundle or engines that cannot be opened, and a device that was lost while a job ran.
+    Such errors: a bundle or engines that cannot be opened, and a device lost during a job.
     """
-    # Ctrl-C reaches every process of a terminal. The server decides what it means for running turns.
+    # Ctrl-C reaches every process of a terminal. The server decides what happens to running turns.
     for name in ("SIGINT", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -64,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None:
-    """Open bundle and engines, and run jobs until `stop`. server_key: of a server on another machine.
+    """Open the bundle and engines, and run jobs until `stop`. server_key: of a server on another machine.
 
-    Raises AnimeGamerError when one of them cannot be opened, DeviceLostError when the device is lost during a job.
+    Raises AnimeGamerError if the bundle or engines cannot be opened, DeviceLostError if a job loses the device.
     """
     config = EngineConfig.from_arguments(options)
     tracer = EngineTracer(options.trace) if options.trace else None
@@ -83,7 +83,7 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         engines = open_as_before(bundle, config, options.plan, options.engines_before)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
-        # Parts that leave the memory take minutes to hours a turn, and none of it would make the first turn faster.
+        # With sequential offload a turn takes minutes to hours, and a warm-up would not make the first one faster.
         warmup_s = 0.0 if engines.one_at_a_time else warm_up(PrecisionRetry(pipeline, higher, lambda: None))
         ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint, pipeline.engines)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
@@ -95,14 +95,14 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
 
 
 def open_as_before(bundle: Bundle, config: EngineConfig, plan: str | None, before: str | None) -> Engines:
-    """The engines; `--attention fastest` is what it was in the engines of this identity, if the others are the same.
+    """Opens the engines. `--attention fastest` chooses as in the engines of this identity, if the rest is the same.
 
-    Times that differ by little would choose another one at another start, and with it other frames.
+    Timings that differ by little would choose another attention at the next start, and so give other frames.
     """
     earlier = named_fields(before or "").get("attention")
     if config.attention == FASTEST and before and earlier in ATTENTIONS:
         decided = replace(config, attention=earlier)
-        with contextlib.suppress(AnimeGamerError):  # of another machine, say: chosen anew below
+        with contextlib.suppress(AnimeGamerError):  # perhaps of another machine: chosen anew below
             engines = open_engines(bundle, decided, plan=plan)
             if difference(engines.identity(bundle), before) is None:
                 return engines
@@ -111,7 +111,7 @@ def open_as_before(bundle: Bundle, config: EngineConfig, plan: str | None, befor
 
 
 def warm_up(retry: PrecisionRetry) -> float:
-    """Play one turn that is sent to nobody, so that a client's first turn is as fast as the others; returns seconds."""
+    """Play one turn and discard it, so that a client's first turn is as fast as the others; returns seconds."""
     started = time.perf_counter()
     for _ in retry.run_turn(Session.start(retry.pipeline.bundle, seed=0), Instruction("One waits.")):
         pass
@@ -119,11 +119,11 @@ def warm_up(retry: PrecisionRetry) -> float:
 
 
 def _higher_precision(pipeline: Pipeline, engines: Engines, config: EngineConfig) -> HigherPrecision | None:
-    """What plays turns whose output cannot be used; None where the device has no higher precision."""
+    """Plays turns whose output is unusable; None if the device has no higher precision."""
     bundle, name, other = pipeline.bundle, pipeline.plan_name, config.in_higher_precision(engines.precision.values())
     if other is None:
         return None
-    if other.attention == FASTEST:  # not timed again: the retries of all workers are alike
+    if other.attention == FASTEST:  # not timed again: all workers must retry alike
         other = replace(other, attention="torch" if other.precision == "fp32" else engines.attention)
     return HigherPrecision(
         " ".join(other.to_args()), lambda: Pipeline.open(bundle, open_engines(bundle, other, plan=name), name)
@@ -136,19 +136,19 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", required=True, help="name or folder")
     parser.add_argument("--plan", help="denoise plan (default: the bundle's)")
     add_engine_options(parser, simulated=True)
-    parser.add_argument("--engines-before", help="the identity of the engines of an earlier worker")
+    parser.add_argument("--engines-before", help="identity of an earlier worker's engines")
     parser.add_argument("--trace", type=Path, help="file for a trace of the engines")
     return parser.parse_args(arguments)
 
 
 def _exit_with_parent() -> None:
-    """End this process when its standard input closes: the server is gone then, however it ended."""
+    """Exit when standard input closes, which means that the server is gone, for whatever reason."""
     if sys.stdin is None:
         return
     descriptor = sys.stdin.fileno()
 
     def watch() -> None:
-        # Not sys.stdin.read: its lock would still be held when the interpreter ends.
+        # Not sys.stdin.read: its lock would still be held at interpreter exit.
         while os.read(descriptor, 4096):
             pass
         os._exit(0)

@@ -1,7 +1,4 @@
-"""Encodes frames that are not sent raw: one JPEG each, or a clip as a fragmented mp4 in chunks.
-
-Knows frames and codecs; nothing of turns or messages. The same frames give the same bytes.
-"""
+"""Encodes frames that are not sent raw: one JPEG each, or a clip as a fragmented mp4 in chunks. Deterministic."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ Frame = npt.NDArray[np.uint8]
 AV_FORMATS = {"rgb24": "rgb24", "rgba32": "rgba", "bgra32": "bgra"}
 """Pixel format -> its name in the codec library."""
 
-# Quantisers of the library's MJPEG encoder: 1 (finest) to 31. Its table is that of MPEG-1 times quantiser / 8, in the
-# mean half of the JPEG standard's, which quality 50 uses as it is: hence 15 for quality 50.
+# Quantisers of the library's MJPEG encoder: 1 (finest) to 31. Its table is that of MPEG-1 times quantiser / 8, on
+# average half of the JPEG standard's table, which is the one for quality 50: hence 15 for quality 50.
 FINEST, STANDARD, COARSEST = 1, 15, 31
 FRAGMENTED = "frag_keyframe+empty_moov+default_base_moof"
-"""Flags of an mp4 that can be played while it is written, and that is written without seeking."""
+"""mp4 flags that let a file be played while it is written, and be written without seeking."""
 
 
 class JpegEncoder:
-    """Encodes baseline JPEGs of one size and quality, with full colour resolution: edges of flat colours stay sharp."""
+    """Encodes baseline JPEGs of one size and quality, with full colour resolution to keep flat colours' edges sharp."""
 
     def __init__(self, height: int, width: int, quality: int) -> None:
         codec = av.CodecContext.create("mjpeg", "w")
@@ -39,20 +36,20 @@ class JpegEncoder:
         self._codec = codec
 
     def encode(self, frame: Frame) -> bytes:
-        """One picture of a frame in rgb24."""
+        """Encode one rgb24 frame."""
         picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
         picture = picture.reformat(format="yuvj444p", dst_color_range="JPEG")
         return b"".join(bytes(packet) for packet in self._codec.encode(picture))
 
 
 def jpeg_quantiser(quality: int) -> int:
-    """The MJPEG quantiser for a JPEG quality of 1..100, by the scale of the JPEG group's own encoder."""
+    """The MJPEG quantiser for a JPEG quality of 1..100, scaled as in the JPEG group's own encoder."""
     scale = 50 / quality if quality < 50 else (100 - quality) / 50
     return max(FINEST, min(COARSEST, round(STANDARD * scale)))
 
 
 class ClipEncoder:
-    """Encodes one clip; every call returns the bytes that the mp4 grew by."""
+    """Encodes one clip; every call returns the newly written bytes of the mp4."""
 
     def __init__(self, height: int, width: int, fps: int, pixel_format: str) -> None:
         self._format = AV_FORMATS[pixel_format]
@@ -64,7 +61,7 @@ class ClipEncoder:
         self._stream.options = {"preset": "ultrafast", "tune": "zerolatency", "crf": CRF}
 
     def add(self, frame: Frame) -> bytes:
-        """Encode one frame, in the pixel format given at the start; often no bytes come yet."""
+        """Encode one frame in the pixel format given at the start; often returns no bytes yet."""
         picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format=self._format)
         picture = picture.reformat(self._stream.width, self._stream.height, "yuv420p")
         self._container.mux(self._stream.encode(picture))
@@ -77,7 +74,7 @@ class ClipEncoder:
         return self._written.take()
 
     def close(self) -> None:
-        """Close the encoder, also of a clip that was given up: otherwise its threads wait for the garbage collector."""
+        """Close the encoder, even of an abandoned clip: its threads would otherwise wait for the garbage collector."""
         self._container.close()
 
 

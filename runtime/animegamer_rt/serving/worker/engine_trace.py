@@ -1,11 +1,11 @@
-"""Records every call of a worker's engines as a span of time, for a trace of served turns.
+"""Records every call of a worker's engines as a span, for a trace of served turns.
 
-Knows the engines' interface; nothing of jobs. Each engine has a lane. What the worker's thread `ahead` does before a
-turn has begun (read its history while no job runs, predict it while another turn is denoised) is in a lane of its own.
-A span is the time that the host waits: work that an engine only queues shows in the call that waits for it.
+Each engine has a lane. Work done ahead of a turn (reading its history while no job runs, predicting it while another
+turn is denoised) happens in the worker's thread `ahead` and has its own lane. A span is the time the host waits: work
+that an engine only queues shows up in the call that waits for it.
 
-Where NVIDIA's package nvtx is installed, every span is an NVTX range too, in a domain of its lane: Nsight Systems then
-shows the lanes beside what the GPU does.
+If NVIDIA's package nvtx is installed, every span is also an NVTX range in its lane's domain, so that Nsight Systems
+shows the lanes next to the GPU's work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from animegamer_rt.errors import OutputError
 from animegamer_rt.profiling.trace import PREFETCH, Span, check_trace, write_spans
 
 MAX_SPANS = 20_000
-"""Some hundreds of turns. A server may run for weeks; the newest spans are kept."""
+"""Some hundreds of turns; the newest spans are kept, as a server may run for weeks."""
 
 log = logging.getLogger("animegamer_rt.serving.worker")
 
@@ -41,14 +41,14 @@ class EngineTracer:
         self.spans: deque[Span] = deque(maxlen=MAX_SPANS)
 
     def begin(self, title: str) -> None:
-        """Forget the spans so far, which are the warm-up's."""
+        """Discard the spans so far, which belong to the warm-up."""
         self._title = title
         self.spans.clear()
 
     def write(self) -> None:
-        """Write all spans. It is called whenever no job waits, so a server that is killed loses only the last turns.
+        """Write all spans. Called whenever no job waits, so that a killed server loses only the last turns.
 
-        A trace that cannot be written is logged; the worker goes on.
+        If the trace cannot be written, that is logged and the worker continues.
         """
         try:
             write_spans(self._path, list(self.spans), self._title)
@@ -57,7 +57,7 @@ class EngineTracer:
 
     @contextlib.contextmanager
     def span(self, lane: str, name: str) -> Iterator[None]:
-        """Record what runs inside, in the lane `ahead` if that thread runs it."""
+        """Record what runs inside, in the lane `ahead` if it runs in that thread."""
         lane = PREFETCH if threading.current_thread().name.startswith(PREFETCH) else lane
         started = time.perf_counter()
         try:
@@ -86,8 +86,8 @@ def _nvtx_range() -> Callable[[str, str], contextlib.AbstractContextManager[obje
 
 
 def _call_name(name: str, arguments: tuple[Any, ...]) -> str:
-    """What a call does, in words."""
-    if name == "prefill":  # a turn is two rows, one a read-out; a history is one
+    """A readable name of a call."""
+    if name == "prefill":  # a turn has two rows, one of them for the state readout; a history has one
         tokens: TokenBatch = arguments[0]
         return f"{'turn' if len(tokens.masks) > 1 else 'history'}: {tokens.ids.shape[1]} tokens"
     if name == "step":

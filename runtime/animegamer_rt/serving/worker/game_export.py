@@ -1,6 +1,6 @@
 """Renders a whole game into a folder, turn by turn from the first, as `animegamer-rt play` would have written it.
 
-Knows the pipeline and the folder; nothing of sockets. It needs only instructions and seeds: a replay is exact.
+Instructions and seeds suffice: a replay is exact.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .turn import read_shot
 
 
 def render_game(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
-    """`progress` after every denoise step (its `step` counts whole turns), then `finished`.
+    """Yields `progress` after every denoise step (its `step` counts whole turns), then `finished`.
 
-    A turn that had to be played again in a higher precision is rendered in the same way.
-    Raises StoreError when the folder cannot be written, AnimeGamerError when the game cannot be rendered.
+    A turn that was retried in a higher precision is rendered the same way.
+    Raises StoreError if the folder cannot be written, AnimeGamerError if the game cannot be rendered.
     """
     try:
         yield from _render(retry, message)
     except (OutputError, OSError) as error:
         found = error.text if isinstance(error, OutputError) else error.strerror or str(error)
-        do = "tell the operator: the state folder needs room, and must be writable"
+        do = "tell the operator to free disk space or make the state folder writable"
         raise StoreError("the export cannot be written", found=found, do=do) from error
 
 
@@ -44,7 +44,7 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
     if len(job.seeds) != turns:
-        raise SessionError("the job has not one seed a turn", found=len(job.seeds), expected=turns)
+        raise SessionError("the job needs one seed per turn", found=len(job.seeds), expected=turns)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
     start = None
     if job.start_text is not None:

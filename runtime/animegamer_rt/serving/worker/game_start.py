@@ -1,6 +1,6 @@
-"""Makes turn 0 of a game that starts from a picture: decodes the bytes that a client sent, and encodes the picture.
+"""Makes turn 0 of a game that starts from a picture: decodes the client's bytes and encodes the picture.
 
-Knows the bundle's towers and encoder; nothing of sockets. The bytes may be anything: size and kind are checked first.
+The bytes may be anything: size and format are checked first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from animegamer_rt.stages.image_start import encode_image_start, read_image_star
 from .replies import ReplyBuilder
 
 LIMITS = PictureLimits(("png_pipe", "jpeg_pipe", "webp_pipe"), 16, 16, "a PNG, JPEG or WebP file")
-"""Of a client's picture. 16 megapixels hold a telephone's photograph, and take half a gigabyte while they are read."""
+"""For clients' pictures. 16 megapixels are enough for a phone's photo; decoding takes half a gigabyte."""
 LOOK_S = 0.2
-"""How often `heartbeat` is called while the towers load, which takes a minute at full size."""
+"""Interval between calls of `heartbeat` while the towers load, which takes a minute at full size."""
 
 
 @dataclass(frozen=True, slots=True)
 class PictureStart:
-    """What starts games from pictures. open_towers: loads the towers, which are freed after each game's start."""
+    """Starts games from pictures. open_towers: loads the towers, which are freed after each start."""
 
     encoder: EncoderEngine
     open_towers: Callable[[], TowerEngines]
@@ -38,12 +38,12 @@ class PictureStart:
 def start_game(
     pipeline: Pipeline, message: Message, start: PictureStart | None, heartbeat: Callable[[], None]
 ) -> Generator[Message, None, None]:
-    """`finished`, with turn 0. heartbeat: called while the towers load; it may raise to stop.
+    """Yields `finished`, with turn 0. heartbeat: called while the towers load; it may raise to stop.
 
-    Raises ProtocolError `no_encoder`, PictureError, InstructionError, or BackendError where an engine fails.
+    Raises ProtocolError `no_encoder`, PictureError, InstructionError, or BackendError if an engine fails.
     """
     if start is None:
-        what, do = "this server's engines cannot start a game from a picture", "open without one"
+        what, do = "this server's engines cannot start a game from a picture", "open without a picture"
         raise ProtocolError(what, code="no_encoder", expected="an encoder", do=do)
     job = StartJob.from_message(message)
     picture = read_image_start(pipeline.bundle, job.history_turns, bytes(message.buffers[0]), job.motion, LIMITS)

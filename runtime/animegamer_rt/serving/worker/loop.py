@@ -1,12 +1,12 @@
-"""The worker's loop: takes jobs from the server, sends what answers them, and reads the socket between two messages.
+"""The worker's loop: takes jobs from the server, sends the replies, and reads the socket between two messages.
 
-Knows the socket and the order of things; what a job does is in `turn` and `game_export`.
+What a job does is in `turn` and `game_export`.
 
-- The server hands over the next job while one runs. The worker starts it as soon as the running one has ended.
-- Where the engines allow it, a second thread predicts the next job's turn while the running one is denoised.
-- When no job waits and one player is alone, the second thread reads that player's history for the next turn.
-- A job that fails is answered with `failed`. A lost device ends the worker: the server starts another one and gives it
-  the jobs again.
+- The server sends the next job while one runs. The worker starts it as soon as the running one has ended.
+- If the engines allow it, a second thread predicts the next job's turn while the running one is denoised.
+- When no job waits and only one player is active, the second thread reads that player's history for the next turn.
+- A failed job is answered with `failed`. A lost device ends the worker: the server starts another one and sends it the
+  jobs again.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .replies import ReplyBuilder
 from .turn import PreparedTurn, play_turn, prepare_turn
 
 HEARTBEAT_S = 1.0
-"""How often a job without anything to send lets the server know that it still runs."""
+"""Interval between signs of life of a job that has nothing to send."""
 LOOK_S = 0.001
-"""How often the socket is read between two messages. The frames of a chunk follow each other faster than that."""
+"""Shortest interval between two reads of the socket. The frames of a chunk follow each other faster than that."""
 IDLE_MS = 50
-"""Silence after which a history is read ahead. A program that plays without a pause sends its next turn sooner; it
-would wait for that reading."""
+"""Idle time before a history is read ahead. A program that plays without pauses sends its next turn sooner, and would
+have to wait for that read."""
 
 log = logging.getLogger("animegamer_rt.serving.worker")
 
@@ -57,28 +57,28 @@ class _QueuedJob:
     message: Message
     cancelled: bool = False
     prepared: Future[PreparedTurn] | None = None
-    """Its turn, predicted while another one is denoised."""
+    """Its turn, if it was predicted while another one was denoised."""
 
     def is_named_by(self, cancel: Message) -> bool:
-        """Whether a `cancel` is for this job: it gives the job's id, or a session and turn."""
+        """Whether a `cancel` names this job, by the job's id or by session and turn."""
         if cancel.id is not None:
             return cancel.id == self.message.id
         return (cancel.session, cancel.turn) == (self.message.session, self.message.turn)
 
     def cancel(self) -> None:
-        """Mark it as cancelled, and free its shots, which are megabytes."""
+        """Mark it as cancelled, and free its shots, which take megabytes."""
         self.cancelled, self.message = True, replace(self.message, buffers=())
 
     def prepared_turn(self) -> PreparedTurn | None:
-        """Its turn, if that was predicted ahead without an error. After an error it is prepared again."""
+        """Its turn, if it was predicted ahead without error. After an error it is prepared again."""
         return None if self.prepared is None or self.prepared.exception() else self.prepared.result()
 
 
 class Worker:
-    """Runs jobs with `pipeline` until it is told to stop. The socket is a DEALER connected to the server.
+    """Runs jobs with `pipeline` until told to stop. The socket is a DEALER connected to the server.
 
-    on_idle: called after a job when no other waits. higher: plays turns whose output cannot be used once more.
-    pictures: starts games from pictures; None: the bundle or its engines cannot.
+    on_idle: called after a job when no other waits. higher: retries turns whose output is unusable. pictures: starts
+    games from pictures; None: the bundle or its engines cannot.
     """
 
     def __init__(
@@ -97,12 +97,12 @@ class Worker:
         """Whether the running turn has been predicted: only then is the predictor free for the next one."""
         self._last_session: str | None = None
         self._likely_next_session: Session | None = None
-        """The session of the last two turns, if both were of the same player: the next is likely to be, too."""
+        """The session of the last two turns, if both had the same player: the next one likely has, too."""
         self._stopping = False
         self._sent_at = self._looked_at = self._release_at = 0.0
 
     def run(self) -> None:
-        """Return after `stop`. Raises DeviceLostError: then the running job is not answered, and no other is run."""
+        """Return after `stop`. Raises DeviceLostError: the running job then gets no reply, and no other is run."""
         with self._prefetch:
             while not self._stopping:
                 if self._jobs:
@@ -165,18 +165,15 @@ class Worker:
     def _read_history(self, session: Session) -> None:
         """Have the predictor read the session's history now, so that the next turn reads only its own instruction.
 
-        A job that comes meanwhile waits for this one call.
+        A job that arrives meanwhile waits for this one call.
         """
         try:
             self._prefetch.submit(self._pipeline.predictor.prepare, session.history).result()
-        except Exception:  # the next turn reads the history itself, and is answered with the error if there is one
-            log.exception("a history could not be read ahead of its turn")
+        except Exception:  # the next turn reads the history itself, and reports the error if it persists
+            log.exception("reading a history ahead of its turn failed")
 
     def _predict_next(self) -> None:
-        """Have the next turn predicted while the running one is denoised.
-
-        Not before the running turn is predicted: it needs the predictor itself until then.
-        """
+        """Have the next turn predicted while the running one is denoised, not earlier: that one needs the predictor."""
         if not self._pipeline.concurrent_prediction or not self._state_sent:
             return
         job = next((job for job in islice(self._jobs, 1, None) if not job.cancelled), None)
@@ -207,7 +204,7 @@ class Worker:
         try:
             message = decode(frames, WORKER_LIMITS, check=False)
         except ProtocolError as error:
-            log.warning("ignored a message: %s", error)
+            log.warning("ignored an invalid message: %s", error)
             return
         if message.type == JOB:
             self._jobs.append(_QueuedJob(message))
@@ -228,5 +225,5 @@ class Worker:
 
 
 def _not_ahead() -> None:
-    """Earlier turns are predicted again only when their own turn runs, where heartbeats can be sent meanwhile."""
+    """Earlier turns are predicted again only when their own turn runs, since heartbeats can be sent then."""
     raise TurnCancelled("not predicted ahead")

@@ -1,8 +1,7 @@
-"""Plays a turn again in the next higher precision when a stage gave numbers or frames that cannot be used.
+"""Plays a turn again in the next higher precision if a stage produced unusable numbers or frames.
 
-The caller sees the events of one turn: events it already has are not repeated, so the state that a player was shown
-stays true. Once a frame was yielded there is no retry: a clip never mixes two precisions. Knows pipelines; nothing of
-messages.
+The caller sees the events of one turn: events already yielded are not repeated, so the state that a player saw stays
+true. Once a frame was yielded there is no retry: a clip never mixes two precisions.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from animegamer_rt.state.game import Scene
 from animegamer_rt.state.instruction import Instruction
 
 LOOK_S = 0.2
-"""How often `heartbeat` is called while the other engines load."""
+"""Interval between calls of `heartbeat` while the other engines load."""
 
 log = logging.getLogger("animegamer_rt.serving.worker")
 
 
 class HigherPrecision:
-    """The pipeline of the next higher precision. It is opened when a turn first needs it, and stays open.
+    """The pipeline of the next higher precision, opened when a turn first needs it, and kept open.
 
     name: as options spell it, for the log. open_pipeline: loads the engines; raises BackendError.
     """
@@ -41,7 +40,7 @@ class HigherPrecision:
         self._pipeline: Pipeline | None = None
 
     def pipeline(self, heartbeat: Callable[[], None]) -> Pipeline:
-        """The pipeline; heartbeat: called again and again while it is opened, and may raise to stop waiting."""
+        """The pipeline; heartbeat: called repeatedly while it is opened, and may raise to stop waiting."""
         if self._pipeline is None:
             loader = ThreadPoolExecutor(1, "higher precision")
             opened = loader.submit(self._open_pipeline)
@@ -54,7 +53,7 @@ class HigherPrecision:
 
 @dataclass(frozen=True, slots=True)
 class PrecisionRetry:
-    """Runs `pipeline`, and once more in `higher` (None: there is none) where its output cannot be used.
+    """Runs `pipeline`, and again in `higher` (None: there is none) if its output is unusable.
 
     heartbeat: called while the engines of `higher` load; it may raise to stop.
     """
@@ -80,7 +79,7 @@ class PrecisionRetry:
         pixel_format: str = "rgb24",
         flip: bool = False,
     ) -> Iterator[Event]:
-        """As `Pipeline.run_turn`. A retry keeps a prediction that was yielded, and yields only what comes after it."""
+        """As `Pipeline.run_turn`. A retry keeps a prediction that was yielded, and yields only what follows it."""
         started, seen, drawn = time.perf_counter(), -1, False
         given: dict[str, Any] = {"shown": shown, "pixel_format": pixel_format, "flip": flip}
         try:
@@ -104,7 +103,7 @@ class PrecisionRetry:
     def _open_higher(self, error: UnusableOutputError) -> Pipeline:
         if self.higher is None:
             raise error
-        log.warning("%s; the turn is played again: %s", error.text, self.higher.name)
+        log.warning("%s; playing the turn again with %s", error.text, self.higher.name)
         try:
             return self.higher.pipeline(self.heartbeat)
         except BackendError as reason:

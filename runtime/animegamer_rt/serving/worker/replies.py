@@ -1,7 +1,4 @@
-"""Makes the messages that answer one job.
-
-Knows the job's message; nothing of sockets nor of how a job is done.
-"""
+"""Builds the replies to one job."""
 
 from __future__ import annotations
 
@@ -14,25 +11,25 @@ from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, Reply
 
 
 class ReplyBuilder:
-    """Puts the job's session, turn and id on each message, and numbers those that go on to the client.
+    """Puts the job's session, turn and id on each message, and numbers those for the client.
 
-    `seq` is the number that a client sees. 0 is the server's own `accepted` and the last one its `done`, so the worker
-    begins at 1. It has nothing to do with `events.Event.sequence`, which numbers what the pipeline yields.
+    `seq` is the number that a client sees. The server's own `accepted` is 0 and its `done` is last, so the worker
+    starts at 1. It is unrelated to `events.Event.sequence`, which numbers what the pipeline yields.
     """
 
     def __init__(self, job: Message) -> None:
         self._job, self._seq = job, count(1)
 
     def event(self, type: str, fields: Mapping[str, Any], *buffers: Buffer) -> Message:
-        """A message that goes on to the client."""
+        """A message for the client."""
         return self._make(type, fields, buffers, next(self._seq))
 
     def unnumbered(self, type: str, fields: Mapping[str, Any]) -> Message:
-        """A message that goes on to the client and is not one of the turn's numbered events."""
+        """A message for the client that is not one of the turn's numbered events."""
         return self._make(type, fields, (), None)
 
     def progress(self, step: int, steps: int, seconds_left: float) -> Message:
-        """The event that says how far the job is."""
+        """The job's progress event."""
         return self.event("progress", {"step": step, "steps": steps, "seconds_left": seconds_left})
 
     def to_server(self, reply: Reply) -> Message:
@@ -40,7 +37,7 @@ class ReplyBuilder:
         return self._make(reply.TYPE, reply.to_fields(), reply.buffers(), None)
 
     def heartbeat(self) -> Message:
-        """A message that says nothing but that the job still runs."""
+        """A message that only shows that the job still runs."""
         return self._make(HEARTBEAT, {}, (), None)
 
     def _make(self, type: str, fields: Mapping[str, Any], buffers: tuple[Buffer, ...], seq: int | None) -> Message:

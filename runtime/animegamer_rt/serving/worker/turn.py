@@ -1,6 +1,6 @@
-"""Plays the turn of a job: its events as messages, frames in the form that the client asked for, and its result.
+"""Plays a job's turn: its events as messages, frames in the client's format, and the result.
 
-Knows the pipeline and what the messages say; nothing of sockets. All that it knows of the session came with the job.
+Knows nothing of the session but what came with the job.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Shots = Mapping[int, npt.NDArray[np.float16]]
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn that can be played: its job, the session as it was before it, and the prediction if it was made ahead."""
+    """A turn ready to play: its job, the session before it, and the prediction if it was made ahead."""
 
     message: Message
     job: TurnJob
@@ -56,22 +56,22 @@ class PreparedTurn:
 def prepare_turn(retry: PrecisionRetry, message: Message, *, ahead: bool = False) -> PreparedTurn:
     """Read a job and restore its session.
 
-    Earlier turns whose shots are missing are predicted again; the retry's heartbeat is called before each. ahead: also
-    predict the turn, which may be done while another one is denoised. Raises AnimeGamerError when it cannot be played.
+    Earlier turns with missing shots are predicted again; the retry's heartbeat is called before each. ahead: also
+    predict the turn, possibly while another one is denoised. Raises AnimeGamerError if it cannot be played.
     """
     job = TurnJob.from_message(message)
     session = _resume(retry, job, message.buffers)
     if message.turn != session.turns + 1:
-        raise SessionError("the job is not of the game's next turn", found=message.turn, expected=session.turns + 1)
+        raise SessionError("the job is not for the next turn", found=message.turn, expected=session.turns + 1)
     prediction = retry.pipeline.predict(session, Instruction(job.instruction)) if ahead else None
     return PreparedTurn(message, job, session, prediction)
 
 
 def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Message, None, None]:
-    """All messages that answer the job; the last is `finished`. Raises AnimeGamerError when it cannot be played.
+    """All replies to the job; the last is `finished`. Raises AnimeGamerError if it cannot be played.
 
-    Shots of earlier turns that had to be predicted again come first, so that they are kept even if the turn fails.
-    The turn's result comes as soon as it is denoised: the server stores it while the vae decodes.
+    Shots of earlier turns that were predicted again come first, so that they are kept even if the turn fails. The
+    result comes as soon as the turn is denoised: the server stores it while the vae decodes.
     """
     pipeline, message, job, session = retry.pipeline, prepared.message, prepared.job, prepared.session
     predicted_again = {turn: shot for turn, shot in session.shots.items() if turn not in job.shot_turns}
@@ -105,7 +105,7 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
             elif isinstance(event, FrameReady):
                 yield from frames.messages(event)
                 yield from clip.messages(event)
-                if event.index == 0:  # while the rest is decoded, so that nobody waits for it
+                if event.index == 0:  # stored while the rest is decoded, so that nobody waits for it
                     memory_mib = resident_mib()
             elif isinstance(event, Done):
                 done = event
@@ -115,13 +115,13 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
 
 
 class _FrameStream:
-    """The `frame` messages of a turn; none when the client asked for the clip alone."""
+    """The `frame` messages of a turn; none if the client wants only the clip."""
 
     def __init__(self, options: FrameOptions, geometry: Geometry, replies: ReplyBuilder) -> None:
         self._options, self._geometry, self._replies = options, geometry, replies
         self._jpeg: JpegEncoder | None = None
         if options.codec == "jpeg":
-            from . import encoders  # loads FFmpeg, which raw frames need not
+            from . import encoders  # loads FFmpeg, which raw frames do not need
 
             self._jpeg = encoders.JpegEncoder(geometry.height, geometry.width, options.jpeg_quality)
 
@@ -145,7 +145,7 @@ class _FrameStream:
 
 
 class _ClipStream:
-    """The `clip` messages of a turn: while the frames come if no frames are sent, else after the last frame."""
+    """The `clip` messages of a turn: during the frames if those are not sent, else after the last frame."""
 
     def __init__(self, options: FrameOptions, geometry: Geometry, pixel_format: str, replies: ReplyBuilder) -> None:
         self._wanted, self._alone = options.clip or options.codec == "mp4", options.codec == "mp4"
@@ -172,7 +172,7 @@ class _ClipStream:
         yield from self._chunk(self._encoder.finish(), last=True)
 
     def close(self) -> None:
-        """Also end the encoder of a turn that was given up."""
+        """End the encoder, even of an abandoned turn."""
         if self._wanted:
             self._encoder.close()
 
@@ -191,7 +191,7 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
     geometry = pipeline.bundle.manifest.geometry
     shape = (geometry.shot_tokens, geometry.shot_width)
     if len(buffers) != len(job.shot_turns):
-        raise SessionError("the job's shots do not fit its numbers", found=len(buffers), expected=len(job.shot_turns))
+        raise SessionError("one shot per listed turn is needed", found=len(buffers), expected=len(job.shot_turns))
     shots = {turn: read_shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
     start = None if job.start_text is None else HistoryTurn(job.start_text, NEUTRAL, shots.pop(0))
     return Session.resume(
@@ -209,10 +209,10 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
 
 
 def read_shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
-    """A shot fp16 [226, D] of its bytes. Raises SessionError if they are not of that shape."""
+    """Decode a shot, fp16 [226, D]. Raises SessionError if it has another size."""
     expected = 2 * shape[0] * shape[1]
     if len(buffer) != expected:
-        raise SessionError("a shot is not this bundle's", found=f"{len(buffer)} bytes", expected=f"{expected} bytes")
+        raise SessionError("a shot has the wrong size", found=f"{len(buffer)} bytes", expected=f"{expected} bytes")
     return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
 
 

@@ -80,4 +80,4 @@ def test_json_lines_tell_what_became_of_each_turn(bundle: Path, tmp_path: Path) 
     done, lost = [line for line in lines if "session" in line]
     about = {"session": game.session, "turn": 1, "seconds": round(seconds, 3)}
     assert {"level": "info", "event": "turn done", **about}.items() <= done.items()
-    assert (lost["level"], lost["event"], lost["turn"]) == ("warning", "turn lost: deadline", 2)
+    assert (lost["level"], lost["event"], lost["turn"]) == ("warning", "turn failed: deadline", 2)

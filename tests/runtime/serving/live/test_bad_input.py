@@ -151,7 +151,7 @@ def test_a_fault_in_the_server_is_answered_logged_and_ends_nothing(bundle: Path,
             if any("ZeroDivisionError: nobody thought of this" in line for line in server.said):
                 break
         assert any("Traceback" in line for line in server.said)
-        assert any("a fault while answering 'status'" in line for line in server.said)
+        assert any("internal error while handling 'status'" in line for line in server.said)
 
 
 def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
     secret = tmp_path / "password"
     secret.write_text("1234567\nsecond line\n", encoding="utf-8")
     code, text = refusal(bundle, tmp_path / "state", "--web", "0", "--web-password", str(secret))
-    assert code == 2 and "too short; found 7 characters; expected 8 or more" in text
+    assert code == 2 and "too short; found 7 characters; expected at least 8" in text
     secret.write_text("cel \u00fcnd peg\n", encoding="utf-8-sig")  # as an editor of Windows may write it
     settings = {"web": "0.0.0.0:0", "web_password": str(secret), "origins": ["https://play.example.org"]}
     with LiveServer(bundle, tmp_path / "state", **settings) as server:

@@ -102,4 +102,4 @@ def test_a_cluster_that_cannot_be_joined_is_said_in_one_line(fake: FakeCluster, 
     )
     assert "use Python 3.10.12 here, and run: pip install 'ray==2.44.1'" in refused()
     fake.refuse("Can't find a `node_ip_address.json` file")
-    assert "this machine is a node of it: ray start --address=HOST:PORT" in refused()
+    assert "make this machine a node of it: ray start --address=HOST:PORT" in refused()

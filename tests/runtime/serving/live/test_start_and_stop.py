@@ -163,4 +163,4 @@ from animegamer_rt.serving.store import database
 database.SCRIPTS = (("PRAGMA max_page_count = 1", *database.SCRIPTS[0]),)
 """
     code, said = refusal(bundle, tmp_path / "state", code=full)
-    assert code == TRY_AGAIN and "the disk is full" in said and "make room there" in said and "Traceback" not in said
+    assert code == TRY_AGAIN and "the disk is full" in said and "free disk space" in said and "Traceback" not in said

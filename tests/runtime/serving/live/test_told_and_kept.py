@@ -39,7 +39,7 @@ def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
             os.kill(server.status()["worker"]["pid"], signal.SIGKILL)
             status = server.await_status(lambda status: status["state"] == "degraded")
             last_error = status["worker"]["last_error"]
-            assert "bundle" in last_error and "start the server again" in last_error
+            assert "bundle" in last_error and "restart the server" in last_error
             assert error_code(player.play(game)) == "degraded"
             for path, content in kept.items():
                 path.write_bytes(content)
