@@ -142,7 +142,7 @@ def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
     before = kept.stat()
     assert before.st_mode & 0o077 == 0, "the owner's alone"
     assert main(["keys", "new", "mia", "--keys", str(tmp_path / "keys")]) == 2
-    assert "keys of that name" in capsys.readouterr().err and kept.stat() == before
+    assert "key pair exists already" in capsys.readouterr().err and kept.stat() == before
     (tmp_path / "file").touch()
     assert main(["keys", "new", "bo", "--keys", str(tmp_path / "file")]) == 2
     assert "cannot be written" in (said := capsys.readouterr().err) and "--keys" in said
