@@ -14,8 +14,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from animegamer_rt.diagnose.check_result import CheckResult, State
 from animegamer_rt.diagnose.doctor import print_sections
+from animegamer_rt.diagnose.machine_checks import CheckResult, State
 
 from .display import CONNECTORS, connectors
 

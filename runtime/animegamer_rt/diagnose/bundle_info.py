@@ -64,22 +64,22 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
         "history": f"{manifest.compatibility.history_turns} earlier turns",
         "licence": manifest.licence or "not stated",
     }
-    console.print(_table("", ("", ""), facts.items(), headed=False))
+    console.print(table("", ("", ""), facts.items(), headed=False))
     world = manifest.world
     words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
     if manifest.reader is not None:  # these it knows in everyday words; clothes and positions beside them
         words |= {"clothes": manifest.reader.clothes_words, "positions": manifest.reader.position_words}
     if any(words.values()):
         known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
-        console.print(_table("Words that the model knows", ("", ""), known, headed=False))
+        console.print(table("Words that the model knows", ("", ""), known, headed=False))
     roles = bundle.graph_roles
     parts = [
         (name, part.precision, f"{_part_bytes(bundle, name) / 1e6:.2f}", PART_ROLES.get(roles.get(name, ""), ""))
         for name, part in manifest.parts.items()
     ]
-    console.print(_table("Parts", ("part", "weights", "MB", "what it does"), parts))
+    console.print(table("Parts", ("part", "weights", "MB", "what it does"), parts))
     _print_plans(manifest.plans, console)
-    console.print(_table("Compatibility", ("setting", "value"), write_record(manifest.compatibility).items()))
+    console.print(table("Compatibility", ("setting", "value"), write_record(manifest.compatibility).items()))
     _print_quality(manifest, console)
     for engine in manifest.engines.values():
         console.print(Text(plain(f"engine {engine.file}: built for {_line(engine.built_for)}")))
@@ -96,7 +96,7 @@ def list_bundles(console: Console) -> None:
     rows = [(name, str(folder)) for name, folder in bundles.list_bundles().items()]
     if not console.is_terminal:
         console.width = UNFOLDED  # a path on two lines is of no use to a program
-    console.print(_table("Bundles found by name", ("name", "folder"), rows))
+    console.print(table("Bundles found by name", ("name", "folder"), rows))
 
 
 def as_json(bundle: Bundle) -> str:
@@ -104,15 +104,16 @@ def as_json(bundle: Bundle) -> str:
     return json.dumps({"folder": str(bundle.folder), **write_record(bundle.manifest)}, indent=2)
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Iterable[object]], headed: bool = True) -> Table:
-    table = Table(
+def table(title: str, columns: Sequence[str], rows: Iterable[Iterable[object]], headed: bool = True) -> Table:
+    """A table whose cells are foreign text; the first column names the rows."""
+    shown = Table(
         title=title or None, title_justify="left", title_style="bold", show_header=headed, box=None, padding=(0, 2)
     )
     for number, column in enumerate(columns):
-        table.add_column(column, style="cyan" if number == 0 else None, overflow="fold", header_style="dim")
+        shown.add_column(column, style="cyan" if number == 0 else None, overflow="fold", header_style="dim")
     for row in rows:
-        table.add_row(*(Text(plain(str(cell))) for cell in row))
-    return table
+        shown.add_row(*(Text(plain(str(cell))) for cell in row))
+    return shown
 
 
 def _part_bytes(bundle: Bundle, name: str) -> int:
@@ -131,7 +132,7 @@ def _print_plans(plans: Mapping[str, PlanEntry], console: Console) -> None:
         others = {**entry.parts, **{key: value for key, value in entry.fidelity.items() if key not in PLAN_FIGURES}}
         if others:
             conditions.append(f"{name}: {_line(others)}")
-    console.print(_table("Plans, compared with exact", ("plan", "steps", *PLAN_FIGURES.values()), rows))
+    console.print(table("Plans, compared with exact", ("plan", "steps", *PLAN_FIGURES.values()), rows))
     for line in conditions:
         console.print(Padding(Text(plain(line), "dim"), (0, 0, 0, 2)))
 
@@ -141,12 +142,12 @@ def _print_quality(manifest: Manifest, console: Console) -> None:
     plans = [name for name in manifest.quality if name in manifest.plans]
     others = {name: value for name, value in manifest.quality.items() if name not in plans}
     if others:
-        console.print(_table("Measured quality", ("figure", "value"), _flat(others)))
+        console.print(table("Measured quality", ("figure", "value"), _flat(others)))
     if plans:
         columns = [dict(_flat(manifest.quality[name])) for name in plans]
         figures = dict.fromkeys(figure for column in columns for figure in column)
         rows = [(figure, *(column.get(figure, "") for column in columns)) for figure in figures]
-        console.print(_table("Measured quality by plan", ("figure", *plans), rows))
+        console.print(table("Measured quality by plan", ("figure", *plans), rows))
 
 
 def _steps(plan: Mapping[str, object]) -> str:

@@ -27,10 +27,8 @@ from animegamer_rt.profiling.host import module_version
 from animegamer_rt.profiling.nvml import Gpu, gpus
 from animegamer_rt.untrusted import plain
 
-from .bundle_info import describe_size
-from .check_result import CheckResult
-from .machine_checks import check_machine
-from .onnxruntime_check import CUDA_PROVIDER
+from .bundle_info import describe_size, table
+from .machine_checks import CUDA_PROVIDER, CheckResult, check_machine
 
 CANNOT_PLAY = 1
 SPARE_BYTES = 10**9
@@ -213,13 +211,11 @@ def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
             yield CheckResult("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
 
 
-def _full_size_table(table: Sequence[gpu_memory.PrecisionFit]) -> Table:
-    title = "\nPrecisions of a full-size bundle that fit a GPU (computed, not measured)"
-    shown = Table(title=title, title_justify="left", title_style="bold", box=None)
-    for column in ("GPU memory", *PLAY_ROLES, "weights"):
-        shown.add_column(column)
-    for fit in table:
+def _full_size_table(fits: Sequence[gpu_memory.PrecisionFit]) -> Table:
+    rows = []
+    for fit in fits:
         streamed = f", {fit.streamed_bytes / 2**30:.1f} GiB of them streamed" if fit.streamed_bytes else ""
         names = [fit.precision[part] for part in PLAY_ROLES]
-        shown.add_row(f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}")
-    return shown
+        rows.append((f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}"))
+    title = "\nPrecisions of a full-size bundle that fit a GPU (computed, not measured)"
+    return table(title, ("GPU memory", *PLAY_ROLES, "weights"), rows)

@@ -11,20 +11,20 @@ import os
 import platform
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
+from typing import Literal
 
 from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
 from animegamer_rt.backends.tensorrt.engine_id import RTX_ARCHES, library_for
 from animegamer_rt.profiling.host import module_version
-from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT, INSTALL_TORCH, torch_versions
+from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_CUDA, INSTALL_TENSORRT, INSTALL_TORCH, torch_versions
 from animegamer_rt.profiling.nvml import Gpu
 from animegamer_rt.serving.server.options import PORT, ServeOptions
-
-from .check_result import CheckResult
-from .onnxruntime_check import check_onnxruntime
 
 OLDEST_PYTHON = (3, 10)
 DRIVER_FOR_CUDA = {11: 450, 12: 525, 13: 580}
@@ -32,6 +32,23 @@ DRIVER_FOR_CUDA = {11: 450, 12: 525, 13: 580}
 OLDEST_ARCH = {13: 75}
 """CUDA -> the oldest GPU architecture that its libraries run on."""
 EXPORT_MODULES = ("torch", "onnx", "onnxscript", "onnx_ir", "ml_dtypes", "safetensors", "cv2")
+CPU, GPU = "onnxruntime", "onnxruntime-gpu"
+CUDA_PROVIDER = "CUDAExecutionProvider"
+INSTALL_CPU = "run: pip install onnxruntime"
+SWITCH_TO_CUDA = f"run, in an environment of its own: pip uninstall --yes onnxruntime && {INSTALL_CUDA}"
+
+State = Literal["ok", "limited", "broken"]
+"""limited: it is missing or short, and playing works all the same. broken: playing does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """What was checked, what was found, and what to do about it (empty: nothing)."""
+
+    what: str
+    state: State
+    found: str
+    do: str = ""
 
 
 def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
@@ -42,7 +59,7 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
     yield from _gpu(cards, why_none)
     tensorrt, torch = _tensorrt(cards), _torch(cards)
     others = [check.what for check in (tensorrt, torch) if check.state == "ok"]
-    yield check_onnxruntime(bool(cards), others if cards else [])
+    yield _onnxruntime(bool(cards), others if cards else [])
     yield tensorrt
     yield torch
     yield _kernels(cards)
@@ -120,6 +137,70 @@ def _unfit(cards: Sequence[Gpu], cuda: str) -> tuple[str, str] | None:
             "install libraries for an older CUDA (pytorch.org/get-started), or play on the CPU",
         )
     return None
+
+
+def _onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult:
+    """What was found of onnxruntime.
+
+    gpu_here: the machine has an NVIDIA GPU, so that CUDA is what a mixed environment was meant for.
+    others: libraries that play without onnxruntime (torch, say); with one of them, its absence stops nothing.
+    """
+    versions = _installed()
+    module = _import()
+    if module is None:
+        if versions:
+            wanted = _wanted(versions, gpu_here)
+            found = f"{_in_words(versions)}: files are missing, as after removing one of {CPU} and {GPU}"
+            return CheckResult("onnxruntime", "broken", found, _install_command(wanted, versions))
+        found = "not installed: no --device cpu or cuda, no game from a picture"
+        install = SWITCH_TO_CUDA if gpu_here and not others else INSTALL_CPU
+        return CheckResult("onnxruntime", "limited" if others else "broken", found, install)
+    providers = module.get_available_providers()
+    has_cuda = CUDA_PROVIDER in providers
+    found = f"{module.__version__} with {', '.join(providers)}"
+    if len(versions) > 1:
+        found = f"{_in_words(versions)} are both installed and share their files; now there: {found}"
+        return CheckResult("onnxruntime", "limited", found, _install_command(_wanted(versions, gpu_here), versions))
+    for name, version in versions.items():
+        if has_cuda != (name == GPU) or module.__version__ != version:
+            found = f"{name} {version} is installed with the files of another onnxruntime: {found}"
+            return CheckResult("onnxruntime", "limited", found, _install_command(name, versions))
+    return CheckResult("onnxruntime", "ok", found, SWITCH_TO_CUDA if gpu_here and not has_cuda else "")
+
+
+def _installed() -> dict[str, str]:
+    """The distributions that pip knows, with their versions."""
+    found = {}
+    for name in (CPU, GPU):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _import() -> ModuleType | None:
+    """The module, or None where it cannot be imported or is a folder without its files."""
+    try:
+        module = importlib.import_module("onnxruntime")
+    except (ImportError, OSError):
+        return None
+    return module if hasattr(module, "get_available_providers") else None
+
+
+def _wanted(versions: Mapping[str, str], gpu_here: bool) -> str:
+    return GPU if GPU in versions and (gpu_here or CPU not in versions) else CPU
+
+
+def _install_command(wanted: str, versions: Mapping[str, str]) -> str:
+    """The other one goes first, as removing it removes shared files; then the wanted one writes all of its own."""
+    other = CPU if wanted == GPU else GPU
+    remove = f"pip uninstall --yes {other} && " if other in versions else ""
+    return f"run: {remove}pip install --force-reinstall --no-deps {wanted}=={versions[wanted]}"
+
+
+def _in_words(versions: Mapping[str, str]) -> str:
+    return " and ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _export() -> CheckResult:

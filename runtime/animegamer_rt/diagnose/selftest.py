@@ -12,10 +12,13 @@ import contextlib
 import io
 import json
 import time
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,7 @@ from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
 from animegamer_rt.bundle.claims import claim_file
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.bundle.files import write_file
+from animegamer_rt.bundle.files import read_bounded, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
@@ -51,9 +54,9 @@ from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
-from .recorded_outputs import read_arrays
-
-RECORD = "selftest.npz"
+RECORD, MADE_OF = "selftest.npz", "bundle"
+"""The file, and the array in it that says of which parts the outputs are."""
+MAX_RECORD_BYTES = 64 * 2**20
 RECORDED_ON = EngineConfig("cpu-fp32")
 KEPT_VALUES = 4096
 ALLOWED: Mapping[str, float] = {
@@ -279,11 +282,10 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
     if path.is_file():
         weights = _weights(bundle)
         try:
-            made_of, recorded = read_arrays(path, weights)
+            made_of, recorded = read_record(path)
         except (OSError, ValueError) as error:
-            raise ConfigError(
-                "the recorded outputs cannot be read", where=path, found=str(error), do="restore the file, or delete it"
-            ) from error
+            do = "restore the file, or delete it"
+            raise ConfigError("the recorded outputs cannot be read", where=path, found=str(error), do=do) from error
         if made_of == weights:
             return recorded, "recorded beside the bundle"
     return _made(bundle), MADE_NOW
@@ -298,18 +300,45 @@ def _made(bundle: Bundle) -> Answers:
 def write_record(bundle: Bundle) -> Path:
     """Records the outputs of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
     file = io.BytesIO()
-    np.savez_compressed(file, bundle=np.array(_weights(bundle)), **_made(bundle))  # type: ignore[arg-type]
+    np.savez_compressed(file, **{MADE_OF: np.array(_weights(bundle))}, **_made(bundle))  # type: ignore[arg-type]
     path = bundle.folder / RECORD
     claim_file(path, "a record of selftest", _is_record, do="take it out of the bundle's folder")
     write_file(path, file.getvalue())
     return path
 
 
-def _is_record(path: Path) -> bool:
+def read_record(path: Path) -> tuple[str, Answers]:
+    """What `write_record` wrote: the text of `_weights`, and the outputs by name, each one axis of finite float32.
+
+    Raises OSError where the file cannot be read, ValueError, in words, where it is not such a file.
+    """
+    content = io.BytesIO(read_bounded(path, MAX_RECORD_BYTES))
     try:
-        return read_arrays(path)[0] != ""
-    except (OSError, ValueError):
-        return False
+        with zipfile.ZipFile(content) as held:
+            if sum(member.file_size for member in held.infolist()) > MAX_RECORD_BYTES:
+                raise ValueError(f"its arrays have more than {MAX_RECORD_BYTES} bytes")
+        with np.load(content, allow_pickle=False) as arrays:
+            found = dict(arrays)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, MemoryError, OSError, TokenError) as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    made_of = found.pop(MADE_OF, np.array(""))
+    if not isinstance(made_of, np.ndarray) or made_of.dtype.kind != "U" or made_of.ndim:
+        raise ValueError(f"{MADE_OF} is not a text")
+    for name, array in found.items():
+        if (
+            not isinstance(array, np.ndarray)
+            or array.dtype != np.float32
+            or array.ndim != 1
+            or not np.isfinite(array).all()
+        ):
+            raise ValueError(f"{ascii(name)} is not a row of finite float32")
+    return str(made_of), found
+
+
+def _is_record(path: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        return read_record(path)[0] != ""
+    return False
 
 
 def _weights(bundle: Bundle) -> str:

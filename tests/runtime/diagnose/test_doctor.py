@@ -21,8 +21,8 @@ from animegamer_rt.bundle.roles import PLAY_GRAPHS
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
-from animegamer_rt.diagnose.check_result import CheckResult
 from animegamer_rt.diagnose.doctor import run_checks
+from animegamer_rt.diagnose.machine_checks import CheckResult
 from animegamer_rt.profiling import gpu_memory
 
 
