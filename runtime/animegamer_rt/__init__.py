@@ -74,35 +74,26 @@ __all__ = [
     "open",
 ]
 
-_MODULES = {
-    "api": ("Clip", "Game", "Player", "open"),
-    "bundle.loader": ("Bundle",),
-    "engine_config": ("EngineConfig",),
-    "errors": (
-        "AnimeGamerError",
-        "BackendError",
-        "BundleError",
-        "ConfigError",
-        "InstructionError",
-        "OutputError",
-        "PictureError",
-        "PlanError",
-        "SessionError",
-    ),
-    "events": ("Done", "Event", "FrameReady", "Progress", "StageSeconds", "StatePredicted", "Understood"),
-    "pipeline": ("Pipeline",),
-    "session": ("Session",),
-    "state.game": ("CharacterState", "GameState", "Scene"),
-    "state.instruction": ("Instruction",),
-}
+_MODULES = (
+    "errors",
+    "state.game",
+    "state.instruction",
+    "events",
+    "engine_config",
+    "bundle.loader",
+    "session",
+    "pipeline",
+)
+"""Where the names are looked for, what imports least first; last in `api`, which imports them all."""
 
 
 def __getattr__(name: str) -> object:
-    for module, names in _MODULES.items():
-        if name in names:
-            value: object = getattr(importlib.import_module(f".{module}", __name__), name)
-            globals()[name] = value
-            return value
+    if name in __all__:
+        for module in _MODULES:
+            found = importlib.import_module(f".{module}", __name__)
+            if hasattr(found, name):
+                globals()[name] = value = getattr(found, name)
+                return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -103,7 +103,6 @@ class ClipBuilder:
         self._understood: Understood | None = None
 
     def add(self, event: Event) -> None:
-        """Keep what the clip needs of an event."""
         match event:
             case Understood():
                 self._understood = event
@@ -115,7 +114,6 @@ class ClipBuilder:
                 self._done = event
 
     def build(self, instruction: str, fps: int) -> Clip:
-        """The clip of a finished turn."""
         predicted = self._predicted
         return Clip(
             turn=self._done.turn,

@@ -10,33 +10,29 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from .bundle.config import suggest_only
 from .errors import ConfigError
 
-DEVICES: Mapping[str, str] = MappingProxyType(
-    {
-        "cpu": "onnxruntime on the CPU, in 8-bit integers where the bundle has 8-bit parts",
-        "cpu-fp32": "onnxruntime on the CPU, in float32",
-        "cuda": "onnxruntime on CUDA",
-        "tensorrt": "built TensorRT engines",
-        "torch": "PyTorch on an NVIDIA GPU",
-        "torch-cpu": "PyTorch on the CPU, to check torch",
-    }
-)
-"""Every device that runs networks, and what runs there."""
 
-KINDS: Mapping[str, str] = MappingProxyType(
+class Device(NamedTuple):
+    """A device that runs networks. kind: its library and where it runs, as sessions store them; plays: in help."""
+
+    kind: str
+    plays: str
+
+
+DEVICES: Mapping[str, Device] = MappingProxyType(
     {
-        "cpu": "onnxruntime on the CPU",
-        "cpu-fp32": "onnxruntime on the CPU",
-        "cuda": "onnxruntime on CUDA",
-        "tensorrt": "TensorRT",
-        "torch": "PyTorch on CUDA",
-        "torch-cpu": "PyTorch on the CPU",
+        "cpu": Device("onnxruntime on the CPU", "onnxruntime on the CPU, in 8-bit integers where the bundle has them"),
+        "cpu-fp32": Device("onnxruntime on the CPU", "onnxruntime on the CPU, in float32"),
+        "cuda": Device("onnxruntime on CUDA", "onnxruntime on CUDA"),
+        "tensorrt": Device("TensorRT", "built TensorRT engines"),
+        "torch": Device("PyTorch on CUDA", "PyTorch on an NVIDIA GPU"),
+        "torch-cpu": Device("PyTorch on the CPU", "PyTorch on the CPU, to check torch"),
     }
 )
-"""Device -> library and kind of device, as stored sessions name them."""
 
 SIMULATED = "simulated:SECONDS"
 """Engines that compute no picture and take SECONDS for a turn of the bundle's default plan.
@@ -167,13 +163,12 @@ class EngineConfig:
 
     @property
     def simulated(self) -> bool:
-        """Whether the engines compute no picture."""
         return self.device not in DEVICES
 
     @property
     def kind(self) -> str:
         """Library and kind of device, as stored sessions name them."""
-        return KINDS.get(self.device, "simulated engines")
+        return DEVICES[self.device].kind if self.device in DEVICES else "simulated engines"
 
     @property
     def simulated_seconds(self) -> float:
@@ -207,13 +202,13 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
 
     simulated: the command also takes simulated engines.
     """
-    known = dict(DEVICES)
+    known = {name: device.plays for name, device in DEVICES.items()}
     if simulated:
         known[SIMULATED] = "no pictures; a turn takes this long, to try a client"
     add = command.add_argument
     add(
         "--device",
-        type=parse_device if simulated else _parse_computing_device,
+        choices=None if simulated else tuple(DEVICES),
         default=DEFAULT_CONFIG.device,
         metavar="DEVICE",
         help=f"{_choices(known)} (default: {DEFAULT_CONFIG.device})",
@@ -229,19 +224,6 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
         help=f"for PyTorch only; all but torch need our kernels: {_choices(ATTENTIONS)} (default: torch)",
     )
     add("--threads", type=int, metavar="N", help="for onnxruntime only: CPU threads (default: one a core)")
-
-
-def parse_device(text: str) -> str:
-    """A device as the command line spells it. Raises ArgumentTypeError."""
-    if text not in DEVICES and not _SIMULATED.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join((*DEVICES, SIMULATED))}")
-    return text
-
-
-def _parse_computing_device(text: str) -> str:
-    if text not in DEVICES:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(DEVICES)}")
-    return text
 
 
 def _choices(choices: Mapping[str, str]) -> str:

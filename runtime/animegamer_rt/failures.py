@@ -96,7 +96,7 @@ def output_lost(error: OSError) -> int:
 
 def _system_error(error: OSError) -> OutputError:
     found = (error.strerror or _line(error)).lower()
-    where = None if error.filename is None else os.fsdecode(error.filename) if _is_name(error.filename) else None
+    where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
     if error.errno in _FULL:
         return OutputError("the disk is full", where=where, do="free some space and run it again")
     if where is None and not _has_current_folder():
@@ -115,10 +115,6 @@ def _interrupted_import(error: BaseException) -> bool:
     while (last := causes[-1]) is not None and not isinstance(last, KeyboardInterrupt):
         causes.append(last.__cause__ or last.__context__)
     return last is not None
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, (str, bytes))
 
 
 def _has_current_folder() -> bool:

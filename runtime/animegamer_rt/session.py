@@ -92,7 +92,6 @@ class Session:
 
     @property
     def turns(self) -> int:
-        """Number of finished turns."""
         return self.omitted_turns + len(self.log)
 
     @property

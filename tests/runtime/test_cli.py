@@ -104,7 +104,7 @@ TYPED = {
     "play --sed 3": "play: error: unrecognized arguments: --sed 3; did you mean '--seed'?",
     "serve --ahead 17": "error: --ahead: out of range; found 17; expected 0 to 16",
     "serve --config no.toml": "error: no.toml: not a readable TOML file; found no such file or directory;",
-    "serve --device onnxruntime": "--device: 'onnxruntime' is not one of cpu,",
+    "serve --device onnxruntime": "error: unknown device; found 'onnxruntime'; expected cpu,",
     "info --json --list": "argument --list: not allowed with argument --json",
     "keys": "keys: error: the following arguments are required: {new}",
     "sessions backup": "sessions backup: error: the following arguments are required: NEW_DIR",

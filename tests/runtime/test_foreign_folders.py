@@ -80,7 +80,7 @@ def test_an_earlier_game_stays_until_a_turn_of_the_new_one_is_whole(
     usage = namedtuple("usage", "total used free")
     with monkeypatch.context() as full:
         full.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1000))
-        assert "too little free space" in refused(capsys, *play, "--seed", "2")
+        assert "not enough space on the disk" in refused(capsys, *play, "--seed", "2")
     assert contents(tmp_path / "out") == before
     (tmp_path / "out" / "notes.txt").write_text("mine")
     assert main([*play, "--seed", "2"]) == 0

@@ -71,26 +71,18 @@ def claim_file(path: Path, kind: str, is_ours: Callable[[Path], bool], *, do: st
         raise OutputError(f"this file is not {kind}, and would be replaced", where=path, do=f"move it, or {do}")
 
 
-def free_name(folder: Path, stem: str, suffix: str) -> Path:
-    """The first of STEM.SUFFIX, STEM-2.SUFFIX, .. that the folder does not have. Raises OutputError as open does."""
-    path, number = folder / f"{stem}{suffix}", 1
-    while os.path.lexists(path):
-        number += 1
-        path = folder / f"{stem}-{number}{suffix}"
-    return path
-
-
 def reserve_name(folder: Path, stem: str, suffix: str) -> Path:
-    """`free_name`, made as an empty file, so that another program which asks at the same time gets another name.
+    """The first of STEM.SUFFIX, STEM-2.SUFFIX, .. that the folder does not have, made as an empty file.
 
-    Raises OutputError.
+    Another program that asks at the same time gets another name. Raises OutputError.
     """
+    path, number = folder / f"{stem}{suffix}", 1
     while True:
-        path = free_name(folder, stem, suffix)
         try:
             path.touch(exist_ok=False)
+            return path
         except FileExistsError:
-            continue
+            number += 1
+            path = folder / f"{stem}-{number}{suffix}"
         except OSError as error:
             raise write_error(path, error) from error
-        return path

@@ -65,7 +65,6 @@ class Bundle:
     manifest: Manifest
 
     def path(self, name: str) -> Path:
-        """Path of a file that the manifest names."""
         return self.folder / name
 
     def part_path(self, part: str, eight_bit: bool = False) -> Path:
@@ -93,7 +92,6 @@ class Bundle:
 
     @property
     def bytes(self) -> int:
-        """Size of all files that the manifest names."""
         return sum(record.bytes for record in self.manifest.files.values())
 
     @property
@@ -114,7 +112,6 @@ class Bundle:
         return {graph: role for graph, role in found.items() if graph in self.manifest.parts}
 
     def network(self, role: str, part: str) -> str:
-        """The kind of network of a part."""
         record = self.manifest.parts.get(graph_names(role, part)[0])
         return (record.network if record else "") or NETWORKS[role]
 

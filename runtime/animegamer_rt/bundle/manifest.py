@@ -168,7 +168,6 @@ class Part:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All files of the part."""
         return (self.file, *self.data_files, *([self.int8_file] if self.int8_file else []))
 
 

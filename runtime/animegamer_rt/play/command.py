@@ -129,9 +129,9 @@ class PlayedGame:
         events, turn = self.game.stream(text), ClipBuilder()
         deferred: list[int] = []
         with contextlib.ExitStack() as stack:
-            view = stack.enter_context(terminal.turn())
+            stack.enter_context(terminal.turn())
             for event in events:
-                view.show(event)
+                terminal.show(event)
                 turn.add(event)
                 if isinstance(event, FrameReady) and event.index == self._frames - 1:
                     # The session commits the turn with the next event: the folder must then get it as well.

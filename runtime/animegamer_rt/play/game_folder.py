@@ -19,7 +19,7 @@ import numpy as np
 
 from animegamer_rt.api import Clip
 from animegamer_rt.bundle.claims import Claim, claim_folder
-from animegamer_rt.bundle.files import free_bytes, make_folder, remove, write_error, write_file
+from animegamer_rt.bundle.files import make_folder, remove, require_space, write_error, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
 from animegamer_rt.stages.image import Picture
@@ -29,8 +29,6 @@ GAME_FILE = "game.json"
 SHEET_FILE = "contact-sheet.png"
 SHEET_TURNS = 40
 """Most turns on the contact sheet; a longer game shows its last ones."""
-MARGIN_BYTES = 8 * 2**20
-"""Free space to require beyond the size of a turn's raw frames, which its clip never exceeds."""
 ANOTHER = "choose another folder with --out"
 RECORD_FIELDS: Mapping[str, type] = {"bundle": str, "plan": str, "seed": int, "turns": list}
 TURN_FIELDS: Mapping[str, type] = {"turn": int, "instruction": str, "state": dict, "frames": int, "frames_sha256": str}
@@ -72,7 +70,6 @@ class GameFolder:
 
     @property
     def game_path(self) -> Path:
-        """Path of `game.json`."""
         return self.folder / GAME_FILE
 
     @property
@@ -81,7 +78,6 @@ class GameFolder:
         return self.folder / SHEET_FILE
 
     def clip_path(self, turn: int) -> Path:
-        """Path of a turn's clip; turns count from 1."""
         return self.folder / clip_name(turn)
 
     def check_next_turn(self) -> None:
@@ -91,16 +87,9 @@ class GameFolder:
             self._claim.check(SHEET_FILE)
 
     def check_free_space(self, frames_bytes: int) -> None:
-        """Raise OutputError if a turn with this many bytes of raw frames may not fit on the disk."""
-        free, needed = free_bytes(self.folder), frames_bytes + MARGIN_BYTES
-        if free < needed:
-            raise OutputError(
-                "too little free space for another turn",
-                where=self.folder,
-                found=f"{free / 2**20:.0f} MiB free",
-                expected=f"{needed / 2**20:.0f} MiB",
-                do="free some space, or choose another folder with --out; finished turns are kept",
-            )
+        """Raise OutputError if a turn with this many bytes of raw frames, which its clip never exceeds, may not fit."""
+        do = "free some space, or choose another folder with --out; finished turns are kept"
+        require_space(self.folder, frames_bytes, do)
 
     def add(self, clip: Clip) -> Path:
         """Write a turn's clip, the contact sheet and game.json; returns the clip's path. Raises OutputError.

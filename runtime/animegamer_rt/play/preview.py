@@ -37,7 +37,6 @@ class BlockPicture:
         self._frame = frame
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Rows of cells, as wide as the terminal allows."""
         height, width, _ = self._frame.shape
         step = -(-width // max(1, min(PREVIEW_CELLS, options.max_width)))
         if 2 * step > height:  # the terminal is too narrow for a single row of cells

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -68,11 +68,9 @@ class Terminal:
             self.help()
 
     def picture(self, seen: str) -> None:
-        """Print what was seen in the picture that the game starts from."""
         self._console.print(Text.assemble("\n", ("in the picture: ", "cyan"), seen))
 
     def help(self) -> None:
-        """Print what can be typed."""
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
         world, reader = self._world, self._bundle.manifest.reader
         for name, words in {
@@ -111,13 +109,13 @@ class Terminal:
                 return text
 
     def instruction(self, turn: int, text: str) -> None:
-        """Print an instruction that was not typed."""
         self._say(f"\nturn {turn} > {text}")
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[TurnDisplay]:
-        """Show a running turn; the progress bar disappears when the turn ends."""
-        bar = ProgressBar(
+    def turn(self) -> Iterator[None]:
+        """While a turn runs, a progress bar: `show` its events as they come."""
+        self._frames = []
+        self._bar = ProgressBar(
             TextColumn("{task.description}"),
             BarColumn(40),
             TextColumn("{task.fields[left]}"),
@@ -125,18 +123,31 @@ class Terminal:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._frames = []
-        with bar:
-            yield TurnDisplay(self, bar, self._vae_seconds)
+        self._task = self._bar.add_task("thinking", total=None, left="")
+        with self._bar:
+            yield
 
-    def understood(self, event: events.Understood) -> None:
-        """Print what the instruction was taken to mean, and what of it was not understood."""
-        self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
-        if event.notice is not None:
-            self._say(f"  {event.notice}", "yellow")
+    def show(self, event: events.Event) -> None:
+        """Show an event of the running turn, or keep its frame for the preview."""
+        match event:
+            case events.Understood():
+                self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
+                if event.notice is not None:
+                    self._say(f"  {event.notice}", "yellow")
+            case events.StatePredicted():
+                self._state(event)
+            case events.Progress():
+                decoding = event.step == event.steps
+                # The time of decoding is known after the first turn of the game.
+                known = self._vae_seconds or not decoding
+                left = f"{event.seconds_left + self._vae_seconds:.1f} s left" if known else ""
+                word = "decoding" if decoding else "drawing"
+                self._bar.update(self._task, description=word, completed=event.step, total=event.steps, left=left)
+            case events.FrameReady() if self._preview:
+                self._frames.append(event.frame)
 
-    def state(self, event: events.StatePredicted) -> None:
-        """Print the predicted state: the motion level, and the character's three values with their change."""
+    def _state(self, event: events.StatePredicted) -> None:
+        """The motion level, and the character's three values with their change."""
         now = event.shown
         self._console.print(Text.assemble("  ", (f"{'motion level':<15}", "cyan"), f"{event.game_state.motion_level}"))
         for name, colour in COLOURS.items():
@@ -155,11 +166,6 @@ class Terminal:
             )
         self._character = now
 
-    def keep_frame(self, frame: Picture) -> None:
-        """Keep a frame for the preview."""
-        if self._preview:
-            self._frames.append(frame)
-
     def finished(self, clip: Path, seconds: events.StageSeconds, playback_seconds: float) -> None:
         """Show the clip, its path and the seconds of each stage. Ctrl-C ends the preview only; the turn is kept."""
         self._vae_seconds = seconds.vae
@@ -170,15 +176,12 @@ class Terminal:
         self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 
     def refused(self, error: AnimeGamerError) -> None:
-        """Print why an instruction was not played."""
         self._say(f"error: {error}", "red")
 
     def turn_stopped(self, turn: int) -> None:
-        """Print that the turn was stopped."""
         self._say(f"stopped; the next turn is turn {turn}", "yellow")
 
     def closing(self, folder: GameFolder, turns: int) -> None:
-        """Print where everything was written."""
         self._say("")
         if turns:
             self._say(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
@@ -189,30 +192,6 @@ class Terminal:
 
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(Text(plain(text, lines=True), style), soft_wrap=True)
-
-
-class TurnDisplay:
-    """One running turn in the terminal: shows its events as they come."""
-
-    def __init__(self, terminal: Terminal, bar: ProgressBar, vae_seconds: float) -> None:
-        self._terminal, self._bar, self._vae_seconds = terminal, bar, vae_seconds
-        self._task: TaskID = bar.add_task("thinking", total=None, left="")
-
-    def show(self, event: events.Event) -> None:
-        """Show an event."""
-        if isinstance(event, events.Understood):
-            self._terminal.understood(event)
-        elif isinstance(event, events.StatePredicted):
-            self._terminal.state(event)
-        elif isinstance(event, events.Progress):
-            decoding = event.step == event.steps
-            # The time of decoding is known after the first turn of the game.
-            known = self._vae_seconds or not decoding
-            left = f"{event.seconds_left + self._vae_seconds:.1f} s left" if known else ""
-            description = "decoding" if decoding else "drawing"
-            self._bar.update(self._task, description=description, completed=event.step, total=event.steps, left=left)
-        elif isinstance(event, events.FrameReady):
-            self._terminal.keep_frame(event.frame)
 
 
 def _plain_words(world: World) -> World:

@@ -173,7 +173,7 @@ def test_disk_that_fills_up_keeps_finished_turns(
     code, game = play(bundle, script, tmp_path / "out")
     assert code == 2
     assert [turn["turn"] for turn in game["turns"]] == [1, 2]
-    assert "too little free space" in capsys.readouterr().err
+    assert "not enough space on the disk" in capsys.readouterr().err
 
 
 def test_clip_that_cannot_be_written_is_an_error_that_names_it(bundle: Path, script: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.events import StageSeconds, StatePredicted
+from animegamer_rt.events import FrameReady, StageSeconds, StatePredicted
 from animegamer_rt.play.terminal import Terminal
 from animegamer_rt.state.game import CharacterState, GameState
 
@@ -36,8 +36,9 @@ class Screen:
 
 
 def finish_turn(terminal: Terminal) -> None:
-    for frame in FRAMES:
-        terminal.keep_frame(frame)
+    with terminal.turn():
+        for index, frame in enumerate(FRAMES):
+            terminal.show(FrameReady(session="game", turn=1, sequence=index, index=index, frame=frame))
     terminal.finished(Path("turn-001.mp4"), SECONDS, playback_seconds=0.01)
 
 
@@ -67,5 +68,5 @@ def test_state_bars_are_of_letters_that_the_terminal_has(bundle: Bundle, encodin
         history_turns=0,
         shot=np.zeros((226, 4), np.float32),
     )
-    Terminal(bundle, preview=False, console=screen.console).state(event)
+    Terminal(bundle, preview=False, console=screen.console).show(event)
     assert bar in screen.text and "?" not in screen.text
