@@ -75,16 +75,10 @@ __all__ = [
 ]
 
 _MODULES = (
-    "errors",
-    "state.game",
-    "state.instruction",
-    "events",
-    "engine_config",
-    "bundle.loader",
-    "session",
-    "pipeline",
+    *("errors", "state.game", "state.instruction", "events", "engine_config"),
+    *("bundle.loader", "session", "pipeline", "api"),
 )
-"""Where the names are looked for, what imports least first; last in `api`, which imports them all."""
+"""Where the names are looked for, in this order: what imports least comes first."""
 
 
 def __getattr__(name: str) -> object:
