@@ -1,10 +1,9 @@
 // Times every operator at full size on the current GPU: `animegamer_kernels_bench [repeats]`, a table, then one JSON line.
 //
-// First it measures the ceiling: bytes per second, read and written, of a device-to-device copy. The floor of a case is the time
-// that this copy would need for the bytes that the operator must move: each input read once (twice for the spatial norm and
-// the smoothed keys, whose statistics come first) and each output written once. The floor of attention is the time of its
-// MMAs at the measured rate of the same instructions. Calls rotate over enough sets of buffers that no cache holds them. The
-// buffers hold random numbers, because zeros run faster. It does not time what the operators replace.
+// The floor of a case is its roofline bound: the bytes that the operator must move, at the measured bandwidth of a device copy.
+// Each input is read once (twice for the spatial norm and the smoothed keys, whose statistics come first), each output
+// written once. The floor of attention is the time of its MMAs at the measured rate of the same instructions. Calls rotate over
+// enough sets of buffers to defeat the caches. Buffers hold random numbers, because zeros run faster.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -46,7 +45,7 @@ Case rows_case(const char* out_name, int out_dtype, int64_t out_bytes, bool gate
     return {name, "2 x 6976 x 1920 bf16", moved, prepare};
 }
 
-// Epilogues: GELU and quantisation after the MLP's first product, in FP8 or from INT8's sums; or dequantised sums only.
+// GELU and quantisation after the MLP's first product, to FP8 or from int32 sums; or dequantised sums only.
 Case epilogue_case(const char* name, int64_t width, bool sums, bool gelu, int out_dtype) {
     const int64_t in_bytes = sums ? 4 : 2, out_bytes = out_dtype == AGK_BF16 ? 2 : 1;
     const auto prepare = [=](Arena& arena) -> Call {
@@ -197,7 +196,7 @@ Case spatial_case(int64_t frames, int64_t scale, int64_t channels) {
     return {"spatial_norm", shape, 2.0 * (3.0 * static_cast<double>(count) + 2.0 * static_cast<double>(cells)), prepare};
 }
 
-// MMAs and nothing else. Each warp has eight accumulators, so that no MMA waits for the one before it.
+// MMAs only. Each warp has eight accumulators, so that MMAs do not depend on each other.
 constexpr int SUMS = 8, ROUNDS = 4096, RATE_WARPS = 4;
 
 template <typename Sum>
@@ -206,7 +205,7 @@ __global__ void product_kernel(const uint32_t* operands, Sum* out) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) a[i] = operands[threadIdx.x * 6 + i];
     const uint32_t b0 = operands[threadIdx.x * 6 + 4], b1 = operands[threadIdx.x * 6 + 5];
-    // Half sums are two per register.
+    // float16 sums are two per register.
     constexpr int REGISTERS = std::is_same_v<Sum, uint32_t> ? 2 : 4;
     Sum sums[SUMS][REGISTERS] = {};
     for (int round = 0; round < ROUNDS; ++round) {
@@ -225,7 +224,7 @@ __global__ void product_kernel(const uint32_t* operands, Sum* out) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = total;
 }
 
-// Operations per second of INT8 MMAs (Sum int, 16 x 8 x 32) or half MMAs (Sum float, or uint32_t for half sums, 16 x 8 x 16).
+// Operations per second of MMAs: INT8 (Sum int, 16 x 8 x 32), or 16-bit (Sum float, or uint32_t for float16 sums, 16 x 8 x 16).
 template <typename Sum>
 double product_rate(int processors, int repeats, cudaStream_t stream) {
     const unsigned blocks = static_cast<unsigned>(processors) * 4;
@@ -269,8 +268,8 @@ int main(int argc, char** argv) {
     const double int8_rate = product_rate<int>(gpu.multiProcessorCount, repeats, stream);
     const double half_rate = product_rate<float>(gpu.multiProcessorCount, repeats, stream);
     const double half_sum_rate = product_rate<uint32_t>(gpu.multiProcessorCount, repeats, stream);
-    std::printf("%s, sm_%d%d, %d multiprocessors; a copy moves %.0f GB/s, products make %.0f TOP/s in INT8, %.0f in bf16 and %.0f "
-                "in fp16 with sums in fp16; medians of %d runs of %d calls or more\n\n", gpu.name, gpu.major, gpu.minor,
+    std::printf("%s, sm_%d%d, %d multiprocessors; copy %.0f GB/s; MMA %.0f TOP/s INT8, %.0f bf16, %.0f fp16 with fp16 sums; "
+                "medians of %d runs of at least %d calls\n\n", gpu.name, gpu.major, gpu.minor,
                 gpu.multiProcessorCount, ceiling / 1e9, int8_rate / 1e12, half_rate / 1e12, half_sum_rate / 1e12, repeats, CALLS);
     std::printf("%-30s %-28s %9s %9s %9s %9s\n", "operator", "shape", "floor us", "us", "GB/s", "of floor");
     std::vector<Case> cases{
@@ -287,7 +286,7 @@ int main(int argc, char** argv) {
         pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),
         spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
     };
-    // Its floor is computed from the rate of mma.sync, so it may be faster than its floor.
+    // Floors are computed from the rate of mma.sync, so wgmma may be faster.
     if (gpu.major == 9 && gpu.minor == 0) {
         cases.push_back(attention_case(AGK_WARPGROUPS));
         cases.push_back(half_attention_case());

@@ -13,9 +13,9 @@
 namespace {
 
 constexpr double MIB = 1024.0 * 1024.0;
-// Much more than the largest cache of a GPU today (some 100 MiB), and a small part of its memory.
+// Much larger than any GPU's cache (about 100 MiB), and a small part of its memory.
 constexpr double ROTATED_BYTES = 512 * MIB;
-// At least so many calls per measurement, and every set of buffers at least once.
+// The least calls per measurement, and the most sets of buffers.
 constexpr int CALLS = 16, MAX_SETS = 256;
 
 void check_status(cudaError_t error) {
@@ -71,7 +71,7 @@ struct Case {
     double bytes;
     // Allocates a set of buffers and returns a call that uses them.
     std::function<Call(Arena&)> prepare;
-    // Multiplications and additions of INT8 MMAs, of half MMAs with float32 sums, and with half sums.
+    // Multiplications and additions of INT8 MMAs, and of 16-bit MMAs with float32 or float16 sums.
     double int8_operations = 0.0, half_operations = 0.0, half_sum_operations = 0.0;
 };
 

@@ -1,14 +1,12 @@
 """The project's CUDA operators, called through their C interface.
 
-Imports the standard library only. An array is anything with `data_ptr`, `shape`, `stride`, `dtype` and `device`; a
-torch.Tensor has them. docs/KERNELS.md lists what each operator computes and how to build the library.
+Imports the standard library only. An array is anything with `data_ptr`, `shape`, `stride`, `dtype` and `device`, like a
+torch.Tensor. docs/KERNELS.md lists what each operator computes and how to build the library.
 
-Three rules hold for every operator:
-
-- Arrays on a CUDA device go to the kernel. It is queued on `stream` (a cudaStream_t as an integer, 0 for the default
-  stream) and the call returns at once; the caller keeps the arrays alive until the stream has run it.
-- Arrays in host memory go to the plain reference, which has finished when the call returns. `stream` is not used.
-- Arrays of the wrong shape, dtype, strides or device, and sizes that the kernel is not written for, raise KernelError.
+- Arrays on a CUDA device go to the kernel, launched asynchronously on `stream` (a cudaStream_t as an integer, 0 for the
+  default stream). The caller keeps the arrays alive until the stream has run it.
+- Arrays in host memory go to the plain reference, which is synchronous and ignores `stream`.
+- Arrays of the wrong shape, dtype, strides or device, and unsupported sizes, raise KernelError.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Checks arrays and returns their addresses for the argument structs.
-
-It does not own memory. The caller keeps arrays alive until the stream has run the kernel.
-"""
+"""Checks arrays and returns their addresses for the argument structs. The caller keeps the arrays alive."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from .errors import KernelError
 
 
 class Dtype(IntEnum):
-    """enum agk_dtype. U8 and I32 are not in the C enum: the C interface fixes the dtype of such arrays."""
+    """enum agk_dtype. U8 and I32 are not in the C enum: the C interface fixes the dtype of those arrays."""
 
     F32 = 0
     F16 = 1
@@ -36,7 +33,7 @@ DTYPES = {
 
 
 class Array(Protocol):
-    """What an operator reads of an array. A torch.Tensor has all of it."""
+    """The array interface that operators use. A torch.Tensor has it."""
 
     @property
     def shape(self) -> Sequence[int]:
@@ -45,12 +42,12 @@ class Array(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """Its dtype; str() of it is a key of DTYPES, with or without "torch."."""
+        """Its str() is a key of DTYPES, with or without "torch."."""
         ...
 
     @property
     def device(self) -> Any:
-        """Its device; `device.type` is "cpu" or "cuda"."""
+        """`device.type` is "cpu" or "cuda"."""
         ...
 
     def data_ptr(self) -> int:
@@ -63,10 +60,10 @@ class Array(Protocol):
 
 
 def dtype_of(array: Array) -> Dtype:
-    """The Dtype of an array. Raises KernelError for a dtype that no operator takes."""
+    """The Dtype of an array. Raises KernelError for an unsupported dtype."""
     name = str(array.dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise KernelError("a dtype that no kernel takes", found=name, expected=", ".join(DTYPES))
+        raise KernelError("unsupported dtype", found=name, expected=", ".join(DTYPES))
     return DTYPES[name]
 
 
@@ -81,7 +78,7 @@ def is_contiguous(array: Array) -> bool:
 
 
 class SameDevice:
-    """Checks that all arrays of a call are on the device of the first one."""
+    """Checks that all arrays of a call are on the first one's device."""
 
     def __init__(self, first: Array) -> None:
         self.device = first.device
@@ -93,31 +90,29 @@ class SameDevice:
     def address(self, what: str, array: Array | None, shape: Sequence[int], *dtypes: Dtype) -> int | None:
         """Address of a contiguous array of this shape and one of these dtypes; None if `array` is None.
 
-        Raises KernelError, which names the argument `what`, for any other array.
+        Raises KernelError, which names the argument `what`.
         """
         if array is None:
             return None
         self._check(what, array, dtypes)
         if tuple(array.shape) != tuple(shape) or not is_contiguous(array):
             found = f"{tuple(array.shape)}, strides {tuple(array.stride())}"
-            raise KernelError(
-                "an array of another shape", where=what, found=found, expected=f"{tuple(shape)}, contiguous"
-            )
+            raise KernelError("wrong shape", where=what, found=found, expected=f"{tuple(shape)}, contiguous")
         return array.data_ptr()
 
     def strided_address(self, what: str, array: Array | None, shape: Sequence[int], dtype: Dtype) -> int | None:
-        """As `address`, for an array with any strides."""
+        """Like `address`, for any strides."""
         if array is None:
             return None
         self._check(what, array, (dtype,))
         if tuple(array.shape) != tuple(shape):
-            raise KernelError("an array of another shape", where=what, found=tuple(array.shape), expected=tuple(shape))
+            raise KernelError("wrong shape", where=what, found=tuple(array.shape), expected=tuple(shape))
         return array.data_ptr()
 
     def row_address(self, what: str, array: Array | None, batch: int, width: int) -> tuple[int | None, int]:
-        """Address of a float32 array [width] or [batch, width], and its batch stride in elements.
+        """Address of a float32 array [width] or [batch, width], and its batch stride in elements, 0 if shared.
 
-        The stride is 0 if all batch entries share one row. The last axis must be contiguous. Raises KernelError.
+        The last axis must be contiguous. Raises KernelError.
         """
         if array is None:
             return None, 0
@@ -126,14 +121,12 @@ class SameDevice:
         shared = tuple(array.shape) == (width,)
         if not (shared or tuple(array.shape) == (batch, width)) or strides[-1] != 1:
             found = f"{tuple(array.shape)}, strides {strides}"
-            raise KernelError(
-                "an array of another shape", where=what, found=found, expected=f"[{width}] or [{batch}, {width}]"
-            )
+            raise KernelError("wrong shape", where=what, found=found, expected=f"[{width}] or [{batch}, {width}]")
         return array.data_ptr(), 0 if shared or batch == 1 else strides[0]
 
     def _check(self, what: str, array: Array, dtypes: Sequence[Dtype]) -> None:
         if array.device != self.device:
-            raise KernelError("an array on another device", where=what, found=array.device, expected=self.device)
+            raise KernelError("on a different device", where=what, found=array.device, expected=self.device)
         if dtype_of(array) not in dtypes:
             expected = " or ".join(dtype.name for dtype in dtypes)
-            raise KernelError("an array of another dtype", where=what, found=array.dtype, expected=expected)
+            raise KernelError("wrong dtype", where=what, found=array.dtype, expected=expected)

@@ -1,4 +1,4 @@
-"""Attention of heads of 64: with INT8 queries and keys, as `head_norm_int8` writes them, or with those of `head_norm`.
+"""Attention with heads of 64: with INT8 queries and keys, from `head_norm_int8`, or 16-bit ones, from `head_norm`.
 
 Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
@@ -14,7 +14,7 @@ from .heads import Int8Outputs
 from .library import Arguments, Library
 
 HEAD_WIDTH = 64
-"""The only head width that the kernel is written for."""
+"""The only supported head width."""
 
 
 class MmaKind(IntEnum):
@@ -67,8 +67,8 @@ def attention(library: Library, query: Array, key: Array, value: Array, out: Arr
     device, sizes, strides = _strided(value)
     for what, other in (("query", query), ("key", key)):
         if tuple(other.stride()) != strides:
-            found, expected = f"strides {tuple(other.stride())}", f"those of value, {strides}"
-            raise KernelError("an array of other strides", where=what, found=found, expected=expected)
+            found, expected = tuple(other.stride()), f"{strides}, as value"
+            raise KernelError("strides differ", where=what, found=found, expected=expected)
     dtype, arrays = dtype_of(value), {"query": query, "key": key, "value": value}
     arguments = AttentionArguments(
         0,
@@ -86,7 +86,7 @@ def _strided(value: Array) -> tuple[SameDevice, tuple[int, ...], tuple[int, ...]
     sizes, strides = tuple(value.shape), tuple(value.stride())
     if len(sizes) != 4 or strides[-1] != 1:
         raise KernelError(
-            "an array of another shape",
+            "wrong shape",
             where="value",
             found=f"{sizes}, strides {strides}",
             expected="[B, S, heads, 64]",
@@ -106,12 +106,11 @@ def attention_int8(
 ) -> None:
     """softmax(query key^T / 8) value over all tokens, into out [B, S, heads, 64] of value's dtype.
 
-    heads: what `head_norm_int8` wrote with the same groups; key_group must be a multiple of 64.
+    heads: the outputs of `head_norm_int8` with the same groups; key_group must be a multiple of 64.
     value: float16 or bfloat16 [B, S, heads, 64]. The last axis must be contiguous, the other strides a multiple of 16
     bytes, so a view qkv[:, :, 2] of [B, S, 3, heads, 64] is accepted.
-    mma: HALF_SUMS keeps the weights, the values and the sums of each 64 keys in float16. GeForce GPUs multiply at twice
-    the rate then.
-    A NaN scale makes every result that depends on it NaN. Raises KernelError.
+    mma: HALF_SUMS keeps the weights, the values and the sums of each 64 keys in float16, at twice the rate on GeForce.
+    NaN scales propagate. Raises KernelError.
     """
     device, sizes, strides = _strided(value)
     batch, tokens, count, width = sizes

@@ -1,16 +1,16 @@
 """KernelError: the one error that this package raises.
 
-The package imports nothing of the runtime, so it has its own error. The runtime turns it into its `BackendError`.
+The package does not import the runtime, which converts it to `BackendError`.
 """
 
 from __future__ import annotations
 
 
 class KernelError(Exception):
-    """The library cannot be opened, or an operator refused its arguments or failed to launch.
+    """The library cannot be opened, or an operator's arguments are invalid or its launch failed.
 
-    `what` happened, `where` (an argument, a file), what was `found`, what was `expected`, and what to `do`.
-    `str(error)` joins them in one line, in the form of all errors of this project.
+    `what` is wrong, `where` (an argument, a file), what was `found` and `expected`, and what to `do`. `str(error)`
+    joins them in one line, like all errors of this project.
     """
 
     def __init__(

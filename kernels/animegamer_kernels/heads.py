@@ -1,6 +1,6 @@
 """LayerNorm of every head of queries and keys, written in the activations' dtype or in INT8 for attention.
 
-It does not know attention. Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
+Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Heads:
     epsilon: float
 
     def struct(self, device: SameDevice) -> HeadsStruct:
-        """The C struct. Raises KernelError if the arrays do not fit each other."""
+        """The C struct. Raises KernelError if the arrays do not match."""
         sizes = tuple(self.qkv.shape)
         if len(sizes) != 5 or sizes[2] != 3:
-            raise KernelError("an array of another shape", where="qkv", found=sizes, expected="[B, S, 3, heads, width]")
+            raise KernelError("wrong shape", where="qkv", found=sizes, expected="[B, S, 3, heads, width]")
         batch, tokens, _, heads, width = sizes
         dtype = dtype_of(self.qkv)
         vectors = ("query_weight", "query_bias", "key_weight", "key_bias")
@@ -83,10 +83,10 @@ class Heads:
 def head_norm(
     library: Library, heads: Heads, query: Array, key: Array, value: Array | None = None, stream: int = 0
 ) -> None:
-    """Writes normalised queries and keys, and if `value` is heads a copy of the values, as [B, S, heads, width].
+    """Writes normalised queries and keys, and with `value` a copy of the values, as [B, S, heads, width].
 
-    All outputs have the same strides, and the last axis is contiguous; the other strides are free. So an output may be
-    a transposed [B, heads, S, width], or qkv[:, :, 0] and qkv[:, :, 1] themselves. Raises KernelError.
+    All outputs must have the same strides, with a contiguous last axis: for example a transposed [B, heads, S, width],
+    or qkv[:, :, 0] and qkv[:, :, 1] in place. Raises KernelError.
     """
     device = SameDevice(heads.qkv)
     shape = heads.struct(device)
@@ -94,7 +94,7 @@ def head_norm(
     addresses = []
     for name, array in (("query", query), ("key", key), ("value", value)):
         if array is not None and (tuple(array.stride()) != strides or strides[-1] != 1):
-            raise KernelError("strides that differ", where=name, found=array.stride(), expected=(*strides[:-1], 1))
+            raise KernelError("strides differ", where=name, found=array.stride(), expected=(*strides[:-1], 1))
         addresses.append(device.strided_address(name, array, sizes, dtype_of(heads.qkv)))
     library.run("head_norm", HeadNormArguments(0, shape, *addresses, *strides[:-1]), device.stream(stream))
 
@@ -103,8 +103,8 @@ def head_norm(
 class Int8Outputs:
     """Outputs of `head_norm_int8`.
 
-    query, key: int8 [B, heads, S, width]. query_scales, key_scales: float32 [B, heads, ceil(S / group)], one scale for
-    `group` consecutive tokens. key_mean: float32 [B, heads, width], the mean over the tokens that was subtracted from
+    query, key: int8 [B, heads, S, width]. query_scales, key_scales: float32 [B, heads, ceil(S / group)], one scale per
+    `group` consecutive tokens. key_mean: float32 [B, heads, width], the mean over the tokens, which was subtracted from
     the keys. workspace: uint8 [`int8_workspace(..)`], scratch memory.
     """
 
@@ -124,7 +124,7 @@ def int8_workspace(library: Library, heads: Heads) -> int:
 def head_norm_int8(
     library: Library, heads: Heads, out: Int8Outputs, query_group: int, key_group: int, stream: int = 0
 ) -> None:
-    """Writes normalised queries and keys in INT8: value = int8 * scale, one scale for `group` tokens of a head.
+    """Writes normalised queries and keys in INT8: value = int8 * scale, one scale per `group` tokens of a head.
 
     The mean of the keys over the tokens is subtracted first; softmax does not depend on it. Raises KernelError.
     """

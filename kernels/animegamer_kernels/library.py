@@ -1,7 +1,4 @@
-"""Finds, opens and calls the shared library of the kernels, which `make kernels` builds.
-
-It does not know what an operator computes: a call has a name and one argument struct.
-"""
+"""Finds, opens and calls the kernels' shared library, which `make kernels` builds."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ OPERATORS = (
 
 
 class Status(IntEnum):
-    """What an operator returns, enum agk_code. CUDA_ERROR + n is error n of the CUDA runtime."""
+    """enum agk_code. CUDA_ERROR + n is error n of the CUDA runtime."""
 
     OK = 0
     BAD_STRUCT = 1
@@ -51,16 +48,16 @@ class Status(IntEnum):
 
 
 class Arguments(ctypes.Structure):
-    """Base of the operators' argument structs. The first field is the struct's size in bytes; the library checks it."""
+    """Base of the argument structs. The first field is the struct's size in bytes, which the library checks."""
 
     struct_bytes: int
 
 
 class Library:
-    """An open library. Threads may call it at the same time; `last_error` is per thread."""
+    """An open library. Thread-safe; `last_error` is per thread."""
 
     def __init__(self, path: Path) -> None:
-        """Raises KernelError if the file is not a library of these kernels."""
+        """Raises KernelError if the file is not a compatible kernel library."""
         try:
             self._library = ctypes.CDLL(str(path))
             self._functions = {
@@ -70,7 +67,7 @@ class Library:
             self._last_error, self._error_text = self._library.agk_last_error, self._library.agk_error_text
         except (OSError, AttributeError) as error:
             raise KernelError(
-                "not a library of these kernels", where=path, found=error, do="build it anew: make kernels"
+                "not a compatible kernel library", where=path, found=error, do="rebuild it: make kernels"
             ) from error
         self.path = path
         self._last_error.restype = self._error_text.restype = ctypes.c_char_p
@@ -79,7 +76,7 @@ class Library:
 
     @property
     def has_cuda(self) -> bool:
-        """Whether the library was built with the CUDA kernels. Without them it has the references only."""
+        """Whether the library was built with the CUDA kernels, not the references only."""
         return bool(self._library.agk_has_cuda())
 
     @property
@@ -88,7 +85,7 @@ class Library:
         return bool(self._library.agk_runs_here())
 
     def error_text(self, code: int) -> str:
-        """What a status code means, in words."""
+        """Description of a status code."""
         text: bytes = self._error_text(code)
         return text.decode()
 
@@ -101,33 +98,33 @@ class Library:
         return self.call_unchecked(name, arguments, stream)
 
     def call_unchecked(self, name: str, arguments: Arguments, stream: int | None) -> int:
-        """As `call`, but leaves the struct's size as the caller set it."""
+        """Like `call`, with the struct's size as the caller set it."""
         device, host = self._functions[name]
         at = ctypes.addressof(arguments)
         return int(host(at) if stream is None else device(at, stream))
 
     def run(self, name: str, arguments: Arguments, stream: int | None) -> None:
-        """As `call`. Raises KernelError with the library's text if the status is not OK."""
+        """Like `call`, but raises KernelError with the library's text if the status is not OK."""
         code = self.call(name, arguments, stream)
         if code != Status.OK:
             raise KernelError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
 
     def workspace(self, name: str, arguments: ctypes.Structure) -> int:
-        """Size of the workspace that an operator needs for these arguments, in bytes."""
+        """Workspace size that an operator needs for these arguments, in bytes."""
         function = getattr(self._library, f"agk_{name}_workspace")
         function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_int64
         return int(function(ctypes.addressof(arguments)))
 
     def last_error(self) -> str:
-        """What was wrong with this thread's last failed call."""
-        words: bytes = self._last_error()
-        return words.decode()
+        """Text of this thread's last failed call."""
+        text: bytes = self._last_error()
+        return text.decode()
 
 
 def find_library() -> Path | None:
-    """Path of the library: ANIMEGAMER_KERNELS if set, else a file in this package's folder or in build/kernels.
+    """Path of the library: ANIMEGAMER_KERNELS, which may not exist, or a file in this package or build/kernels.
 
-    None if there is no such file or ANIMEGAMER_KERNELS is `off`. A path from ANIMEGAMER_KERNELS may not exist.
+    None if no file is found or ANIMEGAMER_KERNELS is `off`.
     """
     named = os.environ.get(PATH_VARIABLE)
     if named:
@@ -138,10 +135,10 @@ def find_library() -> Path | None:
 
 
 def open_library(path: Path | None = None) -> Library:
-    """Opens the library at `path`, by default the one that `find_library` finds. Raises KernelError."""
+    """Opens the library at `path`, by default that of `find_library`. Raises KernelError."""
     chosen = path or find_library()
     if chosen is None or not chosen.is_file():
         where = chosen or (PATH_VARIABLE if os.environ.get(PATH_VARIABLE) else FILE_NAME)
-        do = f"build it: make kernels; or name its file: {PATH_VARIABLE}=FILE"
-        raise KernelError("the kernels' library is not there", where=where, do=do)
+        do = f"build it: make kernels; or set {PATH_VARIABLE}=FILE"
+        raise KernelError("kernel library not found", where=where, do=do)
     return Library(chosen)

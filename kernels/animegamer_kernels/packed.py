@@ -1,6 +1,6 @@
-"""Weights in 4 or 8 bits: dequantised to a full matrix, or multiplied by a few tokens without that.
+"""4-bit and 8-bit weights: dequantised to a full matrix, or multiplied directly by a few tokens.
 
-It does not know layers. Source: kernels/csrc/animegamer_kernels.h has the layout and the contract.
+Source: kernels/csrc/animegamer_kernels.h has the layout and the contract.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .errors import KernelError
 from .library import Arguments, Library
 
 FEW_ROWS = 4
-"""The largest number of tokens that `packed_product` takes. Source: AGK_FEW_ROWS."""
+"""The most tokens that `packed_product` accepts. Source: AGK_FEW_ROWS."""
 
 
 class PackedStruct(ctypes.Structure):
@@ -51,10 +51,10 @@ class PackedProductArguments(Arguments):
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A quantised weight [N, K]: weight = code * scale, one scale for each block of b inputs.
+    """A quantised weight [N, K]: weight = code * scale, one scale per block of b inputs.
 
     codes: int8 [N, K / b, b] in 8 bits, int8 [N, K / b, b / 2] in 4 bits. A byte of two 4-bit codes holds element i of
-    the block in its low half and element i + b / 2 in its high half. scales: float32 [N, K / b].
+    the block in its low nibble and element i + b / 2 in its high nibble. scales: float32 [N, K / b].
     """
 
     codes: Array
@@ -62,17 +62,15 @@ class Packed:
     bits: int
 
     def sizes(self) -> tuple[int, int, int]:
-        """N, K and b, as in the class's docstring."""
+        """N, K and b."""
         outputs, blocks, held = self.codes.shape
         block = held * 8 // self.bits
         return outputs, blocks * block, block
 
     def struct(self, device: SameDevice) -> PackedStruct:
-        """The C struct. Raises KernelError if the arrays do not fit each other."""
+        """The C struct. Raises KernelError if the arrays do not match."""
         if len(self.codes.shape) != 3:
-            raise KernelError(
-                "an array of another shape", where="codes", found=tuple(self.codes.shape), expected="3 axes"
-            )
+            raise KernelError("wrong shape", where="codes", found=tuple(self.codes.shape), expected="3 axes")
         codes = device.address("codes", self.codes, self.codes.shape, Dtype.I8)
         scales = device.address("scales", self.scales, self.codes.shape[:2], Dtype.F32)
         return PackedStruct(*self.sizes(), self.bits, codes, scales)
@@ -89,7 +87,7 @@ def unpack(library: Library, weight: Packed, out: Array, stream: int = 0) -> Non
 def packed_product(library: Library, weight: Packed, x: Array, out: Array, stream: int = 0) -> None:
     """out [R, N] = x [R, K] weight^T, in x's dtype; R is 1 to FEW_ROWS. Raises KernelError."""
     if len(x.shape) != 2:
-        raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, K]")
+        raise KernelError("wrong shape", where="x", found=tuple(x.shape), expected="[R, K]")
     device, dtype, rows = SameDevice(x), dtype_of(x), x.shape[0]
     packed = weight.struct(device)
     outputs, inputs, _ = weight.sizes()

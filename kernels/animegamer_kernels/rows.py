@@ -1,6 +1,6 @@
 """Row-wise operators between the matrix products of a block: norm, modulation, gate, GELU, quantisation.
 
-It does not know blocks or the denoiser. Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
+Source: MODEL.md section 4; kernels/csrc/animegamer_kernels.h has the contract.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EpilogueArguments(Arguments):
 class Norm:
     """y = LayerNorm(row) * weight + bias, then y * (1 + scale) + shift, written to `out`.
 
-    A token's scale and shift are the shot's or the image's, by its position.
+    Scale and shift are the shot's or the image's, by token position.
     out: [B, S, D] in the input's dtype; or float8_e4m3fn or int8 with out_scales float32 [B, S], value = out * scale.
     weight, bias: float32 [D], both or none. Shifts and scales: float32 [D], or [B, D] with any batch stride.
     """
@@ -103,11 +103,11 @@ QUANTISED = (Dtype.E4M3, Dtype.I8)
 
 
 class _Rows:
-    """Sizes of x [B, S, D], and the batch stride that all shifts, scales and gates of a call must share."""
+    """Sizes of x [B, S, D], and the common batch stride of a call's shifts, scales and gates."""
 
     def __init__(self, x: Array, shot_tokens: int) -> None:
         if len(x.shape) != 3:
-            raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[B, S, D]")
+            raise KernelError("wrong shape", where="x", found=tuple(x.shape), expected="[B, S, D]")
         self.sizes = tuple(x.shape)
         self.batch, self.tokens, self.width = self.sizes
         self.shot_tokens = shot_tokens
@@ -143,7 +143,7 @@ class _Rows:
         if len(self.strides) > 1:
             strides = sorted(self.strides)
             raise KernelError(
-                "shifts, scales and gates that lie apart differently", found=strides, expected="one stride"
+                "shifts, scales and gates have different batch strides", found=strides, expected="one stride"
             )
         stride = next(iter(self.strides), 0)
         rows = self.batch * self.tokens
@@ -199,18 +199,17 @@ def epilogue(
 ) -> None:
     """The epilogue of a matrix product: dequantises x [R, D], applies GELU, and writes out [R, D].
 
-    x: activations; or int32 with `sums`, which says how to dequantise it. gelu: the tanh approximation.
-    out: the activations' dtype, and may then be x itself; or float8_e4m3fn or int8 with out_scales float32 [R],
-    value = out * scale. Raises KernelError.
+    x: activations; or int32, dequantised by `sums`. gelu: the tanh approximation. out: the activations' dtype, and then
+    may be x itself; or float8_e4m3fn or int8 with out_scales float32 [R], value = out * scale. Raises KernelError.
     """
     if len(x.shape) != 2:
-        raise KernelError("an array of another shape", where="x", found=tuple(x.shape), expected="[R, D]")
+        raise KernelError("wrong shape", where="x", found=tuple(x.shape), expected="[R, D]")
     device, sizes, dtype = SameDevice(x), tuple(x.shape), dtype_of(x)
     rows, columns = sizes[:1], sizes[1:]
     address = device.address("x", x, sizes, dtype if sums is None else Dtype.I32)
     scales: tuple[int | None, ...] = (None, None, None)
     if sums is not None:
-        # The output is quantised, so `out` does not say a dtype of activations: bfloat16.
+        # A quantised output does not determine the activations' dtype; bfloat16 will do.
         dtype = Dtype.BF16 if dtype_of(out) in QUANTISED else dtype_of(out)
         scales = (
             device.address("row_scales", sums.row_scales, rows, Dtype.F32),

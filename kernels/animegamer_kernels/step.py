@@ -1,6 +1,6 @@
 """Unpatchify, guidance and solver update of one denoising step.
 
-It does not know the schedule: the eight coefficients come in as an array. Source: MODEL.md section 5, models/step.py.
+Source: MODEL.md section 5.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GuidedStepArguments(Arguments):
 class StepOutputs:
     """Outputs of `guided_step`.
 
-    next_latent, x0, next_difference: float32 [1, F, C, h, w]; each may be the input of the same meaning.
+    next_latent, x0, next_difference: float32 [1, F, C, h, w]; each may alias the input of the same meaning.
     next_patches: [1, P, C * 4] in the dtype of the input patches, or None.
     """
 
@@ -53,16 +53,14 @@ def guided_step(
     out: StepOutputs,
     stream: int = 0,
 ) -> None:
-    """One step of guidance and solver from the denoiser's output `patches` [B, P, C * 4] to `out`.
+    """Guidance and solver update from the denoiser's output `patches` [B, P, C * 4] to `out`.
 
     B is 1 (conditional row only) or 2 (unconditional row first). latent, x0_prev, noise, difference: float32
     [1, F, C, h, w]. coefficients: float32 [8] on the same device, read when the kernel runs; their order is in
     animegamer_kernels.h. out.next_patches, if given, is next_latent as patches for the next step. Raises KernelError.
     """
     if len(latent.shape) != 5 or latent.shape[0] != 1:
-        raise KernelError(
-            "an array of another shape", where="latent", found=tuple(latent.shape), expected="[1, F, C, h, w]"
-        )
+        raise KernelError("wrong shape", where="latent", found=tuple(latent.shape), expected="[1, F, C, h, w]")
     sizes = tuple(latent.shape)
     _, frames, channels, height, width = sizes
     dtype = dtype_of(patches)

@@ -1,6 +1,6 @@
 """The VAE decoder's spatial norm with SiLU, and the conversion of decoded frames to bytes.
 
-It does not know the decoder. Source: MODEL.md section 6; kernels/csrc/animegamer_kernels.h has the contract.
+Source: MODEL.md section 6; kernels/csrc/animegamer_kernels.h has the contract.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class SpatialNormArguments(Arguments):
 def pixels(
     library: Library, x: Array, out: Array, order: Sequence[int], flip: bool, interleaved: bool, stream: int = 0
 ) -> None:
-    """Converts frames of values about -1..1 to uint8 `out` [T, H, W, C], truncated, not rounded.
+    """Converts frames, about -1..1, to uint8 `out` [T, H, W, C] by truncation.
 
-    x: [3, T, H, W]; or [T, H, W, 3] if `interleaved`. W must be a multiple of 8. order: which channel each of the C = 3
-    or 4 bytes of a pixel is: 0 R, 1 G, 2 B, 3 A (always 255). flip: bottom row first. Raises KernelError.
+    x: [3, T, H, W]; or [T, H, W, 3] if `interleaved`. W must be a multiple of 8. order: the channel of each byte of a
+    pixel, 3 or 4: 0 R, 1 G, 2 B, 3 A (always 255). flip: bottom row first. Raises KernelError.
     """
     sizes = tuple(x.shape)
     if len(sizes) != 4 or sizes[-1 if interleaved else 0] != RGB_CHANNELS:
         expected = "[T, H, W, 3]" if interleaved else "[3, T, H, W]"
-        raise KernelError("an array of another shape", where="x", found=sizes, expected=expected)
+        raise KernelError("wrong shape", where="x", found=sizes, expected=expected)
     frames, height, width = sizes[:3] if interleaved else sizes[1:]
     device = SameDevice(x)
     arguments = PixelsArguments(
@@ -80,7 +80,7 @@ class SpatialNorm:
     """Arguments of `spatial_norm`.
 
     x, out: [T, H, W, C]. scale, shift: [t, h, w, C], the projections of the latent. All four have one dtype.
-    weight, bias: float32 [C] of the GroupNorm. x_bias: float32 [C] that is added to x first, or None.
+    weight, bias: float32 [C] of the GroupNorm. x_bias: float32 [C] added to x first, or None.
     workspace: uint8 [`spatial_norm_workspace(..)`], scratch memory.
     """
 
@@ -96,12 +96,10 @@ class SpatialNorm:
     workspace: Array | None = None
 
     def arguments(self, device: SameDevice) -> SpatialNormArguments:
-        """The C struct. Raises KernelError if the arrays do not fit each other."""
+        """The C struct. Raises KernelError if the arrays do not match."""
         sizes, latent = tuple(self.x.shape), tuple(self.scale.shape)
         if len(sizes) != 4 or len(latent) != 4 or latent[3] != sizes[3]:
-            raise KernelError(
-                "arrays of other shapes", where="x, scale", found=(sizes, latent), expected="[T, H, W, C]"
-            )
+            raise KernelError("shapes differ", where="x, scale", found=(sizes, latent), expected="[T, H, W, C]")
         dtype, vector = dtype_of(self.x), (sizes[3],)
         x_bias, workspace = self.x_bias, self.workspace
         return SpatialNormArguments(

@@ -1,7 +1,7 @@
 /* The C interface of the kernels: operators of the denoiser, the predictor and the VAE, with plain CPU references.
  *
- * It does not use a tensor library. Every operator is two functions of one argument struct:
- *   agk_NAME(const agk_NAME_args*, void* stream)   the kernel, on device memory; returns when it is queued on the stream
+ * Every operator is two functions of one argument struct:
+ *   agk_NAME(const agk_NAME_args*, void* stream)   the kernel, on device memory; asynchronous on the stream
  *   agk_NAME_host(const agk_NAME_args*)            the plain reference, on host memory; one thread, slow
  * Both return AGK_OK or a status code; agk_last_error() describes this thread's last error. No operator allocates memory
  * or synchronises, so every call can be captured in a CUDA graph. Arrays are contiguous in row-major order unless strides
@@ -26,15 +26,15 @@ enum agk_dtype { AGK_F32 = 0, AGK_F16 = 1, AGK_BF16 = 2, AGK_E4M3 = 3, AGK_I8 = 
 
 enum agk_code {
     AGK_OK = 0,
-    AGK_BAD_STRUCT = 1,        /* struct_bytes is not this library's: header and library differ */
+    AGK_BAD_STRUCT = 1,        /* struct_bytes is wrong: header and library are of different versions */
     AGK_NULL_POINTER = 2,      /* a required array is NULL */
-    AGK_UNALIGNED_POINTER = 3, /* an address that is not a multiple of 16 */
+    AGK_UNALIGNED_POINTER = 3, /* an array is not aligned to 16 bytes */
     AGK_BAD_DTYPE = 4,
-    AGK_BAD_SHAPE = 5,         /* sizes that are not positive or do not fit each other */
-    AGK_UNALIGNED_WIDTH = 6,   /* a row whose size is not a multiple of 16 bytes */
-    AGK_TOO_WIDE = 7,          /* a row of more than 16 KiB, the most that a block holds */
+    AGK_BAD_SHAPE = 5,         /* sizes are not positive or do not match */
+    AGK_UNALIGNED_WIDTH = 6,   /* a row is not a multiple of 16 bytes */
+    AGK_TOO_WIDE = 7,          /* a row is larger than 16 KiB, the most that a block holds */
     AGK_NO_CUDA = 8,           /* this library was built without a CUDA compiler */
-    AGK_SMALL_WORKSPACE = 9,   /* the workspace is smaller than agk_NAME_workspace() says */
+    AGK_SMALL_WORKSPACE = 9,   /* the workspace is smaller than agk_NAME_workspace() */
     AGK_BAD_OPTION = 10,       /* an unknown value of an enum */
     AGK_CUDA_ERROR = 1000      /* plus the CUDA runtime's own code */
 };
@@ -45,10 +45,10 @@ AGK_API const char* agk_error_text(int code);
 AGK_API const char* agk_last_error(void);
 /* 1 if this library has the CUDA kernels, 0 if it has the references only. */
 AGK_API int agk_has_cuda(void);
-/* 1 if the kernels run on the current CUDA device: there is one, they were built for it, and its driver is new enough. */
+/* 1 if the kernels run on the current CUDA device: one exists, they were built for it, and its driver is new enough. */
 AGK_API int agk_runs_here(void);
 
-/* Rows of width D. Each batch entry has `tokens` rows; the first `shot_tokens` of them are the shot's, the others the image's.
+/* Rows of width D. Each batch entry has `tokens` rows: first `shot_tokens` of the shot, then the image's.
  * modulation_stride: batch stride of shifts, scales and gates in floats; 0 if all batch entries share them. */
 typedef struct agk_rows {
     int64_t rows, tokens, shot_tokens, width, modulation_stride;
@@ -56,8 +56,8 @@ typedef struct agk_rows {
 } agk_rows;
 
 /* y = LayerNorm(row) * weight + bias, then y * (1 + scale) + shift, written as `out_dtype`. Statistics in float32.
- * weight, bias [D]: both or none. Shifts and scales [batch, D] with modulation_stride: the shot's if there are shot rows and
- * the image's if there are image rows, or none at all. out [rows, D]: in the activations' dtype; or AGK_E4M3 or AGK_I8 with
+ * weight, bias [D]: both or none. Shifts and scales [batch, D] with modulation_stride: the shot's if there are shot rows, the
+ * image's if there are image rows; or none at all. out [rows, D]: in the activations' dtype; or AGK_E4M3 or AGK_I8 with
  * out_scales [rows], value = out * out_scale, the largest magnitude of a row at 448 or 127. A NaN in a row makes its scale NaN. */
 typedef struct agk_norm {
     const float *weight, *bias;
@@ -112,7 +112,7 @@ AGK_API int agk_epilogue_host(const agk_epilogue_args* args);
 
 /* A linear layer's weight [outputs, inputs] in 4 or 8 bits, two's complement: weight = code * scale, with one scale for each
  * block of inputs. codes: in 8 bits int8 [outputs, inputs]; in 4 bits bytes [outputs, inputs / block, block / 2], where byte i
- * has element i of the block in its low half and element i + block / 2 in its high half. block: a divisor of inputs and a
+ * has element i of the block in its low nibble and element i + block / 2 in its high nibble. block: a divisor of inputs and a
  * multiple of 32 / bits. */
 typedef struct agk_packed {
     int64_t outputs, inputs, block;
@@ -151,7 +151,7 @@ AGK_API int agk_packed_product_host(const agk_packed_product_args* args);
  * c_x0_prev, c_noise, read when the kernel runs:
  *   d = v_last - v_first + reuse * difference;  v = v_last + guidance_minus_one * d;  x0 = signal * latent - sigma * v;
  *   next_latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise;  next_difference = d.
- * An output may be the input of the same meaning. next_patches, if not NULL, gets next_latent as patches. */
+ * An output may alias the input of the same meaning. next_patches, if not NULL, receives next_latent as patches. */
 typedef struct agk_guided_step_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of patches and next_patches */
@@ -173,12 +173,12 @@ typedef struct agk_heads {
     const void* qkv; /* [batch, tokens, 3, heads, head_width] */
     const float *query_weight, *query_bias, *key_weight, *key_bias; /* [head_width] */
     float epsilon;
-    int32_t dtype; /* of qkv. A head has 16 bytes times 1, 2, 4, 8, 16 or 32 */
+    int32_t dtype; /* of qkv; a head is 16 bytes times a power of two, at most 512 bytes */
 } agk_heads;
 
 /* Writes normalised queries and keys, and unless `value` is NULL a copy of the values. Element (entry, token, head, i) goes to
  * entry * batch_stride + token * token_stride + head * head_stride + i. Strides are in elements and multiples of 16 bytes.
- * With the strides of qkv, query and key may be their places in qkv. */
+ * query and key may be in place, with the strides of qkv. */
 typedef struct agk_head_norm_args {
     uint32_t struct_bytes;
     agk_heads shape;
@@ -209,14 +209,13 @@ AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
 
 /* The MMA instruction of attention_int8. AGK_WARPS: mma.sync, on every GPU. AGK_HALF_SUMS: mma.sync with weights, values (scaled
  * by 1/64) and the sums of each 64 keys in float16, twice the rate on GeForce; values below 0.004 lose precision, down to
- * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with an error of the CUDA runtime. */
+ * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with a CUDA runtime error. */
 typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2 } agk_products;
 
 /* Attention over all tokens, softmax(query key^T / 8) value. Queries and keys are as agk_head_norm_int8 writes them, with a
  * key_group that is a multiple of 64. Element (entry, token, head, i) of value is at entry * batch_stride +
  * token * token_stride + head * head_stride + i; strides are in elements and multiples of 16 bytes. Scores are exact integers
- * times their scales, softmax and sums float32, weights rounded to dtype (but see AGK_HALF_SUMS). A NaN scale makes every
- * result that depends on it NaN. */
+ * times their scales, softmax and sums float32, weights rounded to dtype (but see AGK_HALF_SUMS). NaN scales propagate. */
 typedef struct agk_attention_int8_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of value and out: AGK_F16 or AGK_BF16 */
@@ -233,10 +232,10 @@ typedef struct agk_attention_int8_args {
 AGK_API int agk_attention_int8(const agk_attention_int8_args* args, void* stream);
 AGK_API int agk_attention_int8_host(const agk_attention_int8_args* args);
 
-/* The same attention of queries and keys in dtype: no INT8. Element (entry, token, head, i) of query, key and value is at
+/* The same attention with queries and keys in dtype. Element (entry, token, head, i) of query, key and value is at
  * entry * batch_stride + token * token_stride + head * head_stride + i; strides are in elements and multiples of 16 bytes.
- * Scores, softmax and sums are float32, weights are rounded to dtype. wgmma, on sm_90 only; elsewhere the launch fails with an
- * error of the CUDA runtime. */
+ * Scores, softmax and sums are float32, weights are rounded to dtype. wgmma, on sm_90 only; elsewhere the launch fails with a
+ * CUDA runtime error. */
 typedef struct agk_attention_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of all arrays: AGK_F16 or AGK_BF16 */
@@ -266,9 +265,9 @@ AGK_API int agk_pixels(const agk_pixels_args* args, void* stream);
 AGK_API int agk_pixels_host(const agk_pixels_args* args);
 
 /* The VAE's spatial norm with its activation, channels last: silu(GroupNorm(x + x_bias) * scale + shift), statistics over all
- * frames. x_bias may be NULL; it is the bias of the convolution that made x, which then needs no pass of its own.
+ * frames. x_bias may be NULL; it is the bias of the preceding convolution, which then needs no pass of its own.
  * scale and shift are projections of the latent, read at the nearest latent position; the latent's sizes divide x's. If x has
- * an odd number of frames above 1, its first frame belongs to the latent's first, and the other frames to the others.
+ * an odd number of frames above 1, its first frame maps to the latent's first, and the others to the others.
  * channels / groups: a multiple of 4. out may be x. workspace: agk_spatial_norm_workspace() bytes. */
 typedef struct agk_spatial_norm_args {
     uint32_t struct_bytes;

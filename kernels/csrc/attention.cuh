@@ -1,5 +1,5 @@
-// Parts of attention that do not depend on the MMA instruction: copying keys and values to shared memory, the online softmax,
-// loading of queries and storing of results.
+// Parts of attention that do not depend on the MMA instruction: copies of keys and values to shared memory, the online softmax,
+// loads of queries and stores of outputs.
 //
 // Of every 16 queries of its warp a thread holds two rows (lane / 4 and 8 below), and two of every eight columns. This is the
 // accumulator layout of both mma.m16n8 and wgmma in the PTX ISA.
@@ -14,11 +14,11 @@
 namespace agk {
 
 constexpr int KEYS = ATTENTION_KEYS, WIDTH = ATTENTION_WIDTH;
-// An MMA has 16 rows per warp and tiles of 8 columns. With 16-bit operands its depth is 16.
+// An MMA has 16 rows per warp and tiles of 8 columns; with 16-bit operands its K is 16.
 constexpr int ROWS = 16, COLUMNS = 8;
 constexpr int KEY_TILES = KEYS / COLUMNS, WIDTH_TILES = WIDTH / COLUMNS, STEPS = KEYS / 16;
-// Threads that copy: all of a block with mma.sync, one warpgroup of four with wgmma.
-constexpr int COPYING = 4 * WARP;
+// Threads that copy to shared memory: the whole block with mma.sync, the producer warp group with wgmma.
+constexpr int COPY_THREADS = 4 * WARP;
 // exp(x / sqrt(64)) as a power of two.
 constexpr float LOG2E_BY_8 = 1.4426950408889634f / 8.0f;
 
@@ -41,52 +41,51 @@ struct HeadPointers {
     }
 };
 
-// Copies a head's keys or values to shared memory, KEYS rows at a time, by COPYING threads. Row by row, chunks of 16 bytes are
-// permuted, so that the eight rows of a loaded matrix are in different banks. The permutations are wgmma's swizzles of 64 and
-// 128 bytes, the width of a row.
+// Copies a head's keys or values to shared memory with COPY_THREADS threads, KEYS rows at a time. Rows are swizzled in chunks of
+// 16 bytes to avoid bank conflicts, as wgmma's 64-byte and 128-byte swizzles (the width of a row) do.
 template <typename Element>
 class RowLoader {
   public:
     __device__ __forceinline__ RowLoader(const Element* head, int64_t stride)
         : from(head + threadIdx.x / CHUNKS * stride + threadIdx.x % CHUNKS * CHUNK), stride(stride) {}
 
-    // Starts to copy the next rows. Only `left` of them exist; the others become zeros.
-    __device__ __forceinline__ void next(Element* to, int left) {
-        const int row = threadIdx.x / CHUNKS, place = threadIdx.x % CHUNKS ^ (CHUNKS == 8 ? row % 8 : row / 2 % 4);
+    // Starts to copy the next rows. Only `remaining` of them exist; the others become zeros.
+    __device__ __forceinline__ void next(Element* to, int remaining) {
+        const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS ^ (CHUNKS == 8 ? row % 8 : row / 2 % 4);
 #pragma unroll
-        for (int first = 0; first < KEYS; first += AT_ONCE) {
-            copy_async(to + (first + row) * WIDTH + place * CHUNK, from + first * stride, first + row < left);
+        for (int first = 0; first < KEYS; first += ROWS_PER_PASS) {
+            cp_async(to + (first + row) * WIDTH + chunk * CHUNK, from + first * stride, first + row < remaining);
         }
         from += KEYS * stride;
     }
 
   private:
-    static constexpr int CHUNK = 16 / sizeof(Element), CHUNKS = WIDTH / CHUNK, AT_ONCE = COPYING / CHUNKS;
+    static constexpr int CHUNK = 16 / sizeof(Element), CHUNKS = WIDTH / CHUNK, ROWS_PER_PASS = COPY_THREADS / CHUNKS;
     static_assert(CHUNKS == 8 || CHUNKS == 4);
-    static_assert(AT_ONCE % 8 == 0, "a chunk's place in its row is the same in all its rows");
+    static_assert(ROWS_PER_PASS % 8 == 0, "a thread's swizzled chunk is the same in all its rows");
 
     const Element* from;
     int64_t stride;
 };
 
-// The scale of each tile of a head's keys. Counts down, because a division per tile would be slow.
+// The scale of each tile of a head's keys. Counts down to avoid a division per tile.
 class KeyScales {
   public:
     __device__ __forceinline__ KeyScales(const float* scales, int64_t group)
-        : scales(scales), group(static_cast<int>(group)), left(this->group) {}
+        : scales(scales), group(static_cast<int>(group)), remaining(this->group) {}
 
     __device__ __forceinline__ float next() {
-        if (left == 0) {
+        if (remaining == 0) {
             ++scales;
-            left = group;
+            remaining = group;
         }
-        left -= KEYS;
+        remaining -= KEYS;
         return *scales;
     }
 
   private:
     const float* scales;
-    int group, left;
+    int group, remaining;
 };
 
 template <typename T>
@@ -102,13 +101,13 @@ __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
     return bits;
 }
 
-// Softmax state of a thread's two rows (8 apart) of 16 queries.
+// Scale and running maximum of a thread's two rows, which are 8 apart.
 struct Softmax {
-    float factor[2], largest[2];
+    float factor[2], maximum[2];
 };
 
-// Loads 16 queries in the MMA operand layout and initialises their softmax. Of each 32 columns a thread holds four from
-// 4 (lane % 4) on and four from 16 later.
+// Loads 16 queries in the layout of operand A and initialises their softmax. Of every 32 columns a thread holds four from
+// 4 (lane % 4) on, and the same four 16 later.
 template <typename T>
 __device__ __forceinline__ void load_queries(Softmax& softmax, uint32_t (&query)[2][4], const agk_attention_int8_args& a,
                                       const HeadPointers<T>& head, int first_row) {
@@ -117,7 +116,7 @@ __device__ __forceinline__ void load_queries(Softmax& softmax, uint32_t (&query)
     for (int half = 0; half < 2; ++half) {
         const int row = first_row + half * 8;
         softmax.factor[half] = row < tokens ? head.query_scales[row / static_cast<unsigned>(a.query_group)] * LOG2E_BY_8 : 0.0f;
-        softmax.largest[half] = -INFINITY;
+        softmax.maximum[half] = -INFINITY;
         const auto* words = reinterpret_cast<const uint32_t*>(a.query + head.offset + static_cast<int64_t>(row) * WIDTH);
 #pragma unroll
         for (int quarter = 0; quarter < 4; ++quarter) {
@@ -147,37 +146,37 @@ __device__ __forceinline__ void mask(Score (&scores)[KEY_TILES][4], int keys, Sc
     }
 }
 
-// Turns scores of 16 queries by KEYS keys into weights, in place. largest_score: of each row. shrink: the factor that earlier
-// results need, because the maximum has changed. The largest weight is 1.
-__device__ __forceinline__ void online_softmax(Softmax& row, float (&weights)[KEY_TILES][4], const float (&largest_score)[2],
-                                                 float key_scale, float (&shrink)[2]) {
+// Turns scores of 16 queries by KEYS keys into weights of at most 1, in place. row_maximum: of these scores. correction: the
+// factor that rescales earlier sums to the new running maximum.
+__device__ __forceinline__ void online_softmax(Softmax& row, float (&weights)[KEY_TILES][4], const float (&row_maximum)[2],
+                                                 float key_scale, float (&correction)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         // FLT_MIN keeps the scale above 0: the product of the smallest scales underflows, and 0 * -infinity is NaN.
         const float scale = fmaf(row.factor[half], key_scale, FLT_MIN);
-        const float largest = fmaxf(row.largest[half], largest_score[half] * scale);
-        shrink[half] = exp2_approx(row.largest[half] - largest);
-        row.largest[half] = largest;
+        const float maximum = fmaxf(row.maximum[half], row_maximum[half] * scale);
+        correction[half] = exp2_approx(row.maximum[half] - maximum);
+        row.maximum[half] = maximum;
 #pragma unroll
         for (int tile = 0; tile < KEY_TILES; ++tile) {
             float &low = weights[tile][2 * half], &high = weights[tile][2 * half + 1];
-            low = exp2_approx(fmaf(low, scale, -largest));
-            high = exp2_approx(fmaf(high, scale, -largest));
+            low = exp2_approx(fmaf(low, scale, -maximum));
+            high = exp2_approx(fmaf(high, scale, -maximum));
         }
     }
 }
 
-// Adds a thread's weights of a tile to its sums of both rows.
-__device__ __forceinline__ void add_weights(float (&sum)[2], const float (&weights)[KEY_TILES][4], const float (&shrink)[2]) {
+// Rescales a thread's sums of its two rows and adds its weights of a tile.
+__device__ __forceinline__ void add_weights(float (&sum)[2], const float (&weights)[KEY_TILES][4], const float (&correction)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        sum[half] *= shrink[half];
+        sum[half] *= correction[half];
 #pragma unroll
         for (int tile = 0; tile < KEY_TILES; ++tile) sum[half] += weights[tile][2 * half] + weights[tile][2 * half + 1];
     }
 }
 
-// Weights in pairs of type T, in the operand layout of the MMA with the values.
+// Packs weights in pairs of type T, in the layout of operand A of PV.
 template <typename T>
 __device__ __forceinline__ void pack(const float (&weights)[KEY_TILES][4], uint32_t (&pairs)[STEPS][4]) {
 #pragma unroll
@@ -189,25 +188,24 @@ __device__ __forceinline__ void pack(const float (&weights)[KEY_TILES][4], uint3
     }
 }
 
-// Whether the maximum of any row of the warp has changed. After the first few tiles that is rare.
+// Whether any row of the warp has a new maximum, which is rare after the first few tiles.
 template <int TILES>
-__device__ __forceinline__ bool any_maximum_changed(const float (&shrink)[TILES][2]) {
+__device__ __forceinline__ bool any_maximum_changed(const float (&correction)[TILES][2]) {
     bool any = false;
 #pragma unroll
-    for (int i = 0; i < TILES * 2; ++i) any = any || shrink[i / 2][i % 2] != 1.0f;
+    for (int i = 0; i < TILES * 2; ++i) any = any || correction[i / 2][i % 2] != 1.0f;
     return __any_sync(~0u, any);
 }
 
-// Rescales sums to a new maximum.
-__device__ __forceinline__ void rescale(float (&sums)[WIDTH_TILES][4], const float (&shrink)[2]) {
+__device__ __forceinline__ void rescale(float (&sums)[WIDTH_TILES][4], const float (&correction)[2]) {
 #pragma unroll
-    for (int i = 0; i < WIDTH_TILES * 4; ++i) sums[i / 4][i % 4] *= shrink[i % 4 / 2];
+    for (int i = 0; i < WIDTH_TILES * 4; ++i) sums[i / 4][i % 4] *= correction[i % 4 / 2];
 }
 
-// Writes the results of 16 queries, divided by the sum of the row's weights.
+// Epilogue: divides the outputs of 16 queries by their sums of weights and writes them.
 template <typename T, typename Args>
-__device__ __forceinline__ void store_results(const Args& a, const float (&out)[WIDTH_TILES][4], const float (&sum)[2],
-                                              int first_row) {
+__device__ __forceinline__ void store_out(const Args& a, const float (&out)[WIDTH_TILES][4], const float (&sum)[2],
+                                          int first_row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float inverse = 1.0f / sum[half];
@@ -222,7 +220,7 @@ __device__ __forceinline__ void store_results(const Args& a, const float (&out)[
     }
 }
 
-// Limits the groups to the number of tokens, so that they fit 32 bits: a 64-bit division is slow.
+// Limits the groups to the number of tokens, so that they fit 32 bits: 64-bit division is slow.
 inline agk_attention_int8_args with_small_groups(agk_attention_int8_args a) {
     a.query_group = std::min(a.query_group, a.tokens);
     a.key_group = std::min(a.key_group, divide_up(a.tokens, KEYS) * KEYS);

@@ -18,7 +18,6 @@ int64_t dtype_bytes(int dtype) {
 
 namespace {
 
-// A block must be able to hold a row.
 int check_width(const char* name, int64_t width, int dtype) {
     const int64_t bytes = width * dtype_bytes(dtype);
     if (bytes % VECTOR_BYTES != 0) {
@@ -42,7 +41,7 @@ int check_rows(const char* name, const agk_rows& shape) {
         return fail(AGK_BAD_SHAPE, "%s: shot_tokens %" PRId64 ": expected 0 to tokens (%" PRId64 ")", name,
                     shape.shot_tokens, shape.tokens);
     }
-    // Shifts and scales are also read 16 bytes at a time.
+    // Shifts and scales are read 16 bytes at a time too.
     if (shape.modulation_stride < 0 || shape.modulation_stride % 4 != 0) {
         return fail(AGK_BAD_SHAPE, "%s: modulation_stride %" PRId64 ": expected a multiple of 4 floats, 0 or more", name,
                     shape.modulation_stride);
@@ -50,7 +49,7 @@ int check_rows(const char* name, const agk_rows& shape) {
     return check_width(name, shape.width, shape.dtype);
 }
 
-// The image's array is needed if there are image tokens, the shot's if there are shot tokens.
+// Requires the image's array if there are image tokens, the shot's if there are shot tokens.
 int check_shot_and_image(const char* name, const char* what, const agk_rows& shape, const void* image, const void* shot) {
     if (shape.shot_tokens < shape.tokens) {
         if (const int code = check_array(name, what, image)) return code;
@@ -58,7 +57,6 @@ int check_shot_and_image(const char* name, const char* what, const agk_rows& sha
     return shape.shot_tokens > 0 ? check_array(name, what, shot) : AGK_OK;
 }
 
-// The output dtype is the activations', or a quantised one with scales.
 int check_output(const char* name, int dtype, int out_dtype, const float* out_scales) {
     if (out_dtype == AGK_E4M3 || out_dtype == AGK_I8) return check_array(name, "out_scales", out_scales);
     if (out_dtype == dtype) return AGK_OK;

@@ -7,17 +7,17 @@
 
 namespace agk {
 
-// A thread accesses 16 bytes at a time. A block holds a row: 512 threads of 32 bytes, or 1024 of 16.
+// Bytes per access of a thread, and per row of a block: 512 threads hold 32 bytes each, or 1024 hold 16.
 constexpr int64_t VECTOR_BYTES = 16;
 constexpr int64_t MAX_ROW_BYTES = 1024 * VECTOR_BYTES;
 // Patches of the latent are 2 x 2 (MODEL.md section 4).
 constexpr int64_t PATCH = 2;
-// Tokens per block of the keys' sum, and blocks of the statistics. They set the sizes of the workspaces.
+// Tokens per block of the keys' sum, and blocks of the statistics; workspace sizes follow from them.
 constexpr int64_t KEY_CHUNK = 256;
 constexpr int64_t STATISTICS_BLOCKS = 512;
 // Attention is written for heads of 64 and tiles of 64 keys.
 constexpr int ATTENTION_WIDTH = 64, ATTENTION_KEYS = 64;
-// With halves, 16 bytes of each channel; the output is a whole number of 8-byte stores.
+// 16 bytes of each channel with 16-bit inputs; the output is a whole number of 8-byte stores.
 constexpr int PIXELS_PER_THREAD = 8;
 
 // Stores the text for agk_last_error() and returns the code. Format as printf.

@@ -8,7 +8,7 @@
 namespace agk {
 namespace {
 
-// Shape: agk_heads or the arguments of an attention. Tokens and heads are indices of a CUDA grid, which is limited.
+// Shape: agk_heads or an attention's arguments. The limits are those of a CUDA grid.
 template <typename Shape>
 int check_sizes(const char* name, const Shape& shape) {
     if (shape.batch <= 0 || shape.tokens <= 0 || shape.heads <= 0 || shape.head_width <= 0) {
@@ -16,23 +16,25 @@ int check_sizes(const char* name, const Shape& shape) {
                     ": expected positive sizes", name, shape.batch, shape.tokens, shape.heads, shape.head_width);
     }
     if (shape.batch * shape.tokens < INT32_MAX && shape.heads <= 65535 && shape.batch <= 32767) return AGK_OK;
-    return fail(AGK_BAD_SHAPE, "%s: more than 2^31 tokens, 65535 heads or 32767 batch entries", name);
+    return fail(AGK_BAD_SHAPE, "%s: batch %" PRId64 ", tokens %" PRId64 ", heads %" PRId64
+                ": expected at most 32767 batch entries, 65535 heads, and fewer than 2^31 tokens in all", name, shape.batch,
+                shape.tokens, shape.heads);
 }
 
 int check_stride(const char* name, int64_t stride, int dtype) {
     if (stride > 0 && stride * dtype_bytes(dtype) % VECTOR_BYTES == 0) return AGK_OK;
-    return fail(AGK_BAD_SHAPE, "%s: a stride of %" PRId64 " elements: expected a positive multiple of 16 bytes", name, stride);
+    return fail(AGK_BAD_SHAPE, "%s: stride of %" PRId64 " elements: expected a positive multiple of 16 bytes", name, stride);
 }
 
 int check_group(const char* name, int64_t group) {
     if (group > 0) return AGK_OK;
-    return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " tokens: expected 1 or more", name, group);
+    return fail(AGK_BAD_SHAPE, "%s: one scale for %" PRId64 " tokens: expected 1 or more", name, group);
 }
 
 int check_shape(const char* name, const agk_heads& shape) {
     if (const int code = check_activations(name, shape.dtype)) return code;
     if (const int code = check_sizes(name, shape)) return code;
-    // A head is held by 1, 2, 4 .. 32 threads of a warp, which reduce it by shuffles.
+    // 1, 2, 4 .. 32 threads of a warp hold a head and reduce it by shuffles.
     const int64_t bytes = shape.head_width * dtype_bytes(shape.dtype), lanes = bytes / VECTOR_BYTES;
     if (bytes % VECTOR_BYTES != 0 || (lanes & (lanes - 1)) != 0) {
         return fail(AGK_UNALIGNED_WIDTH, "%s: head_width %" PRId64 " is %" PRId64
@@ -123,7 +125,7 @@ int check(const agk_attention_int8_args* args) {
     }
     if (const int code = check_group(name, args->query_group)) return code;
     if (args->key_group <= 0 || args->key_group % ATTENTION_KEYS != 0) {
-        return fail(AGK_BAD_SHAPE, "%s: a scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
+        return fail(AGK_BAD_SHAPE, "%s: one scale for %" PRId64 " keys: expected a positive multiple of %d", name, args->key_group,
                     ATTENTION_KEYS);
     }
     if (AGK_WARPS <= args->products && args->products <= AGK_WARPGROUPS) return AGK_OK;

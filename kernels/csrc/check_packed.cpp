@@ -15,13 +15,15 @@ int check_packed(const char* name, const agk_packed& weight) {
         return fail(AGK_BAD_SHAPE, "%s: outputs %" PRId64 ", inputs %" PRId64 ", block %" PRId64
                     ": expected positive sizes and inputs a multiple of block", name, weight.outputs, weight.inputs, weight.block);
     }
-    // Codes are read four bytes at a time, and four bytes must not span two blocks.
+    // Codes are read a word at a time, which must not span two blocks.
     if (weight.block % (32 / weight.bits) != 0) {
         return fail(AGK_UNALIGNED_WIDTH, "%s: block %" PRId64 " of %d bits: expected a multiple of %d", name, weight.block,
                     weight.bits, 32 / weight.bits);
     }
-    // Inputs of a row, and blocks of a grid, are counted in 32 bits.
-    if (weight.inputs > INT32_MAX || weight.outputs > INT32_MAX) return fail(AGK_TOO_WIDE, "%s: more than 2^31 inputs or outputs", name);
+    if (weight.inputs > INT32_MAX || weight.outputs > INT32_MAX) {
+        return fail(AGK_TOO_WIDE, "%s: outputs %" PRId64 ", inputs %" PRId64 ": expected fewer than 2^31", name, weight.outputs,
+                    weight.inputs);
+    }
     if (const int code = check_array(name, "weight.codes", weight.codes)) return code;
     return check_array(name, "weight.scales", weight.scales);
 }

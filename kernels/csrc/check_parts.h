@@ -9,7 +9,7 @@ namespace agk {
 
 template <typename Args>
 int check_struct(const char* name, const Args* args) {
-    if (args == nullptr) return fail(AGK_NULL_POINTER, "%s: no arguments", name);
+    if (args == nullptr) return fail(AGK_NULL_POINTER, "%s: args is NULL", name);
     if (args->struct_bytes == sizeof(Args)) return AGK_OK;
     return fail(AGK_BAD_STRUCT, "%s: struct_bytes %u: expected %u; use the header that came with the library", name,
                 static_cast<unsigned>(args->struct_bytes), static_cast<unsigned>(sizeof(Args)));

@@ -38,30 +38,31 @@ int check(const agk_spatial_norm_args* args) {
     const int64_t sizes[] = {args->frames, args->height, args->width, args->channels, args->groups,
                              args->latent_frames, args->latent_height, args->latent_width};
     for (const int64_t size : sizes) {
-        if (size <= 0) return fail(AGK_BAD_SHAPE, "%s: a size of %" PRId64 ": expected positive sizes", name, size);
+        if (size <= 0) return fail(AGK_BAD_SHAPE, "%s: size of %" PRId64 ": expected positive sizes", name, size);
     }
     const int64_t bytes = args->channels * dtype_bytes(args->dtype);
     if (bytes % VECTOR_BYTES != 0 || args->channels % (4 * args->groups) != 0) {
         return fail(AGK_UNALIGNED_WIDTH, "%s: %" PRId64 " channels in %" PRId64
-                    " groups: expected a multiple of 16 bytes and of 4 channels a group", name, args->channels,
+                    " groups: expected a multiple of 16 bytes and of 4 channels per group", name, args->channels,
                     args->groups);
     }
     if (bytes > MAX_ROW_BYTES) {
         return fail(AGK_TOO_WIDE, "%s: channels %" PRId64 " are %" PRId64 " bytes: expected at most %" PRId64, name,
                     args->channels, bytes, MAX_ROW_BYTES);
     }
-    const bool apart = args->frames > 1 && args->frames % 2 == 1;
-    const int64_t frames = args->frames - apart, latent_frames = args->latent_frames - apart;
+    const bool lone = args->frames > 1 && args->frames % 2 == 1;
+    const int64_t frames = args->frames - lone, latent_frames = args->latent_frames - lone;
     if (latent_frames <= 0 || frames % latent_frames != 0 || args->height % args->latent_height != 0 ||
         args->width % args->latent_width != 0) {
         return fail(AGK_BAD_SHAPE, "%s: frames %" PRId64 ", height %" PRId64 ", width %" PRId64
                     ": expected multiples of the latent's (%" PRId64 ", %" PRId64 ", %" PRId64
-                    "), the first frame of an odd number apart", name, args->frames, args->height, args->width,
+                    "), without the first frame if the number is odd", name, args->frames, args->height, args->width,
                     args->latent_frames, args->latent_height, args->latent_width);
     }
-    // Positions are counted in 32 bits, and the loops go somewhat beyond the last.
-    if (args->frames * args->height * args->width > INT32_MAX / 2) {
-        return fail(AGK_BAD_SHAPE, "%s: more than 2^30 places", name);
+    // Positions are counted in 32 bits, and the loops overrun the last.
+    const int64_t positions = args->frames * args->height * args->width;
+    if (positions > INT32_MAX / 2) {
+        return fail(AGK_BAD_SHAPE, "%s: %" PRId64 " positions: expected fewer than 2^30", name, positions);
     }
     const struct { const char* what; const void* array; } arrays[] = {
         {"x", args->x},           {"scale", args->scale}, {"shift", args->shift}, {"weight", args->weight},
@@ -81,7 +82,7 @@ int check(const agk_spatial_norm_args* args) {
 
 }  // namespace agk
 
-// Holds mean and sum of squares of every group for every block, and mean and 1 / deviation of every group.
+// Mean and sum of squares per group and block, and mean and 1 / deviation per group.
 extern "C" int64_t agk_spatial_norm_workspace(const agk_spatial_norm_args* args) {
     return (agk::STATISTICS_BLOCKS + 1) * args->groups * 2 * static_cast<int64_t>(sizeof(float));
 }

@@ -1,4 +1,4 @@
-// Epilogue of a matrix product in one pass: dequantise INT8's int32 sums, GELU, quantise for the next product.
+// Fused epilogue of a matrix product: dequantise int32 sums, GELU, quantise for the next product.
 #include "rows.cuh"
 #include "tensor_cores.cuh"
 
@@ -14,8 +14,8 @@ __device__ __forceinline__ float gelu(float x) {
 template <typename In>
 constexpr bool SUMS = std::is_same_v<In, int32_t>;
 
-// In is T, or int32_t with scales and bias. Out is T, __nv_fp8_e4m3 or int8_t. For rows of T the launch bounds ask for two blocks
-// per multiprocessor, so that one reads while the other reduces.
+// In is T, or int32_t with scales and bias. Out is T, __nv_fp8_e4m3 or int8_t. For rows of T, two blocks per multiprocessor
+// overlap one's loads with the other's reductions.
 template <typename T, typename In, typename Out>
 __global__ void __launch_bounds__(MAX_THREADS, SUMS<In> ? 1 : 2) epilogue_kernel(agk_epilogue_args args, int64_t rows_per_block) {
     constexpr int N = VECTOR<T>;

@@ -1,4 +1,4 @@
-// Gate and residual (each row with the shot's or the image's gate), and the next LayerNorm, modulation and quantisation.
+// Gate (the shot's or the image's) and residual, fused with the next LayerNorm, modulation and quantisation.
 #include "rows.cuh"
 
 extern "C" int agk_gate_residual(const agk_gate_residual_args* args, void* stream) {

@@ -1,9 +1,8 @@
 // Unpatchify, guidance and solver update in one pass over the latent; optionally writes the next step's patches.
 //
-// A thread handles the four values of one channel of one patch. A row of the latent may have 90 floats, so the two columns of a
-// patch are the widest access that is always aligned. In the patches the four values are one access of 8 or 16 bytes.
-// Neighbouring threads handle neighbouring patches, so accesses to the latents are coalesced. Each warp of a block handles one
-// channel, so together they read whole cache lines of the patches, from L1.
+// A thread handles one channel of one patch, four values: one access to the patches, two of 8 bytes to the latent, whose rows
+// (90 floats) allow no wider aligned ones. Neighbouring threads handle neighbouring patches, so accesses to the latent are
+// coalesced. Each warp of a block handles one channel, so together they read whole cache lines of the patches.
 #include "launch.cuh"
 
 namespace agk {

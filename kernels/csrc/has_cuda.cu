@@ -1,4 +1,4 @@
-// Says that this library has the CUDA operators, and whether they run on the current device.
+// agk_has_cuda and agk_runs_here of a library built with the CUDA operators.
 #include <cuda_runtime.h>
 
 #include "animegamer_kernels.h"

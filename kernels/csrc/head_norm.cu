@@ -1,7 +1,7 @@
 // LayerNorm of every head of queries and keys, written in attention's layout, in one pass over qkv.
 //
-// A block takes a range of tokens, and a thread the same vector of the queries or keys (or values, if they are copied too) of
-// each token. So a thread keeps its norm's weights in registers, and prefetches the next two tokens' 16 bytes.
+// A block handles a range of tokens; a thread handles the same vector of the queries, keys or copied values of each of them, so
+// it keeps the norm's weights in registers. It prefetches two tokens ahead.
 #include "heads.cuh"
 
 namespace agk {
@@ -15,13 +15,13 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)
     head_kernel(agk_head_norm_args a, int lanes, int vectors, int tokens_per_block) {
     constexpr int N = VECTOR<T>;
     const int index = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x), heads = static_cast<int>(a.shape.heads);
-    // No early return: the shuffles need whole warps. `vectors` is a multiple of `lanes`.
+    // No early return: shuffles need whole warps. `vectors` is a multiple of `lanes`.
     const bool inside = index < vectors;
     const int lane = index % lanes, head = index / lanes % heads, part = index / lanes / heads;
     const HeadNorm<N> norm(a.shape, part == QUERY, lane);
-    // check() has made sure of fewer than 2^31 tokens.
+    // check() limits tokens to 2^31.
     const int tokens = static_cast<int>(a.shape.tokens), first = static_cast<int>(blockIdx.x) * tokens_per_block;
-    const int left = min(tokens_per_block, static_cast<int>(a.shape.batch) * tokens - first);
+    const int remaining = min(tokens_per_block, static_cast<int>(a.shape.batch) * tokens - first);
     const int64_t entry = first / tokens, stride = token_stride(a.shape);
     int token = first % tokens;
     const T* from = vector_of<T>(a.shape, first, part, head, lane);
@@ -29,16 +29,15 @@ __global__ void __launch_bounds__(MAX_THREADS, 2)
     out += entry * a.batch_stride + token * a.token_stride + head * a.head_stride + lane * N;
     Words<T, N> prefetched{}, after{};
     if (inside) prefetched = load_words<N>(from);
-    if (inside && left > 1) after = load_words<N>(from + stride);
-    for (int done = 0; done < left; ++done, ++token) {
+    if (inside && remaining > 1) after = load_words<N>(from + stride);
+    for (int done = 0; done < remaining; ++done, ++token) {
         if (token == tokens) {
             token = 0;
             out += a.batch_stride - tokens * a.token_stride;
         }
-        // Two tokens are prefetched while one is normalised.
         const Words<T, N> words = prefetched;
         prefetched = after;
-        if (inside && done + 2 < left) after = load_words<N>(from + 2 * stride);
+        if (inside && done + 2 < remaining) after = load_words<N>(from + 2 * stride);
         from += stride;
         float value[N];
         to_floats(words, value);

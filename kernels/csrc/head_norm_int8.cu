@@ -1,15 +1,15 @@
 // LayerNorm of every head of queries and keys, minus the keys' mean over the tokens, in INT8 with one scale per group of tokens.
 //
-// The keys are read twice, once for their mean; normalising them again is cheaper than storing them. Consecutive blocks handle
-// the heads of the same tokens, so that together they read whole rows of qkv. Sums go through the workspace in a fixed order,
-// so the same input gives the same bytes. (Smoothing: SageAttention, arXiv:2410.02367, section 4.2.)
+// Keys are read twice, once for their mean; normalising them again is cheaper than storing them. Consecutive blocks handle the
+// heads of the same tokens, so that together they read whole rows of qkv. Sums are added in a fixed order, so results are
+// deterministic. (Smoothing: SageAttention, arXiv:2410.02367, section 4.2.)
 #include "heads.cuh"
 #include "reduce.cuh"
 
 namespace agk {
 namespace {
 
-// A group of 64 keys of 64 halves is one vector per thread.
+// One vector per thread for a group of 64 keys of 64 16-bit elements.
 constexpr int THREADS = 512;
 // Loads in flight per thread for the keys' mean, and groups per block.
 constexpr int VECTORS_IN_FLIGHT = 4;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(THREADS, 2) key_sum_kernel(agk_heads shape, in
     const int heads = static_cast<int>(shape.heads), head = blockIdx.x % heads, chunk = blockIdx.x / heads;
     const int lane = threadIdx.x % lanes, slots = THREADS / lanes;
     const float inverse_width = 1.0f / static_cast<float>(shape.head_width);
-    // check() has made sure of fewer than 2^31 tokens.
+    // check() limits tokens to 2^31.
     const int tokens = static_cast<int>(shape.tokens), slot = threadIdx.x / lanes, first = chunk * static_cast<int>(KEY_CHUNK);
     const int last = min(first + static_cast<int>(KEY_CHUNK), tokens);
     const T* from = vector_of<T>(shape, blockIdx.y * shape.tokens + first + slot, KEY, head, lane);
@@ -38,12 +38,12 @@ __global__ void __launch_bounds__(THREADS, 2) key_sum_kernel(agk_heads shape, in
         }
 #pragma unroll
         for (int i = 0; i < VECTORS_IN_FLIGHT; ++i) {
-            // A token past the end is all zeros and adds 0.
+            // Tokens past the end are zeros and add 0.
             float value[N];
             to_floats(words[i], value);
-            const float deviation = centre_head(lanes, inverse_width, shape.epsilon, value);
+            const float inverse_deviation = centre_head(lanes, inverse_width, shape.epsilon, value);
 #pragma unroll
-            for (int j = 0; j < N; ++j) sum[j] += value[j] * deviation;
+            for (int j = 0; j < N; ++j) sum[j] += value[j] * inverse_deviation;
         }
     }
     for (int distance = lanes; distance < WARP; distance *= 2) {
@@ -93,9 +93,9 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int64_t begin = static_cast<int64_t>(first) * group + slot, stride = token_stride(shape);
     const T* from = vector_of<T>(shape, entry * shape.tokens + begin, key_mean == nullptr ? QUERY : KEY, head, lane);
     out += (row * shape.tokens + begin) * shape.head_width + lane * N;
-    // Tokens from the thread's first one on. check() has made sure of fewer than 2^31.
-    int left = static_cast<int>(shape.tokens - begin);
-    const auto fetch = [&](int ahead) { return ahead < left ? load_words<N>(from + ahead * stride) : Words<T, N>{}; };
+    // check() limits tokens to 2^31.
+    int remaining = static_cast<int>(shape.tokens - begin);
+    const auto fetch = [&](int ahead) { return ahead < remaining ? load_words<N>(from + ahead * stride) : Words<T, N>{}; };
     float value[N];
     const auto normalise = [&](const Words<T, N>& words) {
         to_floats(words, value);
@@ -103,14 +103,14 @@ __global__ void __launch_bounds__(THREADS, 2)
     };
     Words<T, N> prefetched = fetch(0);
     for (unsigned number = first; number < last; ++number) {
-        const int mine = min(group - slot, left);
+        const int group_tokens = min(group - slot, remaining);
         unsigned bits = MIN_MAGNITUDE_BITS;
         normalise(prefetched);
         // Prefetch the next group while this one is reduced.
         if (number + 1 < last) prefetched = fetch(group);
         for (int at = 0; at < group; at += slots) {
             if (at > 0) normalise(fetch(at));
-            if (at >= mine) continue;
+            if (at >= group_tokens) continue;
 #pragma unroll
             for (int i = 0; i < N; ++i) bits = max(bits, magnitude_bits(value[i]));
         }
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         if (threadIdx.x == 0) scales[row * groups + number] = magnitude / MAX_VALUE<int8_t>;
         for (int at = 0; at < group; at += slots) {
             if (group > slots) normalise(fetch(at));
-            if (at >= mine) continue;
+            if (at >= group_tokens) continue;
             float code[N];
 #pragma unroll
             for (int i = 0; i < N; ++i) code[i] = value[i] * factor;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         }
         from += group * stride;
         out += group * shape.head_width;
-        left -= group;
+        remaining -= group;
     }
 }
 

@@ -1,4 +1,4 @@
-// LayerNorm of a head of a token, held by neighbouring threads of a warp (16 bytes each) and reduced by shuffles.
+// LayerNorm of one head of a token, held by neighbouring lanes of a warp (16 bytes each) and reduced by shuffles.
 #pragma once
 
 #include "launch.cuh"
@@ -7,9 +7,9 @@ namespace agk {
 
 enum Part { QUERY = 0, KEY = 1, VALUE = 2 };
 
-// Sum over the `lanes` threads of a head; `lanes` is a power of two. Every thread of the warp must call it.
+// Sum over the `lanes` threads of a head; `lanes` is a power of two. All threads of the warp must call it.
 __device__ __forceinline__ float head_sum(float value, int lanes) {
-    // The network's heads of 64 halves need no loop.
+    // Unrolled for the network's heads of 64 16-bit elements.
     if (lanes == 8) {
 #pragma unroll
         for (int distance = 4; distance; distance /= 2) value += __shfl_xor_sync(~0u, value, distance);
@@ -48,9 +48,9 @@ struct HeadNorm {
 
 template <int N>
 __device__ __forceinline__ void normalise_head(const HeadNorm<N>& norm, int lanes, float (&value)[N]) {
-    const float deviation = centre_head(lanes, norm.inverse_width, norm.epsilon, value);
+    const float inverse_deviation = centre_head(lanes, norm.inverse_width, norm.epsilon, value);
 #pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = value[i] * deviation * norm.weight[i] + norm.bias[i];
+    for (int i = 0; i < N; ++i) value[i] = value[i] * inverse_deviation * norm.weight[i] + norm.bias[i];
 }
 
 // Stride between tokens of qkv, in elements.

@@ -1,4 +1,4 @@
-// Helpers for launches: dtype codes to types, the number of blocks that fill the GPU, and errors in words.
+// Launches: dtype dispatch, the number of resident blocks, and error reporting.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ int with_activations(int dtype, Visit&& visit) {
     }
 }
 
-// As above, without float32.
+// As with_activations, without float32.
 template <typename Visit>
 int with_halves(int dtype, Visit&& visit) {
     return dtype == AGK_F16 ? visit(__half{}) : visit(__nv_bfloat16{});
@@ -37,15 +37,15 @@ int with_output(int dtype, Visit&& visit) {
 
 inline int cuda_result(const char* name, cudaError_t error) {
     if (error == cudaSuccess) return AGK_OK;
-    // Clear the runtime's own copy, or the next launch would report it again.
+    // Clear the runtime's sticky copy, or the next launch would report it again.
     cudaGetLastError();
     return fail(AGK_CUDA_ERROR + static_cast<int>(error), "%s: CUDA: %s", name, cudaGetErrorString(error));
 }
 
-// Status of the launch just made. An error while the kernel runs appears when the stream is next synchronised.
+// Status of the last launch. Errors during execution appear when the stream is next synchronised.
 inline int launch_result(const char* name) { return cuda_result(name, cudaGetLastError()); }
 
-// The number of blocks of a kernel that the current device runs at the same time.
+// The number of blocks of a kernel that are resident on the current device at once.
 template <typename Kernel>
 cudaError_t resident_blocks(Kernel kernel, int threads, int64_t& blocks) {
     int device = 0, processors = 0, each = 0;

@@ -3,7 +3,7 @@
 
 namespace {
 int no_cuda(const char* name) {
-    return agk::fail(AGK_NO_CUDA, "%s: this library has no CUDA operators; build it where nvcc is found", name);
+    return agk::fail(AGK_NO_CUDA, "%s: this library was built without CUDA; install nvcc and run: make kernels", name);
 }
 }  // namespace
 

@@ -1,4 +1,4 @@
-// LayerNorm and modulation (each row with the shot's or the image's shift and scale), to the activations' dtype, FP8 or INT8.
+// LayerNorm and modulation with the shot's or the image's shift and scale, written in the activations' dtype, FP8 or INT8.
 #include "rows.cuh"
 
 extern "C" int agk_norm_modulate(const agk_norm_modulate_args* args, void* stream) {

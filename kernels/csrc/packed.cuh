@@ -5,12 +5,12 @@
 
 namespace agk {
 
-// The number of codes in four bytes. In 8 bits they are consecutive. In 4 bits the low halves are four consecutive codes of the
-// block's first half, and the high halves the four at the same offset of its second half.
+// Codes per word. 8-bit codes are consecutive. Of 4-bit codes, the low nibbles are four consecutive codes of the block's first
+// half, and the high nibbles the four at the same offset in its second half.
 template <int BITS>
 constexpr int CODES = 32 / BITS;
 
-// Puts the unsigned code in the low bits of the float32 2^23, where one unit is 1, and subtracts: faster than a conversion.
+// Puts the unsigned code in the low bits of the float32 2^23, whose ulp is 1, and subtracts: faster than a conversion.
 template <int BITS>
 __device__ __forceinline__ void decode(uint32_t word, float (&to)[CODES<BITS>]) {
     constexpr uint32_t MAGIC = 0x4b000000u, MASK = BITS == 4 ? 0xfu : 0xffu;
@@ -23,8 +23,8 @@ __device__ __forceinline__ void decode(uint32_t word, float (&to)[CODES<BITS>]) 
     }
 }
 
-// The inputs that word `word` of a row of codes holds: their block (for the scale), the first input, and in 4 bits the offset
-// from the first four inputs to the second four.
+// The inputs of word `word` of a row of codes: their block (for the scale), the first input, and in 4 bits the offset from the
+// first four inputs to the second four.
 template <int BITS>
 struct CodeOffset {
     unsigned block, input, second;
@@ -36,7 +36,7 @@ struct CodeOffset {
     }
 };
 
-// Calls visit(std::integral_constant<int, BITS>{}) with 4 or 8. check() has validated it.
+// Calls visit(std::integral_constant<int, BITS>{}) with 4 or 8; check() has validated `bits`.
 template <typename Visit>
 int with_bits(int bits, Visit&& visit) {
     return bits == 4 ? visit(std::integral_constant<int, 4>{}) : visit(std::integral_constant<int, 8>{});

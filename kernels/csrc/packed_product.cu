@@ -1,18 +1,16 @@
 // A few tokens times a packed weight. Each code is read once, decoded in registers, and used for every token.
 //
-// A warp computes OUTPUTS outputs. Its threads walk along the inputs, four bytes of codes of each output at a time. The
-// tokens' values come from the cache: all warps of a multiprocessor read the same ones. The scale is applied once per word.
-// Reading the weights is the bound.
+// A warp computes OUTPUTS outputs; its threads step along the inputs, a word of each output's codes at a time. The scale is
+// applied once per word. Tokens hit the cache, as all warps of a multiprocessor read the same ones. Bound by reading weights.
 #include "packed.cuh"
 
 namespace agk {
 namespace {
 
-// Outputs per warp and warps per block. Few outputs per block, so that a matrix with 4096 outputs has blocks for every
-// multiprocessor.
+// Per warp and per block. Few outputs per block, so that a matrix with 4096 outputs fills every multiprocessor.
 constexpr int OUTPUTS = 4, WARPS = 4;
 
-// Sum over the warp; only the first thread's result is valid.
+// Sum over the warp, valid in lane 0.
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
     for (int distance = WARP / 2; distance; distance /= 2) value += __shfl_down_sync(~0u, value, distance);
@@ -29,7 +27,7 @@ __global__ void __launch_bounds__(WARPS * WARP) product_kernel(agk_packed weight
     const float* scales[OUTPUTS];
 #pragma unroll
     for (int n = 0; n < OUTPUTS; ++n) {
-        // Past the end, compute the last output again and do not write it.
+        // Past the end, recompute the last output, which is not stored.
         const int64_t output = min(first + n, weight.outputs - 1);
         codes[n] = static_cast<const uint32_t*>(weight.codes) + output * words;
         scales[n] = weight.scales + output * blocks;

@@ -1,6 +1,6 @@
-// Converts decoded frames to bytes in the requested channel order and orientation, in one pass.
+// Converts decoded frames to bytes in the requested channel order and orientation.
 //
-// A thread handles eight pixels. With halves that is three loads of 16 bytes, in either layout, and stores of 8 bytes.
+// A thread handles eight pixels: with 16-bit inputs three 16-byte loads, in either layout, and 8-byte stores.
 #include "launch.cuh"
 
 namespace agk {

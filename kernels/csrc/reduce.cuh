@@ -1,8 +1,7 @@
 // Sum and maximum over a block of whole warps; every thread gets the result.
 //
-// A scratch array must be cleared before its first use. It may be reused only after another reduction, whose barrier makes sure
-// that all threads have read it. All threads of a warp write the same value: selecting one thread would take more
-// instructions than the sum.
+// A scratch array must be cleared before its first use, and may be reused only after another reduction, whose barrier ensures
+// that all threads have read it. All threads of a warp write the same value: electing one would take more instructions.
 #pragma once
 
 #include "launch.cuh"

@@ -1,4 +1,4 @@
-# Sources of every build of the library: with CUDA, without CUDA, and emulated. SOURCES is this folder.
+# Sources common to the builds with CUDA, without CUDA, and emulated. SOURCES is this folder.
 set(REFERENCES
   ${SOURCES}/check.cpp
   ${SOURCES}/check_heads.cpp

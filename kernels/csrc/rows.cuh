@@ -1,15 +1,15 @@
-// Row operators in one pass: gate and residual (optional), LayerNorm, modulation (shot or image), quantisation.
+// Fused row operators: gate and residual (optional), LayerNorm, modulation (shot or image), quantisation.
 //
-// A block takes a range of consecutive rows. A thread holds two 16-byte vectors of the row, which halves the cost per element
-// of block reductions and address arithmetic. It keeps the modulation in registers, and reads it again only where the rows
-// change from shot to image or to the next batch entry. A row's bytes are read once and written once.
+// A block handles a range of consecutive rows. A thread holds two 16-byte vectors of a row, which halves the cost per element of
+// block reductions and address arithmetic. It keeps the modulation in registers and reloads it only where the rows change from
+// shot to image or to the next batch entry. A row is read once and written once.
 #pragma once
 
 #include "reduce.cuh"
 
 namespace agk {
 
-// A thread's two vectors are blockDim.x vectors apart, so that neighbouring threads access neighbouring vectors.
+// Per thread, blockDim.x vectors apart, so that accesses are coalesced.
 constexpr int VECTORS = 2;
 constexpr int MAX_THREADS = MAX_WARPS * WARP;
 static_assert(MAX_ROW_BYTES == VECTORS * MAX_THREADS * VECTOR_BYTES);
@@ -41,8 +41,7 @@ __device__ __forceinline__ void load_modulation(const agk_norm& norm, const floa
     }
 }
 
-// A thread's columns of a row: element [v][i] is column columns[v] + i. Threads past the end of the row hold zeros and only
-// take part in reductions.
+// A thread's columns of a row: element [v][i] is column columns[v] + i. Threads past the end of the row hold zeros.
 template <int N>
 struct Columns {
     int first, step, width;
@@ -71,7 +70,7 @@ __device__ __forceinline__ void store_row(T* row, const Columns<N>& columns, con
     }
 }
 
-// Scales a row to the range of Out, [-448, 448] or [-127, 127], and writes the scale.
+// Scales a row to the range of Out and writes the scale.
 template <typename Out, int N>
 __device__ __forceinline__ void scale_row(float (&value)[VECTORS][N], unsigned (&scratch)[MAX_WARPS], float* scale) {
     unsigned bits = MIN_MAGNITUDE_BITS;
@@ -84,7 +83,7 @@ __device__ __forceinline__ void scale_row(float (&value)[VECTORS][N], unsigned (
     for (int i = 0; i < VECTORS * N; ++i) value[i / N][i % N] *= factor;
 }
 
-// Out is T, __nv_fp8_e4m3 or int8_t. With GATED: x_next = x + gate * branch comes first, and norm.out may be NULL.
+// Out is T, __nv_fp8_e4m3 or int8_t. With GATED, x_next = x + gate * branch is the norm's input, and norm.out may be NULL.
 template <typename T, typename Out, bool GATED>
 __global__ void __launch_bounds__(MAX_THREADS)
     row_kernel(agk_rows shape, const T* x, const T* branch, const float* image_gate, const float* shot_gate, T* x_next,
@@ -104,7 +103,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
     load_row(x + at, columns, prefetched);
     if constexpr (GATED) load_row(branch + at, columns, prefetched_branch);
     while (row < last) {
-        // Load the modulation once for the rows up to the next change of shot, image or batch entry.
+        // Load the modulation for the rows up to the next change of shot, image or batch entry.
         const int64_t entry = row / shape.tokens, token = row % shape.tokens, begin = entry * shape.modulation_stride;
         const bool shot = token < shape.shot_tokens;
         const int64_t end = min(last, row - token + (shot ? shape.shot_tokens : shape.tokens));
@@ -146,18 +145,18 @@ __global__ void __launch_bounds__(MAX_THREADS)
 #pragma unroll
             for (int v = 0; v < VECTORS; ++v) {
                 // Columns past the end of the row stay 0.
-                const float middle = columns.inside(v) ? mean : 0.0f;
+                const float centre = columns.inside(v) ? mean : 0.0f;
 #pragma unroll
                 for (int i = 0; i < N; ++i) {
-                    value[v][i] -= middle;
+                    value[v][i] -= centre;
                     squares += value[v][i] * value[v][i];
                 }
             }
-            const float deviation = rsqrtf(block_sum(squares, sums[1]) * inverse_width + norm.epsilon);
+            const float inverse_deviation = rsqrtf(block_sum(squares, sums[1]) * inverse_width + norm.epsilon);
 #pragma unroll
             for (int i = 0; i < VECTORS * N; ++i) {
                 float& one = value[i / N][i % N];
-                one = one * deviation * gain[i / N][i % N] + offset[i / N][i % N];
+                one = one * inverse_deviation * gain[i / N][i % N] + offset[i / N][i % N];
             }
             if constexpr (QUANTISED<Out>) scale_row<Out>(value, maxima, norm.out_scales + row);
             store_row(static_cast<Out*>(norm.out) + at, columns, value);
@@ -165,7 +164,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
 }
 
-// A grid that fills the GPU exactly once.
+// One wave of blocks.
 struct RowGrid {
     unsigned blocks;
     int threads;

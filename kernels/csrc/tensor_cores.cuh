@@ -1,8 +1,8 @@
 // PTX instructions without a C++ equivalent: MMA on tensor cores, ldmatrix, cp.async, ex2.
 //
 // Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" (and k32), "ldmatrix" and "cp.async". Thread t holds row
-// t / 4 (and 8 below) and, of each eight columns, 2 (t % 4) and the next. All threads of the warp must execute each
-// instruction. In tests on the CPU they are emulated from the same tables, by tests/kernels/emulation.
+// t / 4 (and 8 below) and, of each eight columns, 2 (t % 4) and the next. All threads of a warp must execute mma and ldmatrix.
+// tests/kernels/emulation emulates them on the CPU, from the same tables.
 #pragma once
 
 #include "vector.cuh"
@@ -47,7 +47,7 @@ __device__ __forceinline__ void mma(uint32_t (&d)[2], const uint32_t (&a)[4], ui
 
 // Loads four 8 x 8 matrices of 16-bit elements from shared memory, one per register. Thread t passes the address of row t % 8
 // (16 bytes) of matrix t / 8, and receives elements 2 (t % 4) and the next of row t / 4.
-__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row) {
+__device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
@@ -55,26 +55,26 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], const void* row
 }
 
 // The same, transposed: thread t receives rows 2 (t % 4) and the next of column t / 4.
-__device__ __forceinline__ void load_transposed(uint32_t (&to)[4], const void* row) {
+__device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(static_cast<unsigned>(__cvta_generic_to_shared(row)))
                  : "memory");
 }
 
-// Starts to copy 16 bytes to shared memory, or zeros if `there` is false. Complete after this thread's wait_for_copies().
-__device__ __forceinline__ void copy_async(void* shared, const void* global, bool there) {
+// Starts a copy of 16 bytes to shared memory, or of zeros unless `valid`. Complete after this thread's cp_async_wait_all().
+__device__ __forceinline__ void cp_async(void* shared, const void* global, bool valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(shared))),
-                 "l"(global), "r"(there ? 16 : 0)
+                 "l"(global), "r"(valid ? 16 : 0)
                  : "memory");
 }
 
-__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// Makes a group of this thread's copies since the last one, and waits until at most PENDING groups are still on their way.
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Commits this thread's copies since the last commit as a group; waits until at most PENDING groups are pending.
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING>
-__device__ __forceinline__ void wait_for_groups() {
+__device__ __forceinline__ void cp_async_wait_group() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 

@@ -1,4 +1,4 @@
-// Dequantises a packed weight to a full matrix in one pass. Used for prompts, which have enough tokens to pay for it.
+// Dequantises a packed weight to a full matrix. Used for prompts, which have enough tokens to pay for it.
 #include <algorithm>
 
 #include "packed.cuh"
@@ -8,9 +8,10 @@ namespace {
 
 constexpr int UNPACK_THREADS = 256;
 
-// A thread handles four bytes of codes at a time; the rows are one long array of words.
+// A grid-stride loop over words of codes.
 template <typename T, int BITS>
-__global__ void __launch_bounds__(UNPACK_THREADS) unpack_kernel(agk_packed weight, T* out, unsigned words_per_row, int64_t words) {
+__global__ void __launch_bounds__(UNPACK_THREADS)
+    unpack_kernel(agk_packed weight, T* out, unsigned words_per_row, int64_t words) {
     const auto* codes = static_cast<const uint32_t*>(weight.codes);
     const auto block_inputs = static_cast<unsigned>(weight.block);
     const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;

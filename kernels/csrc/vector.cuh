@@ -1,6 +1,4 @@
-// Loads and stores of 16 bytes, and conversions between float32 and every dtype that an operator takes.
-//
-// It does not know operators. One thread holds one vector; neighbouring threads hold neighbouring vectors.
+// Loads and stores of 16 bytes, and conversions between float32 and the operators' dtypes.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,7 +12,7 @@
 
 namespace agk {
 
-// N elements that are loaded and stored together, up to 16 bytes an access.
+// N elements, loaded and stored up to 16 bytes at a time.
 template <typename T, int N>
 struct alignas(sizeof(T) * N < VECTOR_BYTES ? sizeof(T) * N : VECTOR_BYTES) Pack {
     T v[N];
@@ -45,8 +43,8 @@ __device__ __forceinline__ Pack<T, N> load(const T* from) {
     return *reinterpret_cast<const Pack<T, N>*>(from);
 }
 
-// The bytes of N elements as 32-bit words, for prefetched data. The compiler would unpack 16-bit elements at once, and
-// unpacking waits for the load.
+// N elements as 32-bit words, for prefetched data: the compiler would unpack 16-bit elements immediately, which waits for the
+// load.
 template <typename T, int N>
 struct alignas(VECTOR_BYTES) Words {
     uint32_t w[sizeof(T) * N / sizeof(uint32_t)];
@@ -99,14 +97,14 @@ __device__ __forceinline__ Pack<T, N> to_pack(const float (&from)[N]) {
     return pack;
 }
 
-// Four numbers as the bytes of a word. Converting and inserting them one at a time takes many more instructions.
+// Packs four numbers into a word, with fewer instructions than one at a time.
 template <typename T>
 __device__ __forceinline__ uint32_t pack_codes(float a, float b, float c, float d) {
     if constexpr (std::is_same_v<T, __nv_fp8_e4m3>) {
         // The GPU converts two at a time.
         return __nv_fp8x4_e4m3(make_float4(a, b, c, d)).__x;
     } else {
-        // Adding 1.5 * 2^23 rounds to the nearest integer (ties to even) and puts it in the last byte of the float.
+        // Adding 1.5 * 2^23 rounds to the nearest integer (ties to even), which is then the low byte of the float.
         const auto code = [](float x) { return __float_as_uint(x + 12582912.0f); };
         return __byte_perm(__byte_perm(code(a), code(b), 0x0040), __byte_perm(code(c), code(d), 0x0040), 0x5410);
     }
@@ -124,12 +122,12 @@ __device__ __forceinline__ void store(T* to, const float (&from)[N]) {
     }
 }
 
-// Largest value of a quantised format, and the bits of the smallest magnitude that a row is scaled by (1e-30).
+// Largest value of a quantised format, and the bits of the smallest magnitude that scales a row (1e-30).
 template <typename T>
 constexpr float MAX_VALUE = std::is_same_v<T, __nv_fp8_e4m3> ? 448.0f : 127.0f;
 constexpr unsigned MIN_MAGNITUDE_BITS = 0x0da24260u;
 
-// Magnitudes order like their bits, with NaN above all others, so an integer maximum finds the largest or a NaN.
+// Magnitudes order like their bits, with NaN above all others, so an integer maximum also propagates NaN.
 __device__ __forceinline__ unsigned magnitude_bits(float x) { return __float_as_uint(fabsf(x)); }
 
 }  // namespace agk

@@ -1,15 +1,15 @@
-// wgmma, the MMA of a warpgroup (four warps, the first at a multiple of four). It exists on sm_90a only.
+// wgmma (the MMA of a warp group, four aligned warps), mbarrier and setmaxnreg. wgmma and setmaxnreg exist on sm_90a only.
 //
-// The left operand is in registers, 16 rows per warp, in the layout of mma.sync (tensor_cores.cuh). The accumulators have the
-// same layout; d[tile] is eight columns. The right operand is read from shared memory through a descriptor, asynchronously:
-// until wait() has been called with them, accumulators must not be read or written, and operands must not change. Source: PTX
-// ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions". Tests emulate them in tests/kernels/emulation.
+// Operand A is in registers, 16 rows per warp, in the layout of mma.sync (tensor_cores.cuh), as are the accumulators; d[tile] is
+// eight columns. Operand B is read from shared memory through a descriptor. wgmma is asynchronous: accumulators must not be read
+// or written, and operands must not change, before wgmma_wait(). Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
+// Multiply-Accumulate Instructions". Tests emulate them in tests/kernels/emulation.
 #pragma once
 
 #include "attention.cuh"
 
 namespace agk {
-// Depth of an MMA of halves.
+// K of an MMA with 16-bit operands.
 constexpr int DEPTH = 16;
 }  // namespace agk
 
@@ -41,36 +41,35 @@ __device__ __forceinline__ void use_registers(Register (&held)[TILES][4]) {
     }
 }
 
-// Returns when at most PENDING groups are still running. held: accumulators and left operands of the finished groups, which the
-// compiler must not read or write before this point.
+// Waits until at most PENDING groups are pending. held: accumulators and A operands of the completed groups, which the compiler
+// must not read or write before this point.
 template <int PENDING, typename... Registers>
-__device__ __forceinline__ void wait(Registers&... held) {
+__device__ __forceinline__ void wgmma_wait(Registers&... held) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
     (use_registers(held), ...);
 }
 
-// wgmma reads shared memory through the async proxy: what this thread has written is there for it after this.
-__device__ __forceinline__ void fence_before_wgmma() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Makes this thread's writes to shared memory visible to wgmma, which reads through the async proxy.
+__device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// A barrier in shared memory, at which some threads wait for others. A phase ends with the last of its arrivals; phases have
-// parities 0, 1, 0 and so on.
-class Barrier {
+// A phase completes when all expected arrivals have been made. The parity of phases alternates, from 0.
+class Mbarrier {
   public:
-    // By one thread, before a __syncthreads().
+    // Called by one thread, before a __syncthreads().
     __device__ __forceinline__ void init(unsigned arrivals) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
     }
-    // What the thread has done before is seen by the threads that wait.
+    // Release: threads that wait see this thread's earlier writes.
     __device__ __forceinline__ void arrive() {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
     }
-    // Until a phase of this parity has ended, at once if the phase that runs has the other one. The first phase's is 0.
+    // Waits for the phase of this parity; returns at once if the current phase has the other parity.
     __device__ __forceinline__ void wait(unsigned parity) {
-        uint32_t ended = 0;
-        while (!ended) {
+        uint32_t done = 0;
+        while (!done) {
             asm volatile(
-                "{ .reg .pred ended; mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2; selp.u32 %0, 1, 0, ended; }"
-                : "=r"(ended)
+                "{ .reg .pred done; mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2; selp.u32 %0, 1, 0, done; }"
+                : "=r"(done)
                 : "r"(shared_address(this)), "r"(parity)
                 : "memory");
         }
@@ -80,20 +79,20 @@ class Barrier {
     uint64_t state;
 };
 
-// Changes how many registers each thread of this warpgroup has: the others can take what it gives up.
+// setmaxnreg: sets the registers per thread of this warp group. Consumers take what the producer releases.
 template <int COUNT>
-__device__ __forceinline__ void give_up_registers() {
+__device__ __forceinline__ void dealloc_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 template <int COUNT>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void alloc_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// A reference to shared memory whose size the launch says, at a multiple of 1024. More than 48 KiB are possible only so.
-#define AGK_LAUNCHED_SHARED(Type, name)                         \
-    extern __shared__ __align__(1024) unsigned char launched_shared[]; \
-    Type& name = *reinterpret_cast<Type*>(launched_shared)
+// A reference to dynamic shared memory, aligned to 1024 bytes. Static shared memory is limited to 48 KiB.
+#define AGK_DYNAMIC_SHARED(Type, name)                         \
+    extern __shared__ __align__(1024) unsigned char dynamic_shared[]; \
+    Type& name = *reinterpret_cast<Type*>(dynamic_shared)
 
 // d = a b, or with ADD d += a b, int8 to int32: a 64 x 32 row-major; b 32 x 64, 32 elements of a column in a 64-byte row.
 template <bool ADD>
@@ -114,9 +113,8 @@ __device__ __forceinline__ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
 }
 
-// d = a b, or with ADD d += a b, halves T to float32: a 64 x DEPTH row-major; b DEPTH x 64, the 64 columns of a row contiguous,
-// or with BY_KEYS the DEPTH elements of a column.
-#define AGK_MULTIPLY_HALVES(TYPE)                                                                                          \
+// The same for 16-bit T to float32: a 64 x DEPTH row-major; b DEPTH x 64, row-major or with K_MAJOR column-major.
+#define AGK_WGMMA_HALVES(TYPE)                                                                                          \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                           \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
                  "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                                                     \
@@ -127,25 +125,25 @@ __device__ __forceinline__ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[
                    "+f"(d[4][2]), "+f"(d[4][3]), "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]),               \
                    "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), "+f"(d[7][0]), "+f"(d[7][1]),               \
                    "+f"(d[7][2]), "+f"(d[7][3])                                                                            \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(!BY_KEYS))
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(!K_MAJOR))
 
-template <typename T, bool ADD = true, bool BY_KEYS = false>
+template <typename T, bool ADD = true, bool K_MAJOR = false>
 __device__ __forceinline__ void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
     if constexpr (std::is_same_v<T, __half>) {
-        AGK_MULTIPLY_HALVES("f16");
+        AGK_WGMMA_HALVES("f16");
     } else {
-        AGK_MULTIPLY_HALVES("bf16");
+        AGK_WGMMA_HALVES("bf16");
     }
 }
-#undef AGK_MULTIPLY_HALVES
+#undef AGK_WGMMA_HALVES
 
 }  // namespace agk
 #endif
 
 namespace agk {
 
-// PTX ISA, "Matrix Descriptor Format": start address, offset to the next 8 rows, and the swizzle, whose width a row has. The
-// first two are in units of 16 bytes, from bits 0 and 32 on.
+// PTX ISA, "Matrix Descriptor Format": start address (bit 0) and stride between groups of 8 rows (bit 32), in units of 16 bytes,
+// and the swizzle (bit 62). A row is as wide as the swizzle.
 enum class Swizzle : uint64_t { Bytes128 = 1, Bytes64 = 2 };
 
 __device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned bytes_of_8_rows, Swizzle swizzle) {
@@ -153,7 +151,6 @@ __device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned
     return field(shared_address(shared)) | field(bytes_of_8_rows) << 32 | static_cast<uint64_t>(swizzle) << 62;
 }
 
-// The descriptor of a matrix `bytes` further on.
 __device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, unsigned bytes) { return descriptor + bytes / 16; }
 
 }  // namespace agk

@@ -1,4 +1,4 @@
-"""Builds the kernels' library once for these tests, and leaves out tests that this machine cannot build or run."""
+"""Builds the kernels' library once, and deselects tests that this machine cannot build or run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from animegamer_rt.backends.torch.kernels import Kernels, has_warpgroups
 
 HERE = Path(__file__).resolve().parent
 EMULATED_VARIABLE, LIBRARY_VARIABLE = "ANIMEGAMER_TEST_EMULATED", "ANIMEGAMER_TEST_LIBRARY"
-"""Paths of libraries that are built already. The process that test_bounds.py starts opens them, and does not use a GPU:
-CUDA may not start beside AddressSanitizer."""
-left_out: dict[str, int] = {}
+"""Paths of libraries already built, for the process that test_bounds.py starts. It does not use a GPU: CUDA may not
+start under AddressSanitizer."""
+deselected: dict[str, int] = {}
 
 
-def why_left_out(item: pytest.Item) -> str | None:
+def reason_to_deselect(item: pytest.Item) -> str | None:
     """Why this machine cannot run a test, or None."""
     has_gpu = EMULATED_VARIABLE not in os.environ and torch.cuda.is_available()
     if not can_build():
         return "CMake or a C++ compiler is missing"
     if "emulated" in item.name and CUDA_INCLUDE is None:
-        return "CUDA's headers are missing, which come with nvcc"
+        return "CUDA's headers, which come with nvcc, are missing"
     if "sanitized" in item.name and SANITIZER is None:
         return "GCC's AddressSanitizer is missing"
     if item.get_closest_marker("gpu") and not has_gpu:
@@ -41,11 +41,11 @@ def why_left_out(item: pytest.Item) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     kept, dropped = [], []
     for item in items:
-        reason = why_left_out(item) if HERE in item.path.parents else None
+        reason = reason_to_deselect(item) if HERE in item.path.parents else None
         if reason is None:
             kept.append(item)
         else:
-            left_out[reason] = left_out.get(reason, 0) + 1
+            deselected[reason] = deselected.get(reason, 0) + 1
             dropped.append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
@@ -53,12 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    for reason, count in left_out.items():
-        terminalreporter.write_line(f"tests/kernels: {count} tests left out: {reason}")
+    for reason, count in deselected.items():
+        terminalreporter.write_line(f"tests/kernels: {count} tests deselected: {reason}")
 
 
 class EmulatedLibrary(Library):
-    """The kernels' own code on host memory: runs the kernel where `Library` would run the reference."""
+    """Runs the emulated kernel where `Library` would run the reference."""
 
     def call_unchecked(self, name: str, arguments: Arguments, stream: int | None) -> int:
         return super().call_unchecked(name, arguments, stream or 0)
@@ -74,13 +74,13 @@ def library() -> Library:
 
 @pytest.fixture(scope="session")
 def sanitized(library: Library) -> dict[str, str]:
-    """The environment of a process that ends when an emulated kernel reads or writes beyond an array."""
+    """Environment of a process that aborts when an emulated kernel accesses memory outside an array."""
     return {
         **os.environ,
         EMULATED_VARIABLE: str(build_sanitized()),
         LIBRARY_VARIABLE: str(library.path),
         "LD_PRELOAD": str(SANITIZER),
-        # Fibers leave each other's stacks in ways that it would report. Leaks of Python itself are not ours.
+        # Switching fibers would be reported as stack errors, and leaks are Python's own.
         "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:use_sigaltstack=0",
     }
 
@@ -106,7 +106,7 @@ def gpu(library: Library) -> Operators:
 
 @pytest.fixture(params=["reference", "emulated", pytest.param("gpu", marks=pytest.mark.gpu)])
 def operators(request: pytest.FixtureRequest) -> Operators:
-    """Every implementation of the operators that runs here."""
+    """Every implementation of the operators that this machine can run."""
     found: Operators = request.getfixturevalue(request.param)
     return found
 
@@ -119,7 +119,7 @@ def kernels(library: Library) -> Kernels:
 
 @pytest.fixture(params=["reference", "emulated"])
 def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
-    """The PyTorch backend's kernels for tensors on the CPU: the references, or the kernels' own code, which is slow."""
+    """The PyTorch backend's kernels for tensors on the CPU: the references, or the emulated kernels, which are slow."""
     found: Operators = request.getfixturevalue(request.param)
     monkeypatch.setattr(custom_ops, "_library", lambda path: found.library)
     return Kernels(str(found.library.path))

@@ -58,7 +58,7 @@ def set_field(arguments: ctypes.Structure, path: str, value: object) -> None:
 
 
 def valid_arguments(operator: str) -> Arguments:
-    """Arguments of a small run of an operator, every pointer at ADDRESS."""
+    """Small valid arguments of an operator, every pointer at ADDRESS."""
     kind, sizes = SIZES[operator]
     arguments = kind()
     _set_pointers(arguments)

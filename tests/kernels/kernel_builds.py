@@ -1,6 +1,6 @@
-"""Builds the libraries that the tests of the kernels call. Imports the standard library only.
+"""Builds the libraries for the kernels' tests. Imports the standard library only.
 
-`.ci/run` runs it while Python's packages are installed, which leaves a core idle; the tests then find everything built.
+`.ci/run` runs it in the background while Python's packages are installed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from animegamer_kernels.library import FILE_NAME
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "build" / "kernels-test"
-"""Kept between runs, so that only changed sources are compiled again."""
+"""Kept between runs, for incremental builds."""
 ARCHITECTURES = "80-real;120"
-"""The oldest and the newest; `make kernels` compiles for all. sm_90a has a target of its own."""
+"""The oldest and the newest; `make kernels` compiles for all. sm_90a has its own target."""
 COMPILERS = tuple(filter(None, (os.environ.get("CXX"), "c++", "g++", "clang++")))
 CUDA_HOMES = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda", "/usr/lib/cuda", "/usr")
 CUDA_INCLUDE = next(
@@ -30,12 +30,12 @@ CUDA_INCLUDE = next(
 
 
 def can_build() -> bool:
-    """Whether CMake and a C++ compiler are here."""
+    """Whether CMake and a C++ compiler are installed."""
     return shutil.which("cmake") is not None and any(shutil.which(name) for name in COMPILERS)
 
 
 def find_sanitizer() -> Path | None:
-    """The library of AddressSanitizer, if the compiler is GCC and has it."""
+    """AddressSanitizer's library, if the compiler is GCC and has it."""
     compiler = next(filter(shutil.which, COMPILERS), None)
     if compiler is None:
         return None
@@ -47,8 +47,8 @@ SANITIZER = find_sanitizer()
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """One process builds at a time; others wait."""
+def build_lock() -> Iterator[None]:
+    """A lock: one process builds at a time."""
     BUILD.mkdir(parents=True, exist_ok=True)
     with open(BUILD / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -68,21 +68,21 @@ def build(source: Path, folder: Path, *options: str) -> Path:
 
 def build_library() -> Path:
     """The library as `make kernels` builds it, for fewer architectures; without nvcc it has the references only."""
-    with alone():
-        # Said each time: an earlier configuration of this folder may have been for other architectures.
+    with build_lock():
+        # The folder may have been configured for other architectures.
         return build(ROOT, BUILD, f"-DCMAKE_CUDA_ARCHITECTURES={ARCHITECTURES}")
 
 
 def build_emulated(folder: Path = BUILD / "emulation", *options: str) -> Path:
     """Translates the kernels' sources to C++ and builds them for the CPU."""
     command = [sys.executable, str(HERE / "emulation" / "translate.py"), str(ROOT / "kernels" / "csrc")]
-    with alone():
+    with build_lock():
         subprocess.run([*command, str(folder / "translated")], check=True)
         return build(HERE / "emulation", folder, f"-DCUDA_INCLUDE={CUDA_INCLUDE}", *options)
 
 
 def build_sanitized() -> Path:
-    """The emulated library that ends its process when a kernel reads or writes beyond an array."""
+    """The emulated library with AddressSanitizer, which aborts on accesses outside an array."""
     flags = ("-DCMAKE_CXX_FLAGS=-fsanitize=address", "-DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=address")
     return build_emulated(BUILD / "sanitized", *flags)
 

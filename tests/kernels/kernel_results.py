@@ -16,7 +16,7 @@ from animegamer_kernels import Library
 
 GUARD = 64
 SUM_ERROR = 1e-5
-"""Allowed beside rounding, relative to the largest value: float32 sums of some thousand terms in another order."""
+"""Allowed on top of rounding, relative to the largest value: the order of float32 sums of some thousand terms."""
 MAX_VALUE = {torch.float8_e4m3fn: 448.0, torch.int8: 127.0}
 
 
@@ -40,7 +40,7 @@ def case_id(case: Any) -> str:
 
 @dataclass
 class Outputs:
-    """Named outputs on one device, filled with 0x7F, each between two guards that no operator may write."""
+    """Named outputs on one device, filled with 0x7F, each between two guard regions."""
 
     device: str
     arrays: dict[str, Tensor] = field(default_factory=dict)
@@ -54,15 +54,17 @@ class Outputs:
         return self.arrays[name]
 
     def read(self) -> dict[str, Tensor]:
-        """Copies on the host. Asserts that no guard was written."""
+        """Copies on the host. Asserts that the guards are intact."""
         for name, memory in self.memory.items():
             edge = GUARD * self.arrays[name].dtype.itemsize
-            assert bool((memory[:edge] == 0x7F).all() and (memory[-edge:] == 0x7F).all()), f"{name}: written outside"
+            assert bool((memory[:edge] == 0x7F).all() and (memory[-edge:] == 0x7F).all()), (
+                f"{name}: written out of bounds"
+            )
         return {name: array.cpu().clone() for name, array in self.arrays.items()}
 
 
 def assert_close(name: str, found: Tensor, expected: Tensor, roundings: int = 1) -> None:
-    """Asserts a difference of at most so many roundings of found's dtype, plus SUM_ERROR of the largest value."""
+    """Asserts a difference of at most `roundings` of found's dtype, plus SUM_ERROR of the largest value."""
     assert found.shape == expected.shape, name
     exact = expected.double()
     rounding = torch.finfo(found.dtype).eps / 2
@@ -76,14 +78,14 @@ def assert_codes_close(name: str, found: Tensor, expected: Tensor) -> None:
     """Asserts that quantised codes differ by at most one code, and in less than 1 % of the elements."""
     assert found.shape == expected.shape and found.dtype == expected.dtype, name
     error = (found.float() - expected.float()).abs()
-    # A step is 1 of int8; of E4M3 an eighth of the power of two below, or 2^-9 where there is no smaller one.
+    # A step is 1 for int8; for E4M3 an eighth of the power of two below, at least 2^-9.
     step = torch.ones(()) if found.dtype == torch.int8 else (expected.float().abs() / 8).clamp(min=2**-9)
     assert bool((error <= step).all()), name
     assert float((error > 0).float().mean()) < 0.01, name
 
 
 def assert_same(found: dict[str, Tensor], expected: dict[str, Tensor], roundings: int) -> None:
-    """Compares results by name: FP8 and INT8 as codes, other dtypes within so many roundings."""
+    """Compares results by name: FP8 and INT8 as codes, other dtypes within `roundings`."""
     assert found.keys() == expected.keys()
     for name, array in found.items():
         if array.dtype in MAX_VALUE:

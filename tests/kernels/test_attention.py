@@ -26,12 +26,12 @@ class Case:
     query_group: int = 32
     key_group: int = 64
     outlier: float = 1.0
-    """How much larger one channel of the keys is than the others."""
+    """Factor of one channel of the keys."""
     products: MmaKind = MmaKind.WARPS
 
     @property
     def half_sums(self) -> bool:
-        """Whether the sums of 64 keys are float16."""
+        """Whether sums of 64 keys are float16."""
         return self.products is MmaKind.HALF_SUMS
 
 
@@ -64,7 +64,7 @@ def inputs(case: Case) -> tuple[Tensor, Tensor]:
 
 
 def quantised(case: Case, operators: Operators) -> tuple[Int8Outputs, Tensor]:
-    """What head_norm_int8 writes of a case, and its values where they lie in qkv, both on the operators' device."""
+    """Outputs of head_norm_int8, and the values as a view of qkv, on the operators' device."""
     device, library = operators.device, operators.library
     qkv, vectors = (array.to(device) for array in inputs(case))
     given, rows = Heads(qkv, *vectors, HEAD_NORM_EPSILON), (case.batch, case.heads)
@@ -110,9 +110,9 @@ def truth(case: Case, heads: Int8Outputs, value: Tensor) -> Tensor:
 
 
 def assert_rounded_weights(case: Case, found: Tensor, expected: Tensor, value: Tensor) -> None:
-    """Asserts the error that rounding the weights to the values' dtype may make: half a step of the largest value.
+    """Asserts the error bound of weights rounded to the values' dtype: half an ulp of the largest value.
 
-    Sums in float16 are rounded four times more, and so are the values.
+    With float16 sums there are four more roundings, of the sums and the values.
     """
     assert found.shape == expected.shape and bool(found.isfinite().all())
     step = torch.finfo(case.dtype).eps / 2 + (4 * torch.finfo(torch.float16).eps if case.half_sums else 0)
@@ -181,11 +181,11 @@ HALVES = (
     Case(2, 129, 2, outlier=20.0),
     Case(1, 2 * 192 + 5, 1, torch.float16, outlier=20.0),
 )
-"""Of attention without INT8: its `products` are those of warpgroups."""
+"""Attention without INT8; `products` does not apply."""
 
 
 def halves(case: Case, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value as views of one array [B, S, 3, heads, 64], scores as large as `outlier` makes them."""
+    """Query, key and value as views of one array [B, S, 3, heads, 64]."""
     qkv, vectors = inputs(case)
     qkv[:, :, :2] *= vectors[2].abs().sqrt().to(case.dtype)
     query, key, value = qkv.to(device).unbind(2)

@@ -1,4 +1,4 @@
-"""The backend's ways to attend: a turn with INT8 scores is near the plain one, and none is taken that is not right."""
+"""The backend's attention implementations: INT8 turns are close to plain ones, and inaccurate attention is not chosen."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from animegamer_rt.models.denoiser import DenoiserSize
 SIZE = DenoiserSize(hidden=128, layers=2, heads=2, time_width=16, latent_height=4, latent_width=6)
 SHORT = build_plan(even_timesteps(2), branches=["pair", "conditional"])
 TWICE = build_plan(even_timesteps(4), branches=["pair", "pair", "conditional", "conditional"])
-"""Each kind of step once, as emulation takes its time; and once more, for its graph."""
+"""SHORT has each kind of step once, because emulation is slow; TWICE has them again, for their graphs."""
 NEAR = {torch.bfloat16: 4e-2, torch.float16: 5e-3}
-"""Relative error of a turn against PyTorch's attention in the same type: what the type alone may cost."""
+"""Relative error allowed for a turn, against PyTorch's attention in the same type."""
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -57,7 +57,7 @@ def turn(plan: DenoisePlan) -> Turn:
 
 
 def latent(given: Turn, kernels: Kernels, way: Attention, torch_device: TorchDevice, turns: int = 1) -> np.ndarray:
-    """Of the last of so many turns alike: graphs are captured in the second."""
+    """The latent of the last of `turns` identical turns; graphs are captured in the second."""
     torch.manual_seed(0)
     with torch_device.use():
         network = scattered(DenoiserNetwork(SIZE), 1, by=0.1).to(torch_device.device)
@@ -86,28 +86,28 @@ def test_graphs_hold_int8_scores(kernels: Kernels) -> None:
     assert torch_device.captured == 2
 
 
-def test_ways_are_measured_and_those_that_cannot_run_say_why(kernels: Kernels) -> None:
+def test_attentions_are_timed_and_unusable_ones_give_a_reason(kernels: Kernels) -> None:
     assert not AttentionTiming("int8", 1.0, float("nan")).accurate
     found = {one.attention: one for one in time_attentions(TorchDevice(torch.bfloat16), kernels, SIZE)}
     assert found.keys() == {"torch", "cudnn", "flash", "efficient", "int8"}
     assert found["torch"].accurate and found["int8"].accurate
     assert 0 < found["torch"].error < found["int8"].error
-    assert found["int8"].milliseconds > found["torch"].milliseconds > 0  # a reference takes its time
+    assert found["int8"].milliseconds > found["torch"].milliseconds > 0  # the references are slow
     assert not found["cudnn"].accurate and found["cudnn"].refused
 
 
 class Clock(TorchDevice):
-    """A CPU on which each way takes the time that it is given."""
+    """A CPU with given times per attention."""
 
     def __init__(self, dtype: torch.dtype, milliseconds: Mapping[str, float]) -> None:
         super().__init__(dtype)
-        self._of_ways = iter(milliseconds.values())
+        self._times = iter(milliseconds.values())
 
     def milliseconds(self, work: Callable[[], object]) -> float:
-        return next(self._of_ways)
+        return next(self._times)
 
 
-def test_fastest_is_the_fastest_that_is_right(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fastest_is_the_fastest_accurate_attention(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of PyTorch's libraries a CPU has flash.
     times = {"torch": 3.0, "flash": 2.0, "int8": 1.0}
     way, words = select_attention("fastest", Clock(torch.bfloat16, times), kernels, SIZE)
@@ -136,7 +136,7 @@ def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatc
     assert way == "int8-wgmma" and "int8-wgmma 1.500 ms, int8 2.000 ms, wgmma 2.500 ms" in words
 
 
-def test_int8_scores_are_taken_only_where_asked_for_and_possible(kernels: Kernels) -> None:
+def test_int8_scores_are_chosen_only_on_request_and_where_possible(kernels: Kernels) -> None:
     half = TorchDevice(torch.bfloat16)
     assert select_attention("torch", half, None, SIZE) == ("torch", "")
     assert select_attention("int8", half, kernels, SIZE) == ("int8", "int8 attention")

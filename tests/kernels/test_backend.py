@@ -38,9 +38,9 @@ from animegamer_rt.models.predictor import Predictor
 
 CPU = torch.device("cpu")
 NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
-"""Allowed relative error of six steps against plain operators in float32; the same as for plain operators."""
+"""Relative error allowed for six steps, against plain operators in float32."""
 NEAR_ROWWISE = 2e-2
-"""Allowed where codes may be rounded the other way, in both inputs of a product."""
+"""Relative error allowed where codes of both inputs of a product may round the other way."""
 
 SKIPPING_ALL = build_plan(even_timesteps(3), skip_blocks=[(), (0, 1), (0, 1)])
 
@@ -92,14 +92,14 @@ def test_graphs_hold_the_kernels(kernels: Kernels) -> None:
         np.testing.assert_array_equal(turn.latents(part)[0], turn.latents(plain)[0])
         for flip in (False, True):
             np.testing.assert_array_equal(frames(part, latent, flip=flip), frames(plain, latent, flip=flip))
-    # A pair, a single row, two chunks: no graph of its own for a flip.
+    # A CFG pair, a single row, two chunks: a flip needs no graph.
     assert torch_device.captured == 4
 
 
 def test_compiled_blocks_hold_the_kernels(kernels: Kernels) -> None:
     turn = Turn()
     for rowwise, allowed in ((None, NEAR[torch.float32]), (FP8, NEAR_ROWWISE), (INT8, NEAR_ROWWISE)):
-        torch._dynamo.reset()  # what other types were compiled to counts against a limit
+        torch._dynamo.reset()  # recompilations for other types count against a limit
         found = turn.latents(engines(rowwise=rowwise, kernels=kernels, compiled=True))[0]
         assert relative_error(found, turn.latents(engines(rowwise=rowwise))[0]) <= allowed, rowwise
 
@@ -117,7 +117,7 @@ def packed_predictor(four_bits: bool) -> Predictor:
 
 
 @pytest.mark.parametrize("four_bits", [True, False], ids=["4-bit", "8-bit"])
-def test_packed_predictor_by_kernels_answers_as_without(both_kernels: Kernels, four_bits: bool) -> None:
+def test_packed_predictor_gives_the_same_answers_with_kernels(both_kernels: Kernels, four_bits: bool) -> None:
     torch_device, given = TapeDevice(), prompt(1)
     ours, plain = packed_predictor(four_bits), packed_predictor(four_bits)
     use_kernels(ours, both_kernels)

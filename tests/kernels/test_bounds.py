@@ -1,4 +1,4 @@
-"""The kernels' own code touches nothing beside the arrays it is given: on the CPU, under AddressSanitizer."""
+"""The kernels' own code stays within its arrays: on the CPU, under AddressSanitizer."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ F16, BF16, F32, F8, I8 = torch.float16, torch.bfloat16, torch.float32, torch.flo
 
 @dataclass(frozen=True)
 class Case:
-    """x [rows, width] of `dtype`, or sums that are written as it; out None: as `dtype`."""
+    """x [rows, width] of `dtype`, or int32 with `sums`; out None: `dtype`."""
 
     rows: int
     width: int
@@ -43,7 +43,7 @@ CASES = (
     Case(13, 264, F16, sums=True),
     Case(2, 8192, F16, F8, sums=True),
 )
-# More rows than any GPU runs blocks: every block takes several.
+# More rows than resident blocks: every block handles several.
 FULL = (
     Case(13952, 7680, BF16, F8, gelu=True),
     Case(13952, 7680, BF16, I8, sums=True, gelu=True),
@@ -52,7 +52,7 @@ FULL = (
 
 
 def inputs(case: Case) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Rows of different size, above and below 0 and far from it; of sums, row scales, column scales and bias too."""
+    """Rows of different magnitude; for sums also row scales, column scales and bias."""
     random = torch.Generator().manual_seed(case.width + case.rows)
 
     def normal(*shape: int) -> Tensor:
@@ -76,7 +76,7 @@ def run(case: Case, operators: Operators) -> dict[str, Tensor]:
 
 
 def truth(case: Case) -> dict[str, Tensor]:
-    """In float64, with PyTorch's own GELU."""
+    """PyTorch in float64."""
     x, factors = inputs(case)
     value = x.double()
     if factors:

@@ -1,4 +1,4 @@
-"""What the operators refuse, by status code and in words. Reference and kernel refuse the same, without a GPU too."""
+"""Invalid arguments: status codes and texts. Reference and kernel refuse the same, even without a GPU."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ REFUSED = (
     ("attention", "head_stride", 68, Status.BAD_SHAPE, "stride of 68"),
     ("pixels", "width", 12, Status.UNALIGNED_WIDTH, "multiple of 8"),
     ("pixels", "order", (ctypes.c_int32 * 4)(0, 1, 2, 4), Status.BAD_SHAPE, "order[3] is 4"),
-    ("spatial_norm", "latent_frames", 1, Status.BAD_SHAPE, "apart"),
+    ("spatial_norm", "latent_frames", 1, Status.BAD_SHAPE, "multiples of the latent"),
     ("spatial_norm", "latent_width", 3, Status.BAD_SHAPE, "multiples of the latent"),
     ("spatial_norm", "workspace_bytes", 100, Status.SMALL_WORKSPACE, "expected 8208"),
 )
@@ -81,7 +81,7 @@ def test_valid_arguments_are_taken_and_wrong_ones_refused_by_name(library: Libra
     assert library.call_unchecked(name, other_version, None) == Status.BAD_STRUCT
 
 
-def test_kernel_without_a_gpu_says_so(library: Library) -> None:
+def test_kernel_without_a_gpu_returns_an_error(library: Library) -> None:
     # In its own process: a GPU can be hidden only before CUDA starts.
     script = f"""
 import sys
@@ -123,21 +123,21 @@ def norm(out: Tensor = X, weight: Tensor | None = None) -> Norm:
     return Norm(out, 1e-5, weight=weight, bias=None if weight is None else VECTOR)
 
 
-SHAPE, DTYPE = "an array of another shape", "an array of another dtype"
+SHAPE, DTYPE = "wrong shape", "wrong dtype"
 modulate, gate = partial(norm_modulate, shot_tokens=0), partial(gate_residual, shot_tokens=1)
 product = partial(packed_product, weight=WEIGHT, x=zeros(2, 16), out=zeros(2, 3))
 attend = partial(attention_int8, heads=HEADS, value=VALUE, out=VALUE, query_group=32, key_group=64)
 MISFITS: tuple[tuple[str, Callable[..., None]], ...] = (
     (f"out: {SHAPE}", partial(modulate, x=X, norm=norm(zeros(1, 2, 16)))),
     (f"weight: {DTYPE}", partial(modulate, x=X, norm=norm(weight=VECTOR.half()))),
-    ("out: an array on another device", partial(modulate, x=X, norm=norm(torch.empty(1, 2, 8, device="meta")))),
-    ("a dtype that no kernel takes", partial(modulate, x=X.double(), norm=norm())),
+    ("out: on a different device", partial(modulate, x=X, norm=norm(torch.empty(1, 2, 8, device="meta")))),
+    ("unsupported dtype", partial(modulate, x=X.double(), norm=norm())),
     ("expected one stride", partial(gate, x=PAIR, branch=PAIR, image_gate=TABLE, shot_gate=VECTOR, x_next=PAIR)),
     ("out_scales is missing", partial(epilogue, x=ROWS, out=ROWS.to(I8))),
     (f"scales: {SHAPE}", partial(product, weight=replace(WEIGHT, scales=zeros(3, 1)))),
     (f"key_scales: {SHAPE}", partial(attend, heads=replace(HEADS, key_scales=HEADS.key_scales[:, :, :1]))),
     (f"value: {SHAPE}", partial(attend, value=VALUE.flatten(2))),
-    ("key: an array of other strides", partial(attention, query=VALUE, key=WIDER, value=VALUE, out=VALUE)),
+    ("key: strides differ", partial(attention, query=VALUE, key=WIDER, value=VALUE, out=VALUE)),
 )
 
 

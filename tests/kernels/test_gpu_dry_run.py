@@ -17,7 +17,7 @@ from animegamer_kernels.library import PATH_VARIABLE
 
 
 def test_dry_run_walks_through_every_job(library: Library, tmp_path: Path) -> None:
-    # In a process of its own: the peers' libraries warn when they are imported.
+    # In its own process: the peers' libraries warn on import.
     command = [sys.executable, "benchmarks/gpu/run.py", "--dry-run", "--results", str(tmp_path)]
     environment = {**os.environ, PATH_VARIABLE: str(library.path)}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)

@@ -24,7 +24,7 @@ class Case:
     query_group: int = 1
     key_group: int = 1
     head_major: bool = False
-    """Whether head_norm writes [B, heads, S, width], as PyTorch's attention takes it."""
+    """Whether head_norm writes [B, heads, S, width], the layout of PyTorch's attention."""
 
 
 CASES = (
@@ -34,7 +34,7 @@ CASES = (
     Case(1, 259, 1, 128, torch.float32, 128, 16, head_major=True),
     Case(1, 3, 30, 64, torch.bfloat16, 2, 3),
     Case(1, 5, 1, 256, torch.float16, 2, 1),
-    # Less than a group of each; more groups than a block takes.
+    # Less than a group; more groups than a block handles.
     Case(2, 9, 2, 64, torch.bfloat16, 32, 64),
     Case(2, 601, 3, 64, torch.bfloat16, 32, 64, head_major=True),
 )
@@ -42,7 +42,7 @@ FULL = Case(2, 6976, 30, 64, torch.bfloat16, 32, 64, head_major=True)
 
 
 def inputs(case: Case) -> tuple[Tensor, Tensor]:
-    """qkv, and the four vectors of the norms [4, width]. Keys have a mean over tokens, which smoothing is for."""
+    """qkv, and the four vectors of the norms [4, width]. Keys have a mean over tokens, which smoothing removes."""
     random = torch.Generator().manual_seed(case.tokens)
     qkv = torch.randn((case.batch, case.tokens, 3, case.heads, case.width), generator=random)
     qkv[:, :, 1] += 3 * torch.randn((case.batch, 1, case.heads, case.width), generator=random)
@@ -116,7 +116,7 @@ def test_norm_is_pytorchs(operators: Operators, case: Case) -> None:
     assert_same(run(case, operators), expected, roundings=3)
 
 
-# With one token the keys are their own mean, and what is left of them is rounding error.
+# With one token the keys equal their mean, and only rounding error remains.
 @pytest.mark.parametrize("case", [case for case in CASES if case.tokens > 1], ids=case_id)
 def test_int8_heads_are_pytorchs(operators: Operators, case: Case) -> None:
     assert_same(run_int8(case, operators), truth_int8(case), roundings=16)

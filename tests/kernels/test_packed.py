@@ -43,7 +43,7 @@ CASES = (
 
 
 def layer(case: Case) -> PackedLinear:
-    """A layer with every code and with scales of different size."""
+    """A layer with every code and with scales of different magnitude."""
     random = torch.Generator().manual_seed(case.inputs + case.outputs)
     highest = 2 ** (case.bits - 1)
     codes = torch.randint(-highest, highest, (case.outputs, case.inputs), generator=random, dtype=torch.int8)

@@ -43,7 +43,7 @@ CASES = (
     Case(1, 3, 1, 4096),
     Case(1, 3, 1, 8192, F16, F8),
 )
-# More rows than any GPU runs blocks: every block takes several, and its run crosses from shot to image and to entry 1.
+# More rows than resident blocks: every block handles several, across shot, image and batch entries.
 FULL = Case(2, 6976, 226, 1920, BF16, F8)
 
 
@@ -54,7 +54,7 @@ def inputs(case: Case) -> tuple[Tensor, ...]:
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=random)
 
-    # Means away from 0 and rows of different size, as residual streams have.
+    # Nonzero means and rows of different magnitude, like residual streams.
     rows = (case.batch, case.tokens, 1)
     x = normal(case.batch, case.tokens, case.width) * torch.exp(normal(*rows) / 2) + 2 * normal(*rows)
     branch = normal(case.batch, case.tokens, case.width)

@@ -54,7 +54,7 @@ def run(case: Case, operators: Operators) -> dict[str, Tensor]:
 
 
 def unpatchify(case: Case, patches: Tensor) -> Tensor:
-    """The model's own head, with layers that change nothing."""
+    """The model's own head with identity layers."""
     size = DenoiserSize(case.channels * 4, 1, 1, 4, case.height, case.width, case.frames, case.channels)
     head = Head(size).requires_grad_(False).double()
     head.norm, head.output = torch.nn.Identity(), torch.nn.Identity()

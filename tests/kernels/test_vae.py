@@ -53,7 +53,7 @@ class Case:
     groups: int = 32
     mean: float = 0.0
     biased: bool = False
-    """Whether x lacks the bias of the convolution that made it, and the norm adds it."""
+    """Whether the norm adds the bias of the preceding convolution."""
 
 
 CASES = (
@@ -68,10 +68,10 @@ CASES = (
 
 
 def inputs(case: Case) -> tuple[Tensor, ...]:
-    """x, scale and shift at the latent's places, weight and bias, and the bias of x: zeros if it has one already."""
+    """x, scale and shift per latent position, weight and bias, and the bias of x, zeros unless `biased`."""
     random = torch.Generator().manual_seed(case.channels)
     x = torch.randn((case.frames, case.height, case.width, case.channels), generator=random)
-    # Every channel has a mean of its own beside the common one.
+    # Every channel has its own mean on top of the common one.
     x += torch.randn(case.channels, generator=random) + case.mean
     maps = torch.randn((2, *case.latent, case.channels), generator=random)
     vectors = torch.randn((3, case.channels), generator=random)
@@ -91,7 +91,7 @@ def run(case: Case, operators: Operators) -> Tensor:
 
 
 class Constant(torch.nn.Module):
-    """A projection of the latent whose result is given."""
+    """A projection of the latent with a fixed result."""
 
     def __init__(self, projected: Tensor) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Constant(torch.nn.Module):
 
 
 def truth(case: Case) -> Tensor:
-    """By the decoder's own LatentNorm in float64, [frames, height, width, channels]."""
+    """The decoder's own LatentNorm in float64, [frames, height, width, channels]."""
     x, scale, shift, weight, bias, x_bias = (array.double() for array in inputs(case))
 
     def channels_first(array: Tensor) -> Tensor:
@@ -118,5 +118,5 @@ def truth(case: Case) -> Tensor:
 
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_norm_is_the_decoders(operators: Operators, case: Case) -> None:
-    # A mean of 100 leaves the values fewer digits.
+    # A large mean costs precision.
     assert_close("out", run(case, operators), truth(case), roundings=3 + int(case.mean))

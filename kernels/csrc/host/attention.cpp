@@ -10,26 +10,26 @@ using namespace agk::host;
 
 namespace {
 
-// The first element of a token of a head, in arrays with the arguments' strides.
+// Index of a token of a head, in arrays with the arguments' strides.
 template <typename Args>
-int64_t place(const Args& a, int64_t row, int64_t token) {
+int64_t index(const Args& a, int64_t row, int64_t token) {
     return row / a.heads * a.batch_stride + row % a.heads * a.head_stride + token * a.token_stride;
 }
 
-// score(row, token, other): of a query and a key, `row` being a head of a batch entry.
+// score(row, token, other): of a query and a key; row is entry * heads + head.
 template <typename Args, typename Score>
 void attend(const Args& a, const Score& score) {
     const int64_t tokens = a.tokens, width = a.head_width;
     std::vector<double> weights(static_cast<size_t>(tokens)), values(static_cast<size_t>(tokens * width));
     for (int64_t row = 0; row < a.batch * a.heads; ++row) {
-        for (int64_t i = 0; i < tokens * width; ++i) values[i] = get(a.value, a.dtype, place(a, row, i / width) + i % width);
+        for (int64_t i = 0; i < tokens * width; ++i) values[i] = get(a.value, a.dtype, index(a, row, i / width) + i % width);
         for (int64_t token = 0; token < tokens; ++token) {
-            double largest = -std::numeric_limits<double>::infinity(), sum = 0.0;
+            double maximum = -std::numeric_limits<double>::infinity(), sum = 0.0;
             for (int64_t other = 0; other < tokens; ++other) {
                 weights[other] = score(row, token, other) / std::sqrt(static_cast<double>(width));
-                largest = std::fmax(largest, weights[other]);
+                maximum = std::fmax(maximum, weights[other]);
             }
-            for (double& weight : weights) sum += weight = std::exp(weight - largest);
+            for (double& weight : weights) sum += weight = std::exp(weight - maximum);
             for (int64_t i = 0; i < width; ++i) {
                 double mixed = 0.0;
                 for (int64_t other = 0; other < tokens; ++other) mixed += weights[other] * values[other * width + i];
@@ -63,7 +63,7 @@ extern "C" int agk_attention_host(const agk_attention_args* args) {
     if (const int code = agk::check(args)) return code;
     const agk_attention_args& a = *args;
     attend(a, [&](int64_t row, int64_t token, int64_t other) {
-        const int64_t query = place(a, row, token), key = place(a, row, other);
+        const int64_t query = index(a, row, token), key = index(a, row, other);
         double score = 0.0;
         for (int64_t i = 0; i < a.head_width; ++i) {
             score += static_cast<double>(get(a.query, a.dtype, query + i)) * get(a.key, a.dtype, key + i);

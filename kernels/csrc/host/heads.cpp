@@ -12,12 +12,12 @@ namespace {
 
 enum Part { QUERY = 0, KEY = 1, VALUE = 2 };
 
-int64_t place(const agk_heads& shape, int64_t entry, int64_t token, int64_t part, int64_t head) {
+int64_t index(const agk_heads& shape, int64_t entry, int64_t token, int64_t part, int64_t head) {
     return (((entry * shape.tokens + token) * 3 + part) * shape.heads + head) * shape.head_width;
 }
 
 std::vector<double> normalised(const agk_heads& shape, int64_t entry, int64_t token, Part part, int64_t head) {
-    const int64_t begin = place(shape, entry, token, part, head);
+    const int64_t begin = index(shape, entry, token, part, head);
     std::vector<double> x(static_cast<size_t>(shape.head_width));
     double mean = 0.0, variance = 0.0;
     for (int64_t i = 0; i < shape.head_width; ++i) mean += x[i] = get(shape.qkv, shape.dtype, begin + i);
@@ -74,7 +74,7 @@ extern "C" int agk_head_norm_host(const agk_head_norm_args* args) {
                         put(outputs[part], shape.dtype, to + i, static_cast<float>(x[i]));
                     }
                 }
-                const int64_t from = place(shape, entry, token, VALUE, head);
+                const int64_t from = index(shape, entry, token, VALUE, head);
                 for (int64_t i = 0; args->value != nullptr && i < shape.head_width; ++i) {
                     put(args->value, shape.dtype, to + i, get(shape.qkv, shape.dtype, from + i));
                 }

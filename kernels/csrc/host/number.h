@@ -68,7 +68,7 @@ inline void put(void* array, int dtype, int64_t index, float value) {
         case AGK_BF16: static_cast<uint16_t*>(array)[index] = static_cast<uint16_t>(encode(value, BF16)); break;
         case AGK_E4M3: static_cast<uint8_t*>(array)[index] = static_cast<uint8_t>(encode(value, E4M3)); break;
         default: {
-            // INT8 has no NaN. The row's scale is NaN, so any code will do.
+            // INT8 has no NaN; the row's scale is NaN instead.
             const float bounded = std::fmax(-I8_MAX, std::fmin(I8_MAX, std::isnan(value) ? 0.0f : value));
             static_cast<int8_t*>(array)[index] = static_cast<int8_t>(std::nearbyint(bounded));
         }

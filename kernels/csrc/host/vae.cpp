@@ -10,15 +10,15 @@ using namespace agk::host;
 extern "C" int agk_pixels_host(const agk_pixels_args* args) {
     if (const int code = agk::check(args)) return code;
     const int64_t plane = args->frames * args->height * args->width;
-    for (int64_t place = 0; place < plane; ++place) {
+    for (int64_t position = 0; position < plane; ++position) {
         uint8_t colours[4] = {0, 0, 0, 255};
         for (int64_t channel = 0; channel < 3; ++channel) {
-            const int64_t at = args->interleaved ? place * 3 + channel : channel * plane + place;
+            const int64_t at = args->interleaved ? position * 3 + channel : channel * plane + position;
             const float unit = (get(args->x, args->dtype, at) + 1.0f) / 2.0f;
             colours[channel] = static_cast<uint8_t>(std::fmin(std::fmax(unit, 0.0f), 1.0f) * 255.0f);
         }
-        const int64_t column = place % args->width, row = place / args->width % args->height;
-        const int64_t frame = place / (args->width * args->height);
+        const int64_t column = position % args->width, row = position / args->width % args->height;
+        const int64_t frame = position / (args->width * args->height);
         const int64_t to = (frame * args->height + (args->flip ? args->height - 1 - row : row)) * args->width + column;
         for (int channel = 0; channel < args->out_channels; ++channel) {
             args->out[to * args->out_channels + channel] = colours[args->order[channel]];
@@ -29,30 +29,30 @@ extern "C" int agk_pixels_host(const agk_pixels_args* args) {
 
 extern "C" int agk_spatial_norm_host(const agk_spatial_norm_args* args) {
     if (const int code = agk::check(args)) return code;
-    const int64_t channels = args->channels, places = args->frames * args->height * args->width;
+    const int64_t channels = args->channels, positions = args->frames * args->height * args->width;
     const int64_t group_width = channels / args->groups;
     std::vector<double> mean(static_cast<size_t>(args->groups), 0.0), variance = mean;
-    const double count = static_cast<double>(places * group_width);
+    const double count = static_cast<double>(positions * group_width);
     const auto biased = [&](int64_t at) {
         const double bias = args->x_bias == nullptr ? 0.0 : args->x_bias[at % channels];
         return get(args->x, args->dtype, at) + bias;
     };
-    for (int64_t at = 0; at < places * channels; ++at) mean[at % channels / group_width] += biased(at) / count;
-    for (int64_t at = 0; at < places * channels; ++at) {
-        const double apart = biased(at) - mean[at % channels / group_width];
-        variance[at % channels / group_width] += apart * apart / count;
+    for (int64_t at = 0; at < positions * channels; ++at) mean[at % channels / group_width] += biased(at) / count;
+    for (int64_t at = 0; at < positions * channels; ++at) {
+        const double delta = biased(at) - mean[at % channels / group_width];
+        variance[at % channels / group_width] += delta * delta / count;
     }
-    const int64_t first_apart = args->frames > 1 && args->frames % 2 == 1;
-    for (int64_t place = 0; place < places; ++place) {
-        const int64_t column = place % args->width, row = place / args->width % args->height;
-        const int64_t frame = place / (args->width * args->height);
-        const int64_t latent_frame = frame < first_apart ? 0
-            : first_apart + (frame - first_apart) * (args->latent_frames - first_apart) / (args->frames - first_apart);
+    const int64_t lone = args->frames > 1 && args->frames % 2 == 1;
+    for (int64_t position = 0; position < positions; ++position) {
+        const int64_t column = position % args->width, row = position / args->width % args->height;
+        const int64_t frame = position / (args->width * args->height);
+        const int64_t latent_frame = frame < lone ? 0
+            : lone + (frame - lone) * (args->latent_frames - lone) / (args->frames - lone);
         const int64_t latent_row = row * args->latent_height / args->height;
         const int64_t latent_column = column * args->latent_width / args->width;
         const int64_t cell = (latent_frame * args->latent_height + latent_row) * args->latent_width + latent_column;
         for (int64_t channel = 0; channel < channels; ++channel) {
-            const int64_t at = place * channels + channel, group = channel / group_width;
+            const int64_t at = position * channels + channel, group = channel / group_width;
             const double deviation = 1.0 / std::sqrt(variance[group] + args->epsilon);
             double value = (biased(at) - mean[group]) * deviation;
             value = value * args->weight[channel] + args->bias[channel];

@@ -1,10 +1,9 @@
 // Replaces CUDA's header, so that a C++ compiler builds the kernels' sources for one CPU thread.
 //
-// The threads of a block are fibers. They run in turn and switch only at barriers, shuffles and warp reductions, and where one
-// waits for something in shared memory. A warp runs to the next barrier before the next warp starts, and blocks run one after the other. Every second block runs its warps and
-// threads in reverse order, so that a missing barrier gives wrong results. A warp operation that not all 32 threads reach, or
-// a barrier that some threads never reach, ends the program. It does not emulate memory spaces, speed or the rounding of the
-// GPU's functions.
+// The threads of a block are fibers, which switch only at barriers, warp operations and mbarrier waits. A warp runs to the next
+// barrier before the next warp starts; blocks run sequentially. Every second block runs its warps and threads in reverse order,
+// so that a missing barrier gives wrong results. A warp operation or a barrier that some threads never reach aborts the program.
+// Memory spaces, timing and the rounding of the GPU's functions are not emulated.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -35,10 +34,10 @@ namespace emulation {
 // Runs `thread` once for every thread of every block.
 void launch(const std::function<void()>& thread, dim3 grid, dim3 block, std::size_t = 0, void* = nullptr);
 void block_barrier();
-// For a thread that waits for something in shared memory; an error if no thread notes progress any more.
-void let_others_run();
+// For a thread that polls shared memory; aborts when no thread notes progress any more.
+void yield();
 void note_progress();
-// Exchanges a value with the other threads of the warp. Returns all 32 values, valid until this thread's next exchange but one.
+// Exchanges a value within the warp. Returns all 32 values, valid until this thread's next exchange but one.
 const uint64_t* warp_exchange(uint64_t value);
 unsigned lane();
 
@@ -60,31 +59,31 @@ T value(uint64_t bits) {
 
 inline void __syncthreads() { emulation::block_barrier(); }
 
-inline void whole_warp(unsigned mask) {
+inline void require_full_mask(unsigned mask) {
     if (mask != ~0u) std::abort();
 }
 
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int distance) {
-    whole_warp(mask);
+    require_full_mask(mask);
     return emulation::value<T>(emulation::warp_exchange(emulation::bits(value))[emulation::lane() ^ distance]);
 }
 
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, int distance) {
-    whole_warp(mask);
+    require_full_mask(mask);
     const uint64_t* all = emulation::warp_exchange(emulation::bits(value));
     return emulation::value<T>(all[std::min(31u, emulation::lane() + distance)]);
 }
 
 inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
-    whole_warp(mask);
+    require_full_mask(mask);
     const uint64_t* all = emulation::warp_exchange(value);
     return static_cast<unsigned>(*std::max_element(all, all + 32));
 }
 
 inline bool __any_sync(unsigned mask, bool value) {
-    whole_warp(mask);
+    require_full_mask(mask);
     const uint64_t* all = emulation::warp_exchange(value);
     return std::any_of(all, all + 32, [](uint64_t one) { return one != 0; });
 }
@@ -118,7 +117,7 @@ std::common_type_t<A, B> max(A a, B b) {
 
 inline int __vimax3_s32(int a, int b, int c) { return std::max(a, std::max(b, c)); }
 
-// The other CUDA functions that launches call are defined in emulation.cpp.
+// Other CUDA functions are defined in emulation.cpp.
 template <typename Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel) {
     return cudaSuccess;

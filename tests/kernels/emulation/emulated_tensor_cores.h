@@ -1,8 +1,8 @@
 // Emulates the instructions of kernels/csrc/tensor_cores.cuh for a warp of fibers, from the tables of the PTX ISA.
 //
-// A kernel that assumes another layout of fragments than these tables gives wrong results. The first lane computes the whole
-// product, and every lane takes its elements. An asynchronous copy is done when its thread waits for it; until then its
-// destination holds NaNs. Sums are rounded once, unlike a tensor core's.
+// A kernel that assumes another fragment layout gives wrong results. The first lane computes the whole product, and every lane
+// takes its elements. An asynchronous copy is made when its thread waits for it; until then its destination holds NaNs. Sums are
+// rounded once, unlike a tensor core's.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,12 +12,12 @@
 
 namespace emulation {
 
-[[noreturn]] inline void refuse(const char* what) {
+[[noreturn]] inline void fail(const char* what) {
     std::fprintf(stderr, "emulation: %s\n", what);
     std::abort();
 }
 
-// Element i of a fragment that lane `lane` holds. groupID is lane / 4 and threadID_in_group lane % 4.
+// Element i of a lane's fragment. groupID is lane / 4 and threadID_in_group lane % 4.
 struct Position {
     unsigned row, column;
 };
@@ -74,13 +74,13 @@ void mma(Sum (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Layout l
 }
 
 // "ldmatrix": lane 8 m + r passes the address of row r of matrix m; register m of lane t receives two elements.
-inline void load_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
-    if (bits(row) % 16 != 0) refuse("a row of ldmatrix that is not aligned to 16 bytes");
+inline void ldmatrix_x4(uint32_t (&to)[4], const void* row, bool transposed) {
+    if (bits(row) % 16 != 0) fail("a row of ldmatrix that is not aligned to 16 bytes");
     const uint64_t* rows = warp_exchange(bits(row));
     for (unsigned matrix = 0; matrix < 4; ++matrix) {
         unsigned banks = 0;
         for (unsigned r = 0; r < 8; ++r) banks |= 1u << rows[8 * matrix + r] / 16 % 8;
-        if (banks != 0xff) refuse("two rows of a matrix in the same banks of shared memory");
+        if (banks != 0xff) fail("a bank conflict: two rows of a matrix in the same banks of shared memory");
         uint16_t elements[2];
         for (unsigned i = 0; i < 2; ++i) {
             const unsigned across = lane() / 4, along = lane() % 4 * 2 + i;
@@ -94,7 +94,7 @@ inline void load_matrices(uint32_t (&to)[4], const void* row, bool transposed) {
 struct Copy {
     void* to;
     const void* from;
-    bool there;
+    bool valid;
     unsigned group;
 };
 // Pending copies of every thread of a block, and the number of its committed groups.
@@ -105,7 +105,7 @@ inline unsigned copy_groups[1024];
 inline void make_copies(std::size_t count) {
     std::vector<Copy>& mine = copies[threadIdx.x];
     for (std::size_t i = 0; i < count; ++i) {
-        mine[i].there ? std::memcpy(mine[i].to, mine[i].from, 16) : std::memset(mine[i].to, 0, 16);
+        mine[i].valid ? std::memcpy(mine[i].to, mine[i].from, 16) : std::memset(mine[i].to, 0, 16);
     }
     mine.erase(mine.begin(), mine.begin() + static_cast<std::ptrdiff_t>(count));
 }
@@ -134,23 +134,23 @@ inline void mma(uint32_t (&d)[2], const uint32_t (&a)[4], uint32_t b0, uint32_t 
     std::memcpy(d, halves, sizeof halves);
 }
 
-inline void load_matrices(uint32_t (&to)[4], const void* row) { emulation::load_matrices(to, row, false); }
-inline void load_transposed(uint32_t (&to)[4], const void* row) { emulation::load_matrices(to, row, true); }
+inline void ldmatrix_x4(uint32_t (&to)[4], const void* row) { emulation::ldmatrix_x4(to, row, false); }
+inline void ldmatrix_x4_trans(uint32_t (&to)[4], const void* row) { emulation::ldmatrix_x4(to, row, true); }
 
-inline void copy_async(void* shared, const void* global, bool there) {
-    if (emulation::bits(shared) % 16 != 0 || (there && emulation::bits(global) % 16 != 0)) {
-        emulation::refuse("a copy in the background that is not aligned to 16 bytes");
+inline void cp_async(void* shared, const void* global, bool valid) {
+    if (emulation::bits(shared) % 16 != 0 || (valid && emulation::bits(global) % 16 != 0)) {
+        emulation::fail("cp.async not aligned to 16 bytes");
     }
     std::memset(shared, 0xff, 16);
-    emulation::copies[threadIdx.x].push_back({shared, global, there, emulation::copy_groups[threadIdx.x]});
+    emulation::copies[threadIdx.x].push_back({shared, global, valid, emulation::copy_groups[threadIdx.x]});
 }
 
-inline void wait_for_copies() { emulation::make_copies(emulation::copies[threadIdx.x].size()); }
+inline void cp_async_wait_all() { emulation::make_copies(emulation::copies[threadIdx.x].size()); }
 
-inline void commit_copies() { ++emulation::copy_groups[threadIdx.x]; }
+inline void cp_async_commit() { ++emulation::copy_groups[threadIdx.x]; }
 
 template <unsigned PENDING>
-void wait_for_groups() {
+void cp_async_wait_group() {
     const std::vector<emulation::Copy>& mine = emulation::copies[threadIdx.x];
     std::size_t done = 0;
     while (done < mine.size() && mine[done].group + PENDING < emulation::copy_groups[threadIdx.x]) ++done;

@@ -1,34 +1,34 @@
 // Emulates the instructions of kernels/csrc/warpgroup.cuh, one warp of fibers at a time, from the tables of the PTX ISA.
 //
-// A product is computed when it is waited for, from the registers and shared memory at that time. So a kernel that reads sums
-// too early, or overwrites a tile or weights too early, gives wrong results. The address of an element of the right operand is
-// computed from its descriptor, by the canonical layouts and the swizzle of address bits.
+// An MMA is computed when it is waited for, from the registers and shared memory at that time. So a kernel that reads
+// accumulators or overwrites operands too early gives wrong results. Addresses of B's elements are computed from its descriptor,
+// by the canonical layouts and the swizzle of address bits.
 #pragma once
 
 #include "emulated_tensor_cores.h"
 
 namespace emulation {
 
-struct Queued {
+struct PendingMma {
     unsigned group;
     std::function<void()> run;
 };
-// Per thread: products that were started and not yet waited for, the number of committed groups, whether a fence was executed.
-struct Products {
-    std::vector<Queued> queue;
+// Per thread: pending MMAs, the number of committed groups, whether a fence was executed.
+struct MmaQueue {
+    std::vector<PendingMma> queue;
     unsigned groups = 0;
-    bool ordered = false;
+    bool fenced = false;
 };
-inline Products products[1024];
+inline MmaQueue mmas[1024];
 
 // Addresses in shared memory have 18 bits. The last full address gives the upper bits.
 inline uint64_t last_shared = 0;
 inline uint8_t* from_shared(uint32_t address) {
-    const int32_t apart = static_cast<int32_t>((address - static_cast<uint32_t>(last_shared)) << 14) >> 14;
-    return reinterpret_cast<uint8_t*>(last_shared + static_cast<int64_t>(apart));
+    const int32_t offset = static_cast<int32_t>((address - static_cast<uint32_t>(last_shared)) << 14) >> 14;
+    return reinterpret_cast<uint8_t*>(last_shared + static_cast<int64_t>(offset));
 }
 
-// "Matrix Descriptor Format", "Canonical Layouts": the address of element (k, n) of a right side of `bytes` an element.
+// "Matrix Descriptor Format", "Canonical Layouts": the address of element (k, n) of operand B, `bytes` an element.
 struct Descriptor {
     uint32_t start, stride, swizzle_bytes;
 
@@ -36,28 +36,28 @@ struct Descriptor {
         : start((bits & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
         constexpr uint32_t SWIZZLES[] = {16, 128, 64, 32};
         swizzle_bytes = SWIZZLES[bits >> 62];
-        if (bits >> 49 & 7) refuse("a descriptor with a base offset");
+        if (bits >> 49 & 7) fail("a descriptor with a base offset");
         if (start % (8 * swizzle_bytes) >= swizzle_bytes) {
-            refuse("a matrix that does not begin in the first row of its swizzle's pattern");
+            fail("a matrix that does not start in the first row of its swizzle pattern");
         }
     }
 
     const uint8_t* at(unsigned k, unsigned n, unsigned bytes, bool n_major) const {
         // along: the contiguous index. A row is as wide as the swizzle, and 8 rows are one pattern.
         const unsigned along = (n_major ? n : k) * bytes, across = n_major ? k : n;
-        if (along >= swizzle_bytes) refuse("a row that is longer than its swizzle");
+        if (along >= swizzle_bytes) fail("a row longer than its swizzle");
         uint32_t address = start + across / 8 * stride + across % 8 * swizzle_bytes + along;
         address ^= (address >> 7 & (swizzle_bytes / 16 - 1)) << 4;
         return from_shared(address);
     }
 };
 
-// Queues d = a b, or d += a b, for 16 rows of a warp. It keeps references: the values at the time of the wait are used.
+// Queues d = a b, or d += a b, for 16 rows of a warp. Keeps references: the values at the time of the wait are used.
 template <typename Element, unsigned DEPTH, bool ADD, bool N_MAJOR, typename Sum, std::size_t TILES>
-void begin_product(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout left) {
+void queue_mma(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout left) {
     constexpr unsigned LEFT = 16 / sizeof(Element), COLUMNS = 8 * TILES;
-    Products& mine = products[threadIdx.x];
-    if (!mine.ordered) refuse("a product of a warpgroup without wgmma_fence()");
+    MmaQueue& mine = mmas[threadIdx.x];
+    if (!mine.fenced) fail("wgmma without wgmma_fence()");
     mine.queue.push_back({mine.groups, [&d, &a, b, left] {
         static double sums[32][16][COLUMNS];
         auto& product = sums[threadIdx.x / 32];
@@ -105,54 +105,54 @@ inline uint32_t shared_address(const void* shared) {
     return static_cast<uint32_t>(emulation::last_shared & 0x3ffff);
 }
 
-inline void wgmma_fence() { emulation::products[threadIdx.x].ordered = true; }
+inline void wgmma_fence() { emulation::mmas[threadIdx.x].fenced = true; }
 
 inline void wgmma_commit() {
-    ++emulation::products[threadIdx.x].groups;
-    emulation::products[threadIdx.x].ordered = false;
+    ++emulation::mmas[threadIdx.x].groups;
+    emulation::mmas[threadIdx.x].fenced = false;
 }
 
 template <int PENDING, typename... Registers>
-void wait(Registers&...) {
-    emulation::Products& mine = emulation::products[threadIdx.x];
+void wgmma_wait(Registers&...) {
+    emulation::MmaQueue& mine = emulation::mmas[threadIdx.x];
     std::size_t done = 0;
     while (done < mine.queue.size() && mine.queue[done].group + PENDING < mine.groups) mine.queue[done++].run();
     mine.queue.erase(mine.queue.begin(), mine.queue.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
-inline void fence_before_wgmma() {}
+inline void fence_async_proxy() {}
 
-class Barrier {
+class Mbarrier {
   public:
-    void init(unsigned arrivals) { *this = Barrier(), each = left = arrivals; }
+    void init(unsigned arrivals) { *this = Mbarrier(), expected = pending = arrivals; }
     void arrive() {
-        if (left == 0) emulation::refuse("an arrival at a barrier that was not made");
+        if (pending == 0) emulation::fail("an arrival at an mbarrier that was not initialised");
         emulation::note_progress();
-        if (--left == 0) left = each, ++ended;
+        if (--pending == 0) pending = expected, ++phases;
     }
     void wait(unsigned parity) {
-        while (ended % 2 == parity) emulation::let_others_run();
+        while (phases % 2 == parity) emulation::yield();
     }
 
   private:
-    unsigned each = 0, left = 0, ended = 0;
+    unsigned expected = 0, pending = 0, phases = 0;
 };
 
 template <int COUNT>
-void give_up_registers() {}
+void dealloc_registers() {}
 template <int COUNT>
-void take_registers() {}
+void alloc_registers() {}
 
-#define AGK_LAUNCHED_SHARED(Type, name) static Type name
+#define AGK_DYNAMIC_SHARED(Type, name) static Type name
 
 template <bool ADD>
 void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    emulation::begin_product<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
+    emulation::queue_mma<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
 }
 
-template <typename T, bool ADD = true, bool BY_KEYS = false>
+template <typename T, bool ADD = true, bool K_MAJOR = false>
 void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    emulation::begin_product<T, DEPTH, ADD, !BY_KEYS>(d, a, b, emulation::of_left_halves);
+    emulation::queue_mma<T, DEPTH, ADD, !K_MAJOR>(d, a, b, emulation::of_left_halves);
 }
 
 }  // namespace agk

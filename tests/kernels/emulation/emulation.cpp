@@ -1,4 +1,4 @@
-// Runs blocks of fibers, one context per thread. A warp runs until all its threads wait for other warps or are done.
+// Runs blocks of fibers, one context per thread.
 #include <cuda_runtime.h>
 #include <ucontext.h>
 
@@ -10,7 +10,7 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 extern "C" {
-const char* cudaGetErrorString(cudaError_t) { return "an error that emulation does not make"; }
+const char* cudaGetErrorString(cudaError_t) { return "an error that the emulation does not produce"; }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 // A very small GPU, so that a block handles several rows.
@@ -33,7 +33,7 @@ struct Fiber {
 };
 
 struct Warp {
-    // Two buffers: a thread may write its next value while another still reads the last ones.
+    // Double buffer: a thread may write its next value while another still reads the last ones.
     uint64_t values[2][WARP];
 };
 
@@ -69,7 +69,7 @@ void resume(unsigned index) {
     swapcontext(&scheduler, &fibers[index].context);
 }
 
-// Whether all threads from `begin` on, `size` of them, are in this state.
+// Whether the `size` threads from `begin` on are all in this state.
 bool all(unsigned begin, unsigned size, State state) {
     for (unsigned i = begin; i < begin + size; ++i) {
         if (i >= count || fibers[i].state != state) return false;
@@ -111,7 +111,7 @@ void run_block(bool backwards) {
         for (unsigned i = 0; i < count; ++i) {
             if (fibers[i].state == over) fibers[i].state = State::Ready, any = true;
         }
-        if (!any || !progress) stop("a barrier or a warp operation that not all of its threads reach");
+        if (!any || !progress) stop("deadlock: a barrier or warp operation that some threads do not reach");
     }
 }
 
@@ -121,7 +121,7 @@ unsigned lane() { return running % WARP; }
 
 void block_barrier() { wait(State::AtBarrier); }
 
-void let_others_run() { wait(State::Polling); }
+void yield() { wait(State::Polling); }
 
 void note_progress() { progress = true; }
 
@@ -137,7 +137,7 @@ void launch(const std::function<void()>& thread, dim3 grid, dim3 block, std::siz
     gridDim = grid;
     blockDim = block;
     count = block.x * block.y * block.z;
-    if (count == 0 || count > 1024 || grid.y > 65535 || grid.z > 65535) stop("a launch that no GPU takes");
+    if (count == 0 || count > 1024 || grid.y > 65535 || grid.z > 65535) stop("invalid launch configuration");
     if (fibers.size() < count) fibers = std::vector<Fiber>(count);
     warps.resize((count + WARP - 1) / WARP);
     unsigned number = 0;

@@ -1,6 +1,6 @@
-"""Copies CUDA sources, with each launch `kernel<<<grid, block, ..>>>(arguments);` as a call of emulation::launch.
+"""Copies CUDA sources, replacing each launch `kernel<<<grid, block, ..>>>(arguments);` by a call of emulation::launch.
 
-Usage: `python translate.py SOURCES TARGET`. It knows launches and balanced parentheses, no other C++.
+Usage: `python translate.py SOURCES TARGET`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def closing(text: str, begin: int) -> int:
         depth += {"(": 1, ")": -1}.get(text[at], 0)
         if depth == 0:
             return at
-    raise ValueError("a launch whose parentheses do not close")
+    raise ValueError("unbalanced parentheses in a kernel launch")
 
 
 def translate(text: str) -> str:
-    """The source with every launch as a call."""
+    """The source with every launch replaced by a call."""
     while found := LAUNCH.search(text):
         end = closing(text, found.end())
         call = f"emulation::launch([&] {{ {found[1]}({text[found.end() : end]}); }}, {found[2]})"
@@ -32,7 +32,7 @@ def translate(text: str) -> str:
 
 
 def main(sources: Path, target: Path) -> None:
-    """Writes only changed files and removes stale ones, so that a build compiles as little as possible."""
+    """Writes only changed files, so that a build compiles as little as possible, and removes stale ones."""
     target.mkdir(parents=True, exist_ok=True)
     names = {f"{path.name}.cpp": path for path in sources.glob("*.cu")} | {
         path.name: path for path in sources.glob("*.cuh")

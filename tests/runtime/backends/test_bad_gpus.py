@@ -96,7 +96,7 @@ def test_gpu_that_cannot_be_used_is_named_and_doctor_tells_the_same(
 
 
 KERNELS = {
-    "other CUDA": (None, "not a library of these kernels; found", "build it anew: make kernels"),
+    "other CUDA": (None, "not a compatible kernel library; found", "rebuild it: make kernels"),
     "other GPU": (
         SimpleNamespace(has_cuda=True, runs_here=False, path="k.so"),
         "k.so was built for other GPUs",
