@@ -1,6 +1,6 @@
-"""From checkpoints to bundles: reading, checking, converting and training the parts that the runtime plays."""
+"""From checkpoints to bundles: reads, checks and converts the parts that the runtime runs."""
 
 import os
 
-# onnxruntime reads this when it is imported: without it, it writes a store of telemetry under the home folder.
+# onnxruntime reads this on import; without it, it stores telemetry in the home folder.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

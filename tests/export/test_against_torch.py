@@ -122,7 +122,7 @@ def test_towers_are_held_to_torch_and_other_towers_are_named(tmp_path: Path) -> 
     assert {line.partition(":")[0] for line in failed_figures(compare_with_torch(bundle, other, list(parts)))} == set(
         parts
     )
-    with pytest.raises(ConfigError, match="nothing to compare the towers with"):
+    with pytest.raises(ConfigError, match="the source has no towers to compare with"):
         compare_with_torch(bundle, replace(source, towers=None), ["text_tower"])
 
 

@@ -85,7 +85,7 @@ def test_a_folder_without_fixtures_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such folder"):
         run_command(add_command, [str(tmp_path / "absent")])
     for _ in range(2):
-        with pytest.raises(CheckpointError, match="holds no fixture set"):
+        with pytest.raises(CheckpointError, match="no fixture set in the folder"):
             run_command(add_command, [str(tmp_path)])
         copy_sets(tmp_path, *DIFFUSION_WEIGHTS)
 

@@ -203,7 +203,7 @@ def change_tensors(path: Path, change: Callable[[dict[str, Tensor]], dict[str, T
 def test_a_picture_of_another_height_and_width_is_refused_with_the_right_one(release: Path, tmp_path: Path) -> None:
     height, width = PICTURE
     for picture in ((width, height), (2 * height, width)):
-        with pytest.raises(CheckpointError, match=rf"another frame size(?s:.*)give --picture {height}x{width}$"):
+        with pytest.raises(CheckpointError, match=rf"another frame size(?s:.*)pass --picture {height}x{width}$"):
             from_checkpoints(release, "Qiqi", *picture)
     shutil.copytree(release, tmp_path / "given")
     change_tensors(
@@ -219,7 +219,7 @@ def test_a_weight_that_the_precision_cannot_hold_ends_the_export(release: Path, 
     tensors["model.diffusion_model.transformer.layers.1.mlp.dense_h_to_4h.weight"][3, 4] = 1e5
     torch.save({"module": tensors}, tmp_path / "given" / SAT)
     source = from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
-    with pytest.raises(CheckpointError, match=r"denoiser, .*1.*mlp_in\.weight: .*1e\+05 is too large for fp16"):
+    with pytest.raises(CheckpointError, match=r"denoiser, .*1.*mlp_in\.weight: .*1e\+05 overflows fp16"):
         export(source, ExportRequest({"denoiser": "fp16"}, tmp_path / "b"), Watching())
     assert not (tmp_path / "b" / "denoiser.onnx").exists()
     assert export(source, ExportRequest({"denoiser": "bf16"}, tmp_path / "b"), Watching()) is None

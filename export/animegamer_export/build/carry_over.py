@@ -1,4 +1,4 @@
-"""Carries over searched plans, engines and measured figures when a bundle is exported again."""
+"""Keeps searched plans, engines and measured figures when a bundle is exported again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from animegamer_rt.errors import ConfigError
 
 
 def carry_over(fresh: Manifest, folder: Path) -> Manifest:
-    """The fresh manifest with what the folder's earlier manifest adds.
+    """The fresh manifest plus what is still valid in the folder's earlier manifest.
 
-    Plans, and the parts that only they use, are kept while the denoiser is made of the same checkpoint; their figures
-    and the bundle's quality while no part changes; engines while their files exist (the runtime refuses engines built
-    from other weights).
+    Plans, and the parts that only they use, are kept if the denoiser comes from the same checkpoint; their figures and
+    the bundle's quality if no part changes; engines if their files exist (the runtime rejects engines built from other
+    weights).
     """
     earlier = _read_earlier(folder / MANIFEST)
     if earlier is None:
@@ -50,6 +50,6 @@ def _read_earlier(path: Path) -> Manifest | None:
 
 
 def _denoiser(manifest: Manifest) -> Any:
-    """Key of the denoiser's checkpoint, regardless of precision."""
+    """Identifies the denoiser's checkpoint, regardless of precision."""
     steps = manifest.provenance.get("export", {}).get("steps", {})
     return steps.get(DENOISER, {}).get("made_of")

@@ -1,7 +1,6 @@
 """Checks an exported part: valid graphs, complete data files, and weights equal to their source.
 
-Cheap at any size: a few weights are computed again and compared; no network is run. `animegamer-rt verify` compares
-what the parts compute.
+Recomputes and compares a few weights; no network is run. `animegamer-rt verify` compares outputs.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from animegamer_export.parts.streamed.write import recompute_weights
 from animegamer_rt.errors import BundleError
 
 COMPARED_WEIGHTS = 8
-"""How many weights of each graph are compared, spread over the graph."""
+"""Weights compared per graph, spread over the graph."""
 
 
 def check_part(folder: Path, part: StreamedPart, precision: str | None) -> int:
-    """Checks a part's files and returns how many weights were compared: none for precision None (quantised).
+    """Checks a part's files and returns the number of weights compared: 0 for precision None (quantised).
 
-    Raises BundleError with the file.
+    Raises BundleError.
     """
     compared = 0
     for graph in part.graphs:

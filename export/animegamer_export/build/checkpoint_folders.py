@@ -1,6 +1,6 @@
-"""Finds the checkpoints of a release in a folder; one error lists all that are missing. Opens no file.
+"""Finds the checkpoints of a release in a folder, without opening them; one error lists all that are missing.
 
-The folder's layout is that of the reference's own instructions; docs/EXPORT.md shows it too.
+The layout is that of the reference's instructions; docs/EXPORT.md shows it.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ DENOISER = (
 )
 DENOISER_FILE = "mp_rank_00_model_states.pt"
 VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt", "CogVideoX-2b/vae/diffusion_pytorch_model.safetensors")
-"""Paths of each in order of preference. `animegamer-rt fetch` writes the first of each, and diffusers' vae."""
+"""Paths in order of preference. `animegamer-rt fetch` writes the first of each, and diffusers' vae."""
 
 TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
-"""google/t5-v1_1-xxl and laion's CLIP of open_clip, each in a folder of its own name."""
+"""google/t5-v1_1-xxl and laion's open_clip CLIP, each in a folder of that name."""
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The paths of one release's checkpoints."""
+    """Paths of one release's checkpoints."""
 
     mistral: Path
     adapter: Path
@@ -84,7 +84,7 @@ class Release:
 
 
 def find_release(folder: Path, release: str) -> Release:
-    """Finds a release's checkpoints in `folder`. Raises one CheckpointError that lists everything that is missing."""
+    """Finds a release's checkpoints in `folder`. Raises one CheckpointError that lists everything missing."""
     if not folder.is_dir():
         raise CheckpointError("no such folder", where=folder, do="name the one that holds " + MISTRAL[0])
     missing: list[str] = []
@@ -100,12 +100,12 @@ def find_release(folder: Path, release: str) -> Release:
         do = "run animegamer-rt fetch, or lay the folders out like this (links do):\n" + TREE
         if known and release not in known:
             do = f"or name the character with --release ({', '.join(known)}); " + do
-        raise CheckpointError("not the release's folders", where=folder, missing=missing, do=do)
+        raise CheckpointError("incomplete checkpoints", where=folder, missing=missing, do=do)
     return Release(mistral, adapter, denoiser, vae)
 
 
 def missing_towers(folder: Path) -> list[str]:
-    """The missing folders of towers. A bundle plays without towers but cannot start a game from a picture."""
+    """The missing tower folders. A bundle without towers plays but cannot start a game from a picture."""
     return [f"{name}/" for name in TOWERS if not (folder / name).is_dir()]
 
 

@@ -24,35 +24,35 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The folders that --checkpoints expects:\n\n" + TREE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--checkpoints", type=Path, metavar="DIR", help="the folder of the checkpoints")
+    given.add_argument("--checkpoints", type=Path, metavar="DIR", help="folder of the checkpoints")
     given.add_argument(
         "--random-weights",
         type=whole(-(2**31), 2**63 - 1),
         metavar="SEED",
-        help="random weights, to measure time and memory",
+        help="random weights from this seed, for timing and memory",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="the bundle's folder")
+    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="folder of the bundle")
     parser.add_argument("--parts", default=PARTS, help=f"default: {PARTS}; encoder: with towers")
     parser.add_argument(
         "--precision",
         action="append",
         default=[],
         metavar="PART=NAME",
-        help="fp32, fp16, bf16, or a precision of docs/QUANTIZATION.md; several: a=x,b=y (default: fp16)",
+        help="fp32, fp16, bf16, or a precision of docs/QUANTIZATION.md; comma-separated (default: fp16)",
     )
     parser.add_argument(
         "--results",
         type=Path,
         metavar="DIR",
-        help="write a JSON record of each step's time and memory into this folder",
+        help="folder for a JSON record of time and memory per step",
     )
-    parser.add_argument("--release", metavar="NAME", help="which character's checkpoints (default: Qiqi)")
-    parser.add_argument("--size", choices=("full", "pocket", "tiny"), help="of random weights (default: full)")
+    parser.add_argument("--release", metavar="NAME", help="the character whose checkpoints to use (default: Qiqi)")
+    parser.add_argument("--size", choices=("full", "pocket", "tiny"), help="size of the random weights (default: full)")
     parser.add_argument(
         "--picture",
         type=_picture,
         metavar="HxW",
-        help="height and width of the checkpoints' frames (default: 480x720)",
+        help="frame size of the checkpoints, height x width (default: 480x720)",
     )
 
 

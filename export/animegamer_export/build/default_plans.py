@@ -1,7 +1,7 @@
 """Default contents of an exported manifest: plans, compatibility with the reference, and licences.
 
-None of the coarse plans has been measured at full size. A bundle shows them as "not measured", and the runtime only
-plays `exact` until `animegamer-rt search-plans` has measured others.
+None of the coarse plans has been measured at full size: a bundle shows them as "not measured", and the runtime plays
+only `exact` until `animegamer-rt search-plans` has measured others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COMPATIBILITY = Compatibility()
 """The paper's method; `manifest.REFERENCE` is the published demo with its quirks."""
 
 WINDOW_TOKENS = 4096
-"""Mistral's sliding window: the longest prompt in which each token still attends to all earlier ones."""
+"""Mistral's sliding window: the longest prompt in which every token attends to all earlier ones."""
 
 LICENCES: Mapping[str, str] = MappingProxyType(
     {
@@ -26,19 +26,19 @@ LICENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Guidance is 1 within 1e-5 at two of the 50 steps, which need no unconditional row (denoise_plan.choose_branches).
+# Guidance is within 1e-5 of 1 in two of the 50 steps, so they need no unconditional row (denoise_plan.choose_branches).
 LOSSLESS_BELOW = 1e-5
-# Guidance of the last steps of a coarse plan is 1.01 to 1.12: a second row would change nothing visible.
+# Guidance in a coarse plan's last steps is 1.01 to 1.12: the unconditional row would change nothing visible.
 UNGUIDED_BELOW = 0.2
 COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
 
 
 def default_plans() -> dict[str, DenoisePlan]:
-    """The reference's fifty steps, and coarser plans whose steps are evenly spread over them."""
+    """The reference's fifty steps, and coarser plans with evenly spaced steps."""
     coarse = {name: coarse_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in COARSE_STEPS.items()}
     return {"exact": even_plan(50, conditional_below=LOSSLESS_BELOW), **coarse}
 
 
 def plan_entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:
-    """Manifest entries of unmeasured plans, which `animegamer-rt search-plans` replaces."""
+    """Manifest entries of unmeasured plans; `animegamer-rt search-plans` replaces them."""
     return clear_fidelity({name: PlanEntry(plan.to_dict()) for name, plan in plans.items()})

@@ -1,6 +1,6 @@
-"""Replaces files that a bundle has in common with its siblings, the other bundles of the folder, by hard links.
+"""Hard-links files that a bundle shares with its siblings, the other bundles in its folder.
 
-Releases of one model share the vae, the towers and the tokenizer. A bundle's files are never written in place, only
+Releases of one model share the vae, the towers and the tokenizer. A bundle's files are never modified in place, only
 replaced, so replacing one name of a linked file does not change the other bundles.
 """
 
@@ -18,7 +18,7 @@ PARTIAL = ".link"
 def hard_link_shared(bundle: Bundle) -> dict[str, list[str]]:
     """Links files to equal ones of complete bundles in the same folder; returns sibling -> names of linked files.
 
-    The sibling's file is hashed, whatever its manifest says. On a disk without hard links the files stay copies.
+    The sibling's file is hashed; its manifest is not trusted. Without hard links, the files stay copies.
     """
     linked: dict[str, list[str]] = {}
     for sibling in sibling_bundles(bundle.folder).values():
@@ -31,19 +31,19 @@ def hard_link_shared(bundle: Bundle) -> dict[str, list[str]]:
 
 
 def _link(original: Path, path: Path, content: str) -> bool:
-    """Replaces `path` by a link to `original` if the sha256 of `original` is `content`; returns whether it did."""
+    """Replaces `path` by a link to `original` if that file's sha256 is `content`; returns whether it did."""
     partial = path.with_name(path.name + PARTIAL)
     try:
         if original.samefile(path):
             return False
         partial.unlink(missing_ok=True)
         os.link(original, partial)
-        # The link itself is hashed, so a original that is replaced meanwhile does no harm.
+        # Hash the link itself, in case the original is replaced meanwhile.
         if sha256(partial) == content:
             os.replace(partial, path)
             return True
     except OSError:
-        # Another disk, a file system without hard links, or a missing original: the file stays a copy.
+        # Another disk, a file system without hard links, or a missing original: keep the copy.
         pass
     finally:
         partial.unlink(missing_ok=True)

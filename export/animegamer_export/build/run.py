@@ -36,35 +36,37 @@ def run(options: argparse.Namespace) -> int:
     console = Console(markup=False)
     source = _source(options, console)
     if source.unpublished:
-        told = f"warning: the checkpoints are not of the published sizes: {source.unpublished}"
-        console.print(told, highlight=False, soft_wrap=True)
+        message = f"warning: sizes differ from the published ones: {source.unpublished}"
+        console.print(message, highlight=False, soft_wrap=True)
     if "encoder" in precision and source.towers is None:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
         console.print(
-            f"without {' and '.join(TOWER_PARTS)}: {source.towers_missing}; only a start from a picture needs them",
+            f"without {' and '.join(TOWER_PARTS)}: {source.towers_missing}; needed only to start a game from a picture",
             highlight=False,
             soft_wrap=True,
         )
     bundle = export(source, ExportRequest(precision, options.out), Progress(console))
     if bundle is None:
         console.print(
-            f"{options.out}: the parts are exported; it plays once the remaining parts are exported too",
+            f"{options.out}: parts exported; export the remaining parts before playing",
             highlight=False,
         )
     else:
         shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
-        told = f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
-        console.print(told, highlight=False, soft_wrap=True)
+        message = f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
+        console.print(message, highlight=False, soft_wrap=True)
         if bundle.unmeasured_plans:
-            told = f"it plays by the plan exact until others are measured: animegamer-rt search-plans {options.out}"
-            console.print(told, highlight=False, soft_wrap=True)
+            message = (
+                f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}"
+            )
+            console.print(message, highlight=False, soft_wrap=True)
     if options.results is not None:
-        console.print(f"recorded in {_record(source, options)}", highlight=False)
+        console.print(f"record: {_record(source, options)}", highlight=False)
     return 0
 
 
 def _record(source: ExportSource, options: argparse.Namespace) -> Path:
-    """Writes a record of each step: bytes, seconds, and the process's peak memory at its end."""
+    """Writes a record of each step: bytes, seconds, and the process's peak memory after it."""
     steps = {
         name: {
             "bytes": sum(record["files"].values()),
@@ -78,7 +80,7 @@ def _record(source: ExportSource, options: argparse.Namespace) -> Path:
 
 
 def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
-    """The precision of each requested part; the encoder brings the towers. Raises ConfigError for unknown names."""
+    """The precision of each requested part; the encoder includes the towers. Raises ConfigError for unknown names."""
     chosen = dict.fromkeys((_check_part_name(part, PARTS, "--parts") for part in parts.split(",")), DEFAULT_PRECISION)
     if "encoder" in chosen:
         chosen |= dict.fromkeys(TOWER_PARTS, DEFAULT_PRECISION)
@@ -87,7 +89,7 @@ def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:
         if not equals:
             raise ConfigError("no precision given", where="--precision", found=setting, expected="part=name")
         if _check_part_name(part, (*PARTS, *TOWER_PARTS), "--precision") not in chosen:
-            raise ConfigError(f"{part} is not exported", where="--precision", do=f"name it in --parts ({parts})")
+            raise ConfigError(f"{part} is not exported", where="--precision", do=f"add it to --parts ({parts})")
         chosen[part] = name
     return chosen
 
@@ -110,5 +112,5 @@ def _source(options: argparse.Namespace, console: Console) -> ExportSource:
     if random:
         return from_seed(options.random_weights, options.size or DEFAULT_SIZE)
     height, width = options.picture or DEFAULT_PICTURE
-    with console.status("the checkpoints are read"):
+    with console.status("reading the checkpoints"):
         return from_checkpoints(options.checkpoints, options.release or DEFAULT_RELEASE, height, width)

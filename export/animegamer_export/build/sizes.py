@@ -42,7 +42,7 @@ class ModelSizes:
         }
 
     def unlike_published(self) -> str:
-        """Each size that is not the published model's, the frame size aside, as text; empty if none differs."""
+        """Each size that differs from the published model's, except the frame size, as text."""
         ours, theirs = self.record(), FULL.record()
         return ", ".join(
             f"{part}.{name} {value} (published: {theirs[part][name]})"
@@ -90,7 +90,7 @@ TINY = ModelSizes(
     encoder=EncoderSize(text_width=16, image_width=224, hidden=32),
     vae=VaeSize(channels=4, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3),
 )
-"""A few thousand weights, to test the export itself."""
+"""A few thousand weights, to test the export."""
 
 POCKET = ModelSizes(
     predictor=PredictorSize(hidden=192, layers=4, heads=3, kv_heads=1, mlp=512, vocabulary=0, shot_width=192),
@@ -98,18 +98,18 @@ POCKET = ModelSizes(
     encoder=EncoderSize(text_width=64, image_width=224, hidden=192),
     vae=VaeSize(channels=16, multipliers=(1, 2, 4, 8), res_blocks=0, norm_groups=4, scale=1.0),
 )
-"""The model that is trained from nothing and shipped (`animegamer_pocket`): frames of 96 x 144 pixels."""
+"""The model trained from scratch and shipped (`animegamer_pocket`): frames of 96 x 144 pixels."""
 
 RANDOM_SIZES: Mapping[str, ModelSizes] = {
     "full": FULL,
     "pocket": POCKET,
     "tiny": TINY,
 }
-"""Sizes by name. A vocabulary of 0 stands for the size of the tokenizer."""
+"""Sizes by name. A vocabulary of 0 means the tokenizer's size."""
 
 
 def tower_sizes(encoder: EncoderSize) -> tuple[TextTowerSize, ImageTowerSize]:
-    """Sizes of an encoder's towers: the published ones, or two layers of the encoder's input widths."""
+    """Sizes of an encoder's towers: the published ones, or two layers with the encoder's input widths."""
     if encoder == FULL.encoder:
         return XXL, VIT_B_16
     text, image = encoder.text_width, encoder.image_width

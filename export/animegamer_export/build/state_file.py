@@ -1,7 +1,7 @@
-"""Reads and writes `export.json`: the steps of an export that are done. It exists until the bundle is complete.
+"""Reads and writes `export.json`, the finished steps of an export. It exists until the bundle is complete.
 
-A step is done if its record has the same key and its files have the recorded sha256. A record is written atomically,
-after its files, so an export that is killed at any moment continues after the last record.
+A step is finished if its record has the same key and its files have the recorded sha256. Records are written
+atomically, after the files, so a killed export resumes after the last record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from animegamer_rt.bundle.manifest import FORMAT_NAME, FORMAT_VERSION, FileRecor
 
 WORK_FOLDER = ".export"
 FORMAT = FORMAT_VERSION
-"""All parts of a bundle of another format are exported again."""
+"""Parts of a bundle with another format are exported again."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class ExportState:
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
     whole: bool = False
-    """Whether the folder held a complete bundle when it was opened."""
+    """Whether the folder held a complete bundle when opened."""
     unlisted: set[str] = field(default_factory=set)
-    """The export's own files that no step lists: those of a step that is done again, or is putting them into place."""
+    """The export's own files that no step lists: those of a repeated step, or about to be moved into place."""
 
     @classmethod
     def open(cls, folder: Path) -> ExportState:
-        """The state of a folder: from an unfinished export, from a complete bundle's manifest, or a new one."""
+        """The state of a folder: of an unfinished export, of a complete bundle's manifest, or new."""
         whole = (folder / MANIFEST).is_file() and not (folder / UNFINISHED).is_file()
         for name, place in ((UNFINISHED, ()), (MANIFEST, ("provenance", "export"))):
             data = _read(folder / name)
@@ -49,7 +49,7 @@ class ExportState:
         return cls(folder, whole=whole)
 
     def done(self, step: str, key: str) -> bool:
-        """Whether the step is done and its files are unchanged."""
+        """Whether the step is finished and its files are unchanged."""
         record = self.steps.get(step)
         if record is None or record["key"] != key:
             return False
@@ -60,16 +60,16 @@ class ExportState:
         )
 
     def begin(self, missing: Sequence[str]) -> None:
-        """Marks the bundle as incomplete; `missing` names what it lacks."""
+        """Marks the bundle as incomplete; `missing` names the missing parts."""
         self.missing = list(missing)
         self._write()
 
     def forget(self, step: str) -> None:
-        """Drops the record of a step that is done again. Its files stay the export's own."""
+        """Drops the record of a step to be repeated. Its files remain the export's own."""
         self.unlisted |= set(self.steps.pop(step, {}).get("files", ()))
 
     def announce(self, files: Sequence[str]) -> None:
-        """Notes the files that are put into place next, so that an export that was killed knows them for its own."""
+        """Lists the files about to be moved into place, so that a killed export recognises them as its own."""
         self.unlisted |= set(files)
         self._write()
 
@@ -83,7 +83,7 @@ class ExportState:
         self._write()
 
     def files(self) -> dict[str, FileRecord]:
-        """Sizes and sha256 of the files of all steps, from when they were written; later damage is found by them."""
+        """Sizes and sha256 of all steps' files as written, to detect later damage."""
         return {
             name: FileRecord(record["files"][name], digest)
             for record in self.steps.values()
@@ -91,11 +91,11 @@ class ExportState:
         }
 
     def as_provenance(self) -> dict[str, Any]:
-        """The records as the complete bundle's manifest keeps them."""
+        """The records as stored in the complete bundle's manifest."""
         return {"format": FORMAT, "steps": self.steps}
 
     def close(self) -> None:
-        """Removes the file: the bundle is complete and has its manifest."""
+        """Deletes the file: the bundle is complete and has its manifest."""
         (self.folder / UNFINISHED).unlink(missing_ok=True)
 
     def _write(self) -> None:
@@ -104,12 +104,12 @@ class ExportState:
 
 
 def step_key(*what: Any) -> str:
-    """A short hash of everything that a step's result depends on."""
+    """A short hash of everything that determines a step's result."""
     return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if the file is missing or damaged, and then the steps are done again."""
+    """A JSON object; empty if the file is missing or damaged, so that the steps run again."""
     try:
         data = read_json(path)
     except (OSError, ValueError):
@@ -118,9 +118,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def own_files(folder: Path) -> set[str] | None:
-    """The files of an export in the folder, as export.json or the bundle's manifest lists them; None if it has neither.
+    """The export's files in the folder, listed by export.json or the bundle's manifest; None if it has neither.
 
-    A folder with export.json has the export's work folder, too.
+    A folder with export.json has the export's work folder too.
     """
     state, manifest = _read(folder / UNFINISHED), _read(folder / MANIFEST)
     if _are_steps(state.get("steps")) and isinstance(state.get("missing"), list):
@@ -136,7 +136,7 @@ def own_files(folder: Path) -> set[str] | None:
 
 
 def _is_bundle(manifest: Mapping[str, Any]) -> bool:
-    """Whether this is the manifest of a bundle that an export made."""
+    """Whether this is the manifest of an exported bundle."""
     made = manifest.get("provenance")
     export = made.get("export") if isinstance(made, dict) else None
     steps = export.get("steps") if isinstance(export, dict) else None
@@ -144,7 +144,7 @@ def _is_bundle(manifest: Mapping[str, Any]) -> bool:
 
 
 def _are_steps(steps: Any) -> bool:
-    """Whether this is what the records of steps look like: a key and the sizes and hashes of files."""
+    """Whether these look like records of steps: a key, and sizes and hashes of files."""
     return isinstance(steps, dict) and all(
         isinstance(record, dict)
         and isinstance(record.get("key"), str)

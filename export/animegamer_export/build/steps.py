@@ -1,6 +1,6 @@
-"""The steps of an export, and running those that are not done yet.
+"""The steps of an export; runs those that are not finished.
 
-A step writes to a folder of its own. Its complete files are moved into the bundle and then recorded.
+A step writes to its own folder. Its complete files are moved into the bundle and then recorded.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ TOKENIZER = ("tokenizer.model", "added_tokens.json")
 MOVE_IT = "move it, or give another --out"
 NO_SPACE_HINT = "give another --out, free some space, or export fewer --parts at a time"
 BASE_PRECISION = "fp16"
-"""Quantised parts are made from this precision. Its error is a thousandth of that of the most exact scheme."""
+"""Quantised parts are made from this precision, whose error is a thousandth of the most accurate scheme's."""
 
 MakeFiles = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: what it is made of, its folder in the bundle, about how many bytes it writes, and its function."""
+    """One step: its inputs, its folder in the bundle, roughly how many bytes it writes, and its function."""
 
     name: str
     key: str
@@ -70,10 +70,10 @@ class ExportRequest:
 
 
 def export(source: ExportSource, request: ExportRequest, progress: Progress) -> Bundle | None:
-    """Runs the steps that are not done; a complete bundle then shares equal files with its siblings.
+    """Runs the unfinished steps; a complete bundle then shares equal files with its siblings.
 
-    Returns the bundle, or None while parts that play needs are missing. Before anything is written, raises OutputError
-    if the disk is too small or another process exports to the folder, and ConfigError if a complete bundle would become
+    Returns the bundle, or None while required parts are missing. Before writing anything, raises OutputError if the
+    disk is too small or another process exports to the folder, and ConfigError if a complete bundle would become
     incomplete. Also raises OutputError if the disk fills up.
     """
     claim = _claim(request.out)
@@ -83,29 +83,29 @@ def export(source: ExportSource, request: ExportRequest, progress: Progress) -> 
     lacking = _missing_parts(source, request, state)
     if lacking and state.whole:
         raise ConfigError(
-            "the existing bundle would become incomplete",
+            "would make the existing bundle incomplete",
             where=request.out,
-            found=f"{', '.join(lacking)} of other checkpoints, or changed since",
-            do="name them in --parts too, see --release and --picture, or give another --out",
+            found=f"{', '.join(lacking)} made from other or changed checkpoints",
+            do="add them to --parts, check --release and --picture, or choose another --out",
         )
     require_space(request.out, sum(step.bytes for step in steps), NO_SPACE_HINT)
     make_folder(request.out)
     with lock_folder(request.out):
         if claim is None:
-            claim = _claim(request.out)  # as it is now, under the lock
+            claim = _claim(request.out)  # Read again under the lock.
         assert claim is not None
         return _run_steps(steps, lacking, state, source, progress, claim)
 
 
 def _claim(out: Path) -> Claim | None:
-    """The right to write there; None while there is no such folder. Raises OutputError for another's files."""
+    """Locks the folder for writing; None if it does not exist. Raises OutputError for a folder with foreign files."""
     if not os.path.lexists(out):
         return None
-    # A name that ends in .part is what a power cut leaves of the very first record.
+    # A power cut can leave the very first record as .part.
     ignored = [f"{dot}{UNFINISHED}.part" for dot in (".", "")]
-    claim = claim_folder(out, "an export", own_files, ignored=ignored, do="give another folder with --out")
+    claim = claim_folder(out, "an export", own_files, ignored=ignored, do="choose another folder with --out")
     if WORK_FOLDER not in claim.listed and os.path.lexists(out / WORK_FOLDER):
-        raise OutputError("this folder is not the export's", where=out / WORK_FOLDER, do=MOVE_IT)
+        raise OutputError("the folder holds files that are not an export's", where=out / WORK_FOLDER, do=MOVE_IT)
     for name in (MANIFEST, *TOKENIZER):
         claim.check(name)
     return claim
@@ -121,7 +121,7 @@ def _run_steps(
 ) -> Bundle | None:
     """Runs the steps in order, and writes the manifest if no part is missing."""
     for step in steps:
-        # As soon as the first file is replaced, the record is no longer true.
+        # The record is invalid once the first file is replaced.
         state.forget(step.name)
     state.begin([*(step.name for step in steps if not step.into), *lacking, "manifest"])
     for step in steps:
@@ -140,20 +140,20 @@ def _run_steps(
 
 
 def _missing_parts(source: ExportSource, request: ExportRequest, state: ExportState) -> list[str]:
-    """Parts needed to play that neither this export makes nor an earlier one of the same checkpoints made."""
+    """Parts needed to play that neither this export nor an earlier one of the same checkpoints makes."""
     there = _finished_parts(source, state)
     return [part for part in PLAY_PARTS if part not in request.precision and part not in there]
 
 
 def _finished_parts(source: ExportSource, state: ExportState) -> set[str]:
-    """The checked parts that were made of the same files as the source."""
+    """The checked parts made from the source's files."""
     parts = [step for step, record in state.steps.items() if "parts" in record and f"{step} verified" in state.steps]
     made_of = {part: step_key(source.made_of[part]) for part in parts if part in source.made_of}
     return {part for part in parts if made_of.get(part) in (None, state.steps[part].get("made_of", ""))}
 
 
 def _pending_steps(source: ExportSource, request: ExportRequest, state: ExportState) -> Iterator[Step]:
-    """The steps that are not done. A part that is exported again is checked again, as the check has no files."""
+    """The unfinished steps. A part that is exported again is checked again."""
     for part, precision in request.precision.items():
         made_of = step_key(source.made_of[part])
         key = step_key(made_of, part, precision)
@@ -188,7 +188,7 @@ def _part_steps(source: ExportSource, request: ExportRequest, state: ExportState
 
 
 def part_scheme(part: str, precision: str) -> Scheme:
-    """The scheme of a precision. Raises ConfigError if it is unknown or not possible for a new part."""
+    """The scheme of a precision. Raises ConfigError if it is unknown or unavailable for a new part."""
     if precision not in SCHEMES:
         known = (*STORED, *(name for name in SCHEMES if name not in STORED))
         raise ConfigError(
@@ -200,13 +200,13 @@ def part_scheme(part: str, precision: str) -> Scheme:
     chosen = scheme(precision)
     if chosen.calibrated:
         raise ConfigError(
-            f"{precision} needs the ranges of a whole bundle's activations",
+            f"{precision} needs activation ranges, which are calibrated on a complete bundle",
             where=f"--precision {part}={precision}",
             do=f"export {part}=fp16, then run: animegamer-rt quantize BUNDLE --precision {part}={precision} --out NEW",
         )
     if is_excluded(part):
         raise ConfigError(
-            f"{part} is not quantised",
+            f"{part} cannot be quantised",
             where=f"--precision {part}={precision}",
             expected=", ".join(STORED),
         )
@@ -233,7 +233,7 @@ def _run_step(step: Step, state: ExportState, progress: Progress, claim: Claim) 
     for name in names:
         os.replace(work / name, target / name)
     seconds = round(time.monotonic() - started, 1)
-    # The record is written after all files of the step are in place.
+    # Record the step after all its files are in place.
     measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}
     with progress.busy(f"{step.name}: hashing files"):
         state.record(step.name, step.key, files, made_of=step.made_of, **measured, **found)

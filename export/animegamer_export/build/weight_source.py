@@ -1,6 +1,6 @@
 """Sizes, weights and tokenizer of an export: from the release's checkpoints, or random from a seed.
 
-Weights are made one at a time on request and not kept.
+Weights are made one at a time, on request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .checkpoint_folders import TOWERS, find_release, missing_towers
 from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 
 TOWER_PARTS = (TEXT, IMAGE)
-"""Exported with the encoder, where their checkpoints are."""
+"""Exported with the encoder if their checkpoints exist."""
 PLAY_PARTS = PLAY_ROLES
 
 
@@ -47,9 +47,9 @@ PLAY_PARTS = PLAY_ROLES
 class ExportSource:
     """A model to export.
 
-    fingerprint: what the model is made of, for the manifest. made_of: what each part and the tokenizer are made of; a
-    part is exported again when its entry changes. towers_missing: why there are no towers, as text. unpublished: sizes
-    that are not the published model's, as text.
+    fingerprint: identifies the model, for the manifest. made_of: the inputs of each part and of the tokenizer; a part
+    is exported again when its entry changes. towers_missing: why there are no towers, as text. unpublished: sizes that
+    differ from the published model's, as text.
     """
 
     sizes: ModelSizes
@@ -69,7 +69,7 @@ class ExportSource:
         return self.towers.shapes(name) if self.towers and name in TOWER_PARTS else self.sizes.shapes(name)
 
     def part(self, name: str) -> StreamedPart:
-        """The part's graphs and its weights, which are made on request."""
+        """The part's graphs, and its weights on request."""
         if self.towers and name in TOWER_PARTS:
             return self.towers.part(name)
         sizes, weights = self.sizes, self.weights[name]
@@ -83,7 +83,7 @@ class ExportSource:
 
 
 def from_checkpoints(folder: Path, release: str, height: int, width: int) -> ExportSource:
-    """The published checkpoints for frames of height x width; LoRA is merged in float32 as each weight is made.
+    """The published checkpoints for frames of height x width; LoRA is merged in float32, weight by weight.
 
     Opens every file and matches all keys. Raises CheckpointError, and ConfigError for a size the vae cannot decode.
     """
@@ -93,7 +93,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
     vae, vae_weights = releases.open_vae(found.vae)
     if height % vae.upscale or width % vae.upscale:
         raise ConfigError(
-            "the vae cannot decode frames of that size",
+            "frame size not supported by the vae",
             where="--picture",
             found=f"{height}x{width}",
             expected=f"multiples of {vae.upscale}",
@@ -104,16 +104,16 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
     releases.require_rank(both, releases.DENOISER_RANK)
     if predictor.shot_width != denoiser.hidden:
         raise CheckpointError(
-            "the predictor and the denoiser are not of one release: their shots differ in width",
+            "predictor and denoiser are from different releases: their shot widths differ",
             where=found.adapter,
             misshapen={"shot": (predictor.shot_width, denoiser.hidden)},
-            do="take both from one release",
+            do="use both from the same release",
         )
     absent = missing_towers(folder)
     model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
     towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
     stamps = {name: [_file_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
-    # A picture's size is in the denoiser's table of positions and in the vae's graphs.
+    # The frame size is part of the denoiser's position table and of the vae's graphs.
     made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in (DENOISER, VAE)}}
     if towers is not None:
         made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
@@ -136,7 +136,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
 
 
 def from_seed(seed: int, size: str) -> ExportSource:
-    """Random weights of a named size, towers included, with pocket's tokenizer: to measure time and memory."""
+    """Random weights of a named size, towers included, with pocket's tokenizer: for timing and memory."""
     pocket = bundles.find("pocket")
     tokens: dict[str, int] = json.loads((pocket / "added_tokens.json").read_text(encoding="utf-8"))
     sizes = RANDOM_SIZES[size]
@@ -145,7 +145,7 @@ def from_seed(seed: int, size: str) -> ExportSource:
             sizes, predictor=replace(sizes.predictor, vocabulary=math.ceil((max(tokens.values()) + 1) / 8) * 8)
         )
     weights: dict[str, Weights] = {name: RandomWeights(seed, name, sizes) for name in PARTS}
-    # The denoiser's file holds the encoder too: its constant shot is made of it.
+    # The denoiser's file contains the encoder, which makes the constant shot.
     weights[DENOISER] = RandomWeights(seed, DENOISER, sizes, ENCODER)
     return ExportSource(
         sizes,
@@ -161,7 +161,7 @@ def from_seed(seed: int, size: str) -> ExportSource:
 
 
 def _random_towers(seed: int, sizes: ModelSizes, tokenizer: Path) -> Towers:
-    """Both towers in T5's and CLIP's form, with pocket's tokenizer in place of T5's."""
+    """Both towers in the form of T5 and CLIP, with pocket's tokenizer instead of T5's."""
     text, image = tower_sizes(sizes.encoder)
     return Towers(
         (text, RandomTowerWeights(seed, TEXT, tower_shapes(text))),
@@ -171,7 +171,7 @@ def _random_towers(seed: int, sizes: ModelSizes, tokenizer: Path) -> Towers:
 
 
 class RandomWeights:
-    """Random weights that depend on seed and name only, not on the order in which they are made."""
+    """Random weights that depend only on seed and name, not on the order of requests."""
 
     def __init__(self, seed: int, part: str, sizes: ModelSizes, *more: str) -> None:
         self.seed, self.sizes = seed, sizes
@@ -192,14 +192,14 @@ class RandomTowerWeights:
         self.seed, self.part, self.shapes = seed, part, shapes
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """As RandomWeights makes them."""
+        """Like RandomWeights.merged."""
         if parameter in NORMALISATION:
             return NORMALISATION[parameter]().to(dtype)
         return random_weight(self.seed, f"{self.part}.{parameter}", self.shapes[parameter]).to(dtype)
 
 
 def random_weight(seed: int, name: str, shape: Shape) -> Tensor:
-    """A weight float32: the same for the same seed, name and shape."""
+    """A float32 weight, the same for the same seed, name and shape."""
     digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
     drawn = torch.randn(shape, generator=torch.Generator().manual_seed(int.from_bytes(digest[:7], "big")))
     if len(shape) >= 2:
@@ -208,18 +208,18 @@ def random_weight(seed: int, name: str, shape: Shape) -> Tensor:
 
 
 def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
-    """Name, size and modification time: hashing the file would take minutes."""
+    """Name, size and modification time; hashing the file would take minutes."""
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 
 def _published_tokens(model: Path, vocabulary: int) -> dict[str, int]:
-    """The ids of the release's added tokens: they follow the language model's own pieces (MODEL.md section 2)."""
-    pieces, names = count_pieces(model, "take tokenizer.model of Mistral-7B-Instruct-v0.1"), added_tokens()
+    """Ids of the release's added tokens, which follow the language model's pieces (MODEL.md section 2)."""
+    pieces, names = count_pieces(model, "use tokenizer.model of Mistral-7B-Instruct-v0.1"), added_tokens()
     if pieces + len(names) != vocabulary:
         raise CheckpointError(
-            "the tokenizer is not the language model's of this release",
+            "wrong tokenizer for this release",
             where=model,
             misshapen={"pieces": (pieces, vocabulary - len(names))},
-            do="take tokenizer.model of Mistral-7B-Instruct-v0.1",
+            do="use tokenizer.model of Mistral-7B-Instruct-v0.1",
         )
     return {name: pieces + number for number, name in enumerate(names)}

@@ -9,7 +9,7 @@ _FRAMES = 256
 
 
 def added_tokens() -> list[str]:
-    """256 frames, marks, strengths and state tags; the first has the id after the last piece."""
+    """256 frames, marks, strengths and state tags; the first id follows the last piece."""
     frames = [f"<frame_{n:05d}>" for n in range(_FRAMES)]
     marks = ["<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>"]
     strengths = [f"<Strength_{strength}>" for strength in STRENGTH_VALUES]

@@ -1,4 +1,4 @@
-"""Opens checkpoint files memory-mapped, without running code that a pickle may contain."""
+"""Opens checkpoint files memory-mapped, without running pickled code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .torch_file import DamagedFileError, StandIn, StoredTensor, read_torch_file
 
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
-"""Types of weights, by torch's and safetensors' names."""
+"""Dtypes of weights, by torch's and safetensors' names."""
 DOWNLOAD_AGAIN = "download it again"
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
@@ -27,9 +27,9 @@ WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """The tensors of one checkpoint: shapes at once, values when asked for.
+    """The tensors of one checkpoint: shapes immediately, values on request.
 
-    non_float: key -> type, for tensors whose type is not one of FLOATS.
+    non_float: key -> dtype, for tensors whose dtype is not one of FLOATS.
     """
 
     where: Path
@@ -48,9 +48,9 @@ def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
 def open_torch(path: Path, inside: str | None = None) -> TensorFile:
     """A torch.save file; `inside` names the dict entry that holds the tensors.
 
-    Nothing of the file is run; whatever stands beside the entry is not built. The whole file is read once for its
-    checksums (files older than PyTorch 1.6 have none). Raises CheckpointError for a file that is missing, truncated,
-    damaged, not a PyTorch file, without the entry, or whose tensors need code to be run.
+    Runs no code from the file and builds nothing but the entry. Reads the whole file once to verify its checksums
+    (files older than PyTorch 1.6 have none). Raises CheckpointError for a file that is missing, truncated, damaged, not
+    a PyTorch file or without the entry, or whose tensors would need code to be run.
     """
     _require(path)
     try:
@@ -64,16 +64,16 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
     if inside is not None:
         if not isinstance(loaded, Mapping) or inside not in loaded:
             entries = ", ".join(map(_name, list(loaded)[:8])) if isinstance(loaded, Mapping) else _kind(loaded)
-            raise CheckpointError(f"no entry {inside!r}; found {entries}", where=path, do="give the checkpoint itself")
+            raise CheckpointError(f"no entry {inside!r}; found {entries}", where=path, do="pass the checkpoint itself")
         loaded = loaded[inside]
     if isinstance(loaded, StandIn):
         raise CheckpointError(
-            f"it needs code to be run when it is read ({loaded.named}), which is refused",
+            f"refused: reading it would run code ({loaded.named})",
             where=path,
-            do="take the published file, whose tensors need none",
+            do="use the published file, which needs none",
         )
     if not isinstance(loaded, Mapping):
-        raise CheckpointError(f"holds {_kind(loaded)}, not named tensors", where=path, do="give the checkpoint itself")
+        raise CheckpointError(f"holds {_kind(loaded)}, not named tensors", where=path, do="pass the checkpoint itself")
     foreign = [
         f"{_name(key)} ({_kind(value)})"
         for key, value in loaded.items()
@@ -81,7 +81,7 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
     ]
     if foreign:
         raise CheckpointError(
-            "entries that are not tensors with a name", where=path, unexpected=foreign, do="take the published file"
+            "entries that are not named tensors", where=path, unexpected=foreign, do="use the published file"
         )
     tensors: dict[str, StoredTensor] = dict(loaded)
     return TensorFile(
@@ -93,10 +93,10 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
 
 
 def open_safetensors(path: Path) -> TensorFile:
-    """A safetensors file, mapped; the format has no checksums. Raises CheckpointError if missing or truncated."""
+    """A mapped safetensors file; the format has no checksums. Raises CheckpointError if missing or truncated."""
     _require(path)
     try:
-        # Left open: tensors are read from the mapping later.
+        # Stays open: tensors are read from the mapping later.
         handle: Any = safe_open(path, framework="pt")
         slices = {key: handle.get_slice(key) for key in handle.keys()}
     except (SafetensorError, OSError) as error:
@@ -117,9 +117,9 @@ def open_hugging_face(folder: Path) -> TensorFile:
         if (folder / name).is_file():
             return opener(folder / name)
     raise CheckpointError(
-        "no weights: neither model.safetensors nor pytorch_model.bin, whole or with an index.json",
+        "no weights: found neither model.safetensors nor pytorch_model.bin, nor their shards' index.json",
         where=folder,
-        do="give the folder of the language model with its config.json",
+        do="pass the language model's folder, with its config.json",
     )
 
 
@@ -136,7 +136,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def count_pieces(path: Path, do: str) -> int:
-    """The number of pieces of a sentencepiece model. Raises CheckpointError with the advice `do` for any other file."""
+    """The number of pieces of a sentencepiece model. Raises CheckpointError with the advice `do` for other files."""
     _require(path)
     try:
         return int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
@@ -145,11 +145,11 @@ def count_pieces(path: Path, do: str) -> int:
 
 
 def _check_sums(path: Path) -> None:
-    """Reads the archive once, a megabyte at a time, and compares its checksums."""
+    """Reads the archive once, a megabyte at a time, and verifies its checksums."""
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
-        raise CheckpointError(f"damaged: wrong checksum of {damaged}", where=path, do=DOWNLOAD_AGAIN)
+        raise CheckpointError(f"damaged: checksum mismatch in {damaged}", where=path, do=DOWNLOAD_AGAIN)
 
 
 def _non_float_types(types: Mapping[str, str]) -> dict[str, str]:
@@ -177,7 +177,7 @@ def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], T
     absent = [key for key, name in weight_map.items() if key not in files[name].shapes]
     if absent:
         raise CheckpointError(
-            "the shards lack keys that their index names", where=folder, missing=absent, do="download them again"
+            "the shards lack keys listed in their index", where=folder, missing=absent, do="download them again"
         )
     shapes = {key: files[name].shapes[key] for key, name in weight_map.items()}
     non_float = {key: files[name].non_float[key] for key, name in weight_map.items() if key in files[name].non_float}
@@ -185,28 +185,28 @@ def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], T
 
 
 def _require(path: Path) -> None:
-    """Raises CheckpointError unless there is such a file, and it is no stand-in that a download left."""
+    """Raises CheckpointError unless the file exists and is not a placeholder left by a failed download."""
     if not path.is_file():
-        raise CheckpointError("no such file", where=path, do="download it, or see that the folder is the right one")
+        raise CheckpointError("no such file", where=path, do="download it, or check the folder")
     try:
         with path.open("rb") as file:
             start = file.read(200).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     except OSError as error:
-        raise CheckpointError(f"cannot be read ({_first_line(error)})", where=path, do="see its permissions") from error
+        raise CheckpointError(f"unreadable ({_first_line(error)})", where=path, do="check its permissions") from error
     if start.startswith(LFS_POINTER):
         raise CheckpointError(
-            "a Git LFS pointer, not the file itself", where=path, do="run git lfs pull in its folder, or download it"
+            "a Git LFS pointer, not the file", where=path, do="run git lfs pull in its folder, or download the file"
         )
     if start.startswith(WEB_PAGES):
         raise CheckpointError(
-            "a web page, saved in place of the file",
+            "a web page instead of the file",
             where=path,
-            do="download the file itself (on Hugging Face: /resolve/ in its address, not /blob/)",
+            do="download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
         )
 
 
 def _kind(value: object) -> str:
-    """What an entry holds, by the name that its file gives it."""
+    """Describes an entry by the class name in its file."""
     if isinstance(value, StandIn):
         return value.named
     return "a tensor" if isinstance(value, StoredTensor) else type(value).__name__

@@ -1,4 +1,4 @@
-"""Maps our state-dict names to the keys of the published checkpoints, and lists the keys that are never used.
+"""Maps our state-dict names to the keys of the published checkpoints, and lists unused keys.
 
 Source: MODEL.md sections 1, 2, 4 and 6.
 """
@@ -13,13 +13,13 @@ from typing import Literal
 DIFFUSION = "model.diffusion_model."
 PEFT = "llm.base_model.model."
 
-# What a key holds: the plain weight, a trained copy that replaces it, or one factor of a low-rank addition.
+# The role of a key: the plain weight, a trained copy that replaces it, or one factor of a LoRA pair.
 Role = Literal["base", "copy", "down", "up"]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKey:
-    """One key of a checkpoint: the weight (by the checkpoint's name) that it belongs to, and its role."""
+    """One key of a checkpoint: the weight (by the checkpoint's name) it belongs to, and its role."""
 
     weight: str
     role: Role
@@ -31,8 +31,8 @@ class KeyNaming:
     """The naming of one checkpoint format.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
-    group "index" numbers low-rank pairs. `unused`: (pattern, why such a key is never used). `trained`: (pattern of
-    their name of a weight that training touched, the keys that training left for it).
+    group "index" numbers LoRA pairs. `unused`: (pattern, reason). `trained`: (pattern of their name of a fine-tuned
+    weight, the keys that training adds for it).
     """
 
     ours: tuple[tuple[str, str], ...]
@@ -41,7 +41,7 @@ class KeyNaming:
     trained: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def checkpoint_name(self, name: str) -> str:
-        """The checkpoint's name of our parameter. A KeyError is a bug of the table, not a fault of a file."""
+        """The checkpoint's name of our parameter. A KeyError is a bug in the table, not in a file."""
         for pattern, replacement in self.ours:
             match = re.fullmatch(pattern, name)
             if match:
@@ -57,7 +57,7 @@ class KeyNaming:
         return CheckpointKey(key, "base")
 
     def trained_keys(self, weight: str) -> tuple[str, ...]:
-        """The keys that a whole checkpoint has for a weight beside the weight itself: training's own."""
+        """The extra keys that a complete checkpoint has for a fine-tuned weight."""
         for pattern, keys in self.trained:
             match = re.fullmatch(pattern, weight)
             if match:
@@ -65,7 +65,7 @@ class KeyNaming:
         return ()
 
     def unused_reason(self, key: str) -> str | None:
-        """Why the key is never used; None for a key that may be used."""
+        """Why the key is unused; None for other keys."""
         return next((why for pattern, why in self.unused if re.fullmatch(pattern, key)), None)
 
 
@@ -152,7 +152,7 @@ def vae_naming(levels: int) -> KeyNaming:
 
 
 def diffusers_vae_naming(levels: int) -> KeyNaming:
-    """The naming of diffusers' AutoencoderKLCogVideoX: as `vae_naming`, but its blocks count from the deepest level."""
+    """The naming of diffusers' AutoencoderKLCogVideoX: like `vae_naming`, but blocks count from the deepest level."""
     stages = {f"decoder.up.{levels - 1 - stage}.": f"decoder.up_blocks.{stage}." for stage in range(levels)}
     renamed = {
         **stages,

@@ -1,4 +1,4 @@
-"""Opens the published checkpoints: sizes of the networks, and a weight map for each. No weight is read yet.
+"""Opens the published checkpoints: network sizes, and a weight map for each. Reads no weights yet.
 
 Source: MODEL.md sections 1, 2, 4 and 6. All functions raise CheckpointError.
 """
@@ -35,9 +35,9 @@ from .weight_map import WeightMap, make_weight_map, overlay, wanted_shapes
 DENOISER_ALPHA = 1.0
 PREDICTOR_ALPHA = 32.0
 DENOISER_RANK, PREDICTOR_RANK = 64, 32
-"""Of the release's low-rank additions (MODEL.md sections 2 and 4)."""
+"""Of the release's LoRA (MODEL.md sections 2 and 4)."""
 MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
-"""Of Mistral-7B-Instruct-v0.1's config (MODEL.md section 2): no shape shows these; v0.2 and v0.3 differ."""
+"""From Mistral-7B-Instruct-v0.1's config (MODEL.md section 2), which shapes do not show; v0.2 and v0.3 differ."""
 DIFFUSERS_VAE = "AutoencoderKLCogVideoX"
 VAE_SETTINGS: Mapping[str, Any] = {
     "scaling_factor": VaeSize().scale,
@@ -47,12 +47,12 @@ VAE_SETTINGS: Mapping[str, Any] = {
     "use_post_quant_conv": False,
     "invert_scale_latents": False,
 }
-"""Of CogVideoX-2b's vae, by diffusers' names; they are its defaults too, for a config that leaves one out."""
+"""CogVideoX-2b's vae, by diffusers' names; they are also the defaults for keys that a config omits."""
 POSITION_ROUNDING = 2.0**-8
-"""Twice what bf16 rounds a sine by; tables of other frame sizes are about 1 apart."""
+"""Twice the bf16 rounding error of a sine; tables of other frame sizes differ by about 1."""
 POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
 WIDTH_WITHOUT_MIX_NORM = 768
-"""MODEL.md section 1: with image features of this width, `output_mix_layer_norm` is in the file but not used."""
+"""MODEL.md section 1: with image features of this width, `output_mix_layer_norm` is in the file but unused."""
 
 
 def open_denoiser(
@@ -60,7 +60,7 @@ def open_denoiser(
 ) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
     """Sizes of a SAT checkpoint and the weight map of "denoiser.*" and "encoder.*".
 
-    upscale: pixels of the vae's frames for each latent, to name a frame size.
+    upscale: pixels of the vae's frames per latent cell, to name a frame size.
     """
     file = open_torch(path, "module")
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
@@ -71,10 +71,7 @@ def open_denoiser(
 
 
 def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
-    """Size of the vae's decoder and its weight map: from SAT's `3d-vae.pt`, or from the safetensors file of diffusers.
-
-    diffusers' file needs its config.json beside it.
-    """
+    """The decoder's size and weight map: from SAT's `3d-vae.pt`, or diffusers' safetensors and its config.json."""
     if path.suffix == ".safetensors":
         file = open_safetensors(path)
         size = diffusers_vae_size(read_json(path.parent / "config.json"), path.parent / "config.json")
@@ -89,9 +86,9 @@ def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
 
 
 def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightMap]:
-    """Size of a Mistral folder with the adapter's file over it, and the weight map.
+    """Size and weight map of a Mistral folder overlaid with the adapter's file.
 
-    The adapter's file may hold base weights too; those of the folder are then unused.
+    Base weights in the adapter's file take precedence over the folder's.
     """
     adapter_file = open_torch(adapter)
     size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
@@ -103,21 +100,21 @@ def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightM
 
 
 def require_rank(weight_map: WeightMap, rank: int) -> None:
-    """Raises CheckpointError unless all low-rank additions have this rank: their scale is alpha over it."""
+    """Raises CheckpointError unless all LoRA pairs have this rank: their scale is alpha / rank."""
     if weight_map.ranks != [rank]:
         found = " and ".join(map(str, weight_map.ranks)) if weight_map.ranks else "no low-rank additions"
         raise CheckpointError(
-            "not the release's fine-tuning",
+            "not the release's fine-tuned weights",
             where=weight_map.file.where,
             misshapen={"rank": (found, rank)},
-            do="take the published file",
+            do="use the published file",
         )
 
 
 def denoiser_weight_map(
     file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA
 ) -> WeightMap:
-    """The weight map of both networks; `alpha` over the file's rank is the scale of the low-rank additions."""
+    """The weight map of both networks; LoRA's scale is `alpha` / the file's rank."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
     shot_tokens = denoiser.size.shot_tokens
     return make_weight_map(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
@@ -130,7 +127,7 @@ def vae_weight_map(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
 
 
 def predictor_weight_map(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> WeightMap:
-    """The weight map of the predictor; `alpha` over the file's rank is the scale of the low-rank additions."""
+    """The weight map of the predictor; LoRA's scale is `alpha` / the file's rank."""
     return make_weight_map(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
 
 
@@ -154,21 +151,21 @@ def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> t
     mixed = [key for key in file.shapes if ".patch_embed.output_mix_layer_norm." in key]
     if mixed and image_width != WIDTH_WITHOUT_MIX_NORM:
         raise CheckpointError(
-            f"an encoder of a form that is not known: its image features are {image_width} wide, and only of those of "
-            f"{WIDTH_WITHOUT_MIX_NORM} is it known that this norm is not used",
+            f"unsupported encoder: output_mix_layer_norm with image features of width {image_width} "
+            f"(known to be unused only at width {WIDTH_WITHOUT_MIX_NORM})",
             where=file.where,
             unexpected=mixed,
-            do="take the published checkpoint",
+            do="use the published checkpoint",
         )
     return size, EncoderSize(text_width=text_width, image_width=image_width, hidden=hidden)
 
 
 def _check_positions(file: TensorFile, size: DenoiserSize, upscale: int) -> None:
-    """Compares the table of positions with the computed one: nothing else shows the height and width of the frames."""
+    """Compares the position table with the computed one: it alone shows the frame size."""
     shape = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)
     rows = size.shot_tokens + math.prod(size.patch_grid)
     if shape[2] != size.hidden:
-        return  # named with all other misshapen keys
+        return  # Reported with all other misshapen keys.
     if shape[1] == rows and _is_table(file.read(POSITIONS)[0, size.shot_tokens :], size):
         return
     found = [
@@ -177,22 +174,22 @@ def _check_positions(file: TensorFile, size: DenoiserSize, upscale: int) -> None
     given = f"{size.latent_height * upscale}x{size.latent_width * upscale}"
     if not found:
         raise CheckpointError(
-            "its table of positions is of no frame size: the file was damaged or made by another model",
+            "the position table matches no frame size: damaged file, or another model",
             where=file.where,
             misshapen={POSITIONS: (f"{shape[1]} rows, not those of {given}", f"{rows} rows")},
-            do="take the published file, and give the size of its pictures (--picture; the release's is 480x720)",
+            do="use the published file, and pass its frame size (--picture; the release's is 480x720)",
         )
     theirs = f"{found[0].latent_height * upscale}x{found[0].latent_width * upscale}"
     raise CheckpointError(
         "the denoiser was trained for another frame size",
         where=file.where,
         misshapen={POSITIONS: (f"{shape[1]} rows of {theirs}", f"{rows} rows of {given}")},
-        do=f"give --picture {theirs}",
+        do=f"pass --picture {theirs}",
     )
 
 
 def _frame_sizes(size: DenoiserSize, patches: int) -> list[DenoiserSize]:
-    """This denoiser with frames of any height and width that make so many patches."""
+    """This denoiser with every frame size that has this number of patches."""
     of_a_frame = patches // size.latent_frames
     return [
         replace(size, latent_height=rows * size.patch, latent_width=of_a_frame // rows * size.patch)
@@ -202,18 +199,18 @@ def _frame_sizes(size: DenoiserSize, patches: int) -> list[DenoiserSize]:
 
 
 def _first_rows_fit(stored: Tensor, size: DenoiserSize) -> bool:
-    """Whether the first frame of a stored table [1, shot tokens + patches, hidden] is that of this size."""
+    """Whether the first frame of a stored table [1, shot tokens + patches, hidden] matches this size."""
     one = replace(size, latent_frames=1)
     return _is_table(stored[0, size.shot_tokens :][: math.prod(one.patch_grid)], one)
 
 
 def _is_table(stored: Tensor, size: DenoiserSize) -> bool:
-    """Whether positions [patches, hidden] are the computed ones, but for the rounding of half precision."""
+    """Whether positions [patches, hidden] equal the computed ones up to half-precision rounding."""
     return bool((stored.float() - position_table(size)).abs().max() <= POSITION_ROUNDING)
 
 
 def vae_size(file: TensorFile) -> VaeSize:
-    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; the number of norm groups shows in no shape."""
+    """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; no shape shows the number of norm groups."""
     shape = _Shapes(file, "vae checkpoint", KeyNaming(()))
     levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
     widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
@@ -227,22 +224,22 @@ def vae_size(file: TensorFile) -> VaeSize:
 def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
     """Sizes of the decoder from the config.json of diffusers' AutoencoderKLCogVideoX.
 
-    Raises CheckpointError for another class, and for settings that our decoder lacks or that are another CogVideoX's:
-    the 5B's vae has the same shapes and another scale.
+    Raises CheckpointError for another class, for unsupported settings, and for another CogVideoX: the 5B's vae has the
+    same shapes and another scale.
     """
     take = "take the vae folder of CogVideoX-2b"
     if config.get("_class_name") != DIFFUSERS_VAE:
         wrong: dict[str, tuple[object, object]] = {"_class_name": (config.get("_class_name"), DIFFUSERS_VAE)}
-        raise CheckpointError("not the config of CogVideoX's vae", where=where, misshapen=wrong, do=take)
+        raise CheckpointError("not a config of CogVideoX's vae", where=where, misshapen=wrong, do=take)
     widths = config.get("block_out_channels")
     numbers = [config.get(name) for name in ("layers_per_block", "latent_channels", "norm_num_groups")]
     if not isinstance(widths, list) or not widths or not all(_positive_whole(one) for one in [*widths, *numbers]):
         names = ["block_out_channels", "layers_per_block", "latent_channels", "norm_num_groups"]
-        raise CheckpointError("sizes that are missing or not positive", where=where, missing=names, do=DOWNLOAD_AGAIN)
+        raise CheckpointError("sizes missing or not positive", where=where, missing=names, do=DOWNLOAD_AGAIN)
     same = {name: (config.get(name, said), said) for name, said in VAE_SETTINGS.items()}
     wrong = {name: pair for name, pair in same.items() if pair[0] != pair[1]}
     if wrong:
-        raise CheckpointError("another vae than the release was trained on", where=where, misshapen=wrong, do=take)
+        raise CheckpointError("not the vae that the release was trained with", where=where, misshapen=wrong, do=take)
     return VaeSize(
         **_vae_widths(widths),
         res_blocks=config["layers_per_block"],
@@ -256,20 +253,20 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
     """Sizes of the predictor: the language model's from its config.json, the rest from the adapter's shapes."""
     kind = config.get("model_type")
     if kind != "mistral":
-        raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="give the Mistral-7B folder")
+        raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="pass the Mistral-7B folder")
     rope = config.get("rope_parameters")
     numbers = {**(rope if isinstance(rope, Mapping) else {}), **config}
     names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
     faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
     if faults:
-        raise CheckpointError("sizes that are missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
+        raise CheckpointError("sizes missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
     wrong = {name: (numbers.get(name), said) for name, said in MISTRAL.items() if numbers.get(name) != said}
     if wrong:
         raise CheckpointError(
-            "another Mistral than the release was trained on",
+            "not the Mistral that the release was trained with",
             where=where,
             misshapen=wrong,
-            do="give the folder of Mistral-7B-Instruct-v0.1",
+            do="pass the folder of Mistral-7B-Instruct-v0.1",
         )
     shape = _Shapes(adapter, "predictor checkpoint", PREDICTOR)
     hidden, layers, heads, kv_heads, mlp = (numbers[name] for name in names)
@@ -288,7 +285,7 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
 
 
 def _vae_widths(widths: Sequence[int]) -> dict[str, Any]:
-    """Channels and multipliers of stages of these widths; the stage at full resolution may be the wider one."""
+    """Channels and multipliers of stages of these widths; the full-resolution stage may be the wider one."""
     channels = math.gcd(*widths)
     return {"channels": channels, "multipliers": tuple(width // channels for width in widths)}
 
@@ -299,7 +296,7 @@ def _positive_whole(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Looks up the shapes that sizes are read from, under any key that the naming knows."""
+    """Looks up the shapes that determine sizes, under any key that the naming knows."""
 
     file: TensorFile
     what: str
@@ -313,11 +310,11 @@ class _Shapes:
         shape = self.shapes_by_weight().get(weight)
         if shape is None:
             what = f"not a {self.what}: its sizes cannot be read"
-            raise CheckpointError(what, where=self.file.where, missing=[weight], do="take the published file")
+            raise CheckpointError(what, where=self.file.where, missing=[weight], do="use the published file")
         if len(shape) != axes or 0 in shape:
             wrong = {weight: (list(shape), f"{axes} axes, none empty")}
             raise CheckpointError(
-                f"not a {self.what}", where=self.file.where, misshapen=wrong, do="take the published file"
+                f"not a {self.what}", where=self.file.where, misshapen=wrong, do="use the published file"
             )
         return shape
 
@@ -328,6 +325,6 @@ class _Shapes:
         if number == 0:
             missing = [pattern.format(0)]
             raise CheckpointError(
-                f"not a {self.what}", where=self.file.where, missing=missing, do="take the published file"
+                f"not a {self.what}", where=self.file.where, missing=missing, do="use the published file"
             )
         return number

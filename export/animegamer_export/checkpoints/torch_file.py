@@ -1,7 +1,7 @@
-"""Reads what torch.save wrote, without running anything that the file asks for.
+"""Reads torch.save files without running any code from them.
 
-Tensors become descriptions of bytes, read when they are asked for; dicts, lists and plain values are built; any other
-class becomes an inert `StandIn` with its name. It does not know which entries a checkpoint should have.
+Tensors become byte ranges, read on request; dicts, lists and plain values are built; any other class becomes an inert
+`StandIn` with its name.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
-"""The first number of files older than PyTorch 1.6, which are pickles one after another and then the numbers."""
+"""The magic number of files older than PyTorch 1.6: consecutive pickles, then the data."""
 _LOCAL_HEADER = 30
-"""Bytes of a zip member's own header; its name and extra field follow, their lengths at bytes 26 to 29."""
+"""Size of a zip member's local header; name and extra field follow, their lengths at bytes 26 to 29."""
 _STORAGES = {
     f"{name}Storage": dtype
     for name, dtype in {
@@ -44,11 +44,11 @@ _STORAGES = {
 
 
 class DamagedFileError(Exception):
-    """The bytes are not those of a PyTorch file; the text says why."""
+    """Not a valid PyTorch file; the text says why."""
 
 
 class _Fixed:
-    """Ignores the attributes that a pickle would give it."""
+    """Ignores attributes set by a pickle."""
 
     __slots__ = ()
 
@@ -57,20 +57,20 @@ class _Fixed:
 
 
 class StandIn(_Fixed):
-    """An instance, or the result of a call, of something that only the file's own code could build. Does nothing."""
+    """Stands for an instance, or the result of a call, that only the file's own code could build. Does nothing."""
 
     __slots__ = ()
     named = ""
 
     def __new__(cls, *_: object, **__: object) -> StandIn:
-        """Ignores all that it is given."""
+        """Ignores all arguments."""
         return object.__new__(cls)
 
     def __init__(self, *_: object, **__: object) -> None:
-        """Ignores all that it is given."""
+        """Ignores all arguments."""
 
     def __call__(self, *_: object, **__: object) -> StandIn:
-        """Stands for the result too."""
+        """The result of a call is inert too."""
         return self
 
     def __setitem__(self, _: object, __: object) -> None:
@@ -84,7 +84,7 @@ class StandIn(_Fixed):
 
 @dataclass(frozen=True)
 class StoredTensor(_Fixed):
-    """A tensor in a file: its type and shape, and where its numbers lie."""
+    """A tensor in a file: dtype, shape, and position of its data."""
 
     storage: _Storage
     dtype: torch.dtype
@@ -93,17 +93,17 @@ class StoredTensor(_Fixed):
     stride: tuple[int, ...]
 
     def read(self, path: Path) -> Tensor:
-        """The tensor, mapped: its numbers come from the disk when they are used. It must not be written to."""
+        """The tensor, memory-mapped: pages are read on use. Must not be written to."""
         bytes_before = self.storage.place()
         mapped = torch.UntypedStorage.from_file(str(path), shared=False, nbytes=path.stat().st_size)
         part = mapped[bytes_before : bytes_before + self.storage.bytes]
         if bytes_before % self.dtype.itemsize:
-            part = part.clone()  # old files align nothing
+            part = part.clone()  # Legacy files have no alignment.
         return torch.empty(0, dtype=self.dtype).set_(part, self.offset, self.shape, self.stride)
 
 
 class _Storage(_Fixed):
-    """The numbers that tensors share. `place` gives their first byte in the file, known once all of it is read."""
+    """The data shared by tensors. `place` returns its first byte in the file, known once the file has been parsed."""
 
     def __init__(self, dtype: torch.dtype, numel: int, place: Callable[[], int]) -> None:
         self.dtype, self.numel, self.place = dtype, numel, place
@@ -114,11 +114,11 @@ class _Storage(_Fixed):
 
 
 class _Entries(_Fixed, dict[Any, Any]):
-    """An OrderedDict of the file."""
+    """An OrderedDict from the file."""
 
 
 class _Function(_Fixed):
-    """One of our functions, in a form that a pickle cannot change."""
+    """One of our functions, which a pickle cannot modify."""
 
     __slots__ = ("_function",)
 
@@ -130,9 +130,9 @@ class _Function(_Fixed):
 
 
 def read_torch_file(path: Path) -> Any:
-    """The object of a torch.save file, with StoredTensor for tensors and StandIn for what is not known.
+    """The object in a torch.save file, with StoredTensor for tensors and StandIn for unknown classes.
 
-    Raises DamagedFileError for anything that is no such file, and OSError. Checksums are not compared.
+    Raises DamagedFileError for any other file, and OSError. Does not verify checksums.
     """
     if zipfile.is_zipfile(path):
         return _read_zip(path)
@@ -150,12 +150,12 @@ def _read_zip(path: Path) -> Any:
             folder = pickles[0].removesuffix("data.pkl")
             order = folder + "byteorder"
             if order in members and archive.read(order).decode("ascii", "replace") != sys.byteorder:
-                raise DamagedFileError(f"its numbers are not {sys.byteorder}-endian")
+                raise DamagedFileError(f"the data is not {sys.byteorder}-endian")
 
             def place(key: str, size: int) -> Callable[[], int]:
                 info = members.get(f"{folder}data/{key}")
                 if info is None or info.compress_type != zipfile.ZIP_STORED or info.file_size < size:
-                    raise DamagedFileError(f"the numbers of data/{key} are missing, too few or compressed")
+                    raise DamagedFileError(f"the data of data/{key} is missing, truncated or compressed")
                 file.seek(info.header_offset)
                 header = file.read(_LOCAL_HEADER)
                 lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
@@ -168,9 +168,9 @@ def _read_zip(path: Path) -> Any:
 
 
 def _read_legacy(file: BinaryIO) -> Any:
-    """Magic number, version and machine, the object, the storages' keys; then each storage's length and numbers."""
+    """Magic number, version and machine, the object, the storages' keys; then each storage's length and data."""
     if _load(file) != _LEGACY_MAGIC:
-        raise DamagedFileError("neither an archive nor an old file's first number")
+        raise DamagedFileError("neither an archive nor a legacy file's magic number")
     _load(file), _load(file)
     sizes: dict[str, int] = {}
     places: dict[str, int] = {}
@@ -185,7 +185,7 @@ def _read_legacy(file: BinaryIO) -> Any:
         places[key] = at + 8
         at += 8 + sizes.get(key, 0)
     if at > end or places.keys() < sizes.keys():
-        raise DamagedFileError("it ends before its last numbers")
+        raise DamagedFileError("truncated data")
     return found
 
 
@@ -195,12 +195,12 @@ def _load(file: BinaryIO | io.BytesIO, place: Callable[[str, int], Callable[[], 
     except DamagedFileError:
         raise
     except Exception as error:
-        # What foreign bytes make of a pickle has no bounds: every way to fail is the file's.
-        raise DamagedFileError(f"its pickle cannot be read: {error or type(error).__name__}") from error
+        # A pickle of foreign bytes can fail in any way.
+        raise DamagedFileError(f"unreadable pickle: {error or type(error).__name__}") from error
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds no class but the few below; they neither call nor import what the file names."""
+    """Resolves only the classes below; never calls or imports what the file names."""
 
     def __init__(
         self, file: BinaryIO | io.BytesIO, place: Callable[[str, int], Callable[[], int]] | None = None
@@ -225,7 +225,7 @@ class _Unpickler(pickle.Unpickler):
         """A storage: ("storage", type, key, device, number of elements)."""
         kind, dtype, key, _, numel, *view = pid
         if self._place is None or kind != "storage" or any(part is not None for part in view):
-            raise DamagedFileError("a form of PyTorch's that is not known")
+            raise DamagedFileError("unknown PyTorch storage format")
         if not isinstance(dtype, torch.dtype) or not isinstance(key, str) or not _whole(numel):
             raise DamagedFileError(f"storage {key!r} of {numel!r} elements of {dtype!r}")
         if key not in self._storages:
@@ -236,23 +236,23 @@ class _Unpickler(pickle.Unpickler):
 def _tensor(
     storage: _Storage, offset: int, shape: Any, stride: Any, *_: object, dtype: torch.dtype | None = None
 ) -> StoredTensor:
-    """torch's _rebuild_tensor and _rebuild_tensor_v2. Raises DamagedFileError for numbers that the file lacks."""
+    """torch's _rebuild_tensor and _rebuild_tensor_v2. Raises DamagedFileError for data beyond the storage."""
     shape, stride, dtype = tuple(shape), tuple(stride), dtype or storage.dtype
     if len(shape) != len(stride) or not all(map(_whole, (offset, *shape, *stride))):
         raise DamagedFileError(f"a tensor of shape {shape}, stride {stride}, offset {offset}")
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if math.prod(shape) and (last + 1) * dtype.itemsize > storage.bytes:
-        raise DamagedFileError(f"a tensor of shape {list(shape)} lies outside of its {storage.numel} numbers")
+        raise DamagedFileError(f"a tensor of shape {list(shape)} exceeds the {storage.numel} elements of its storage")
     return StoredTensor(storage, dtype, offset, shape, stride)
 
 
 def _tensor_of_type(storage: _Storage, offset: int, shape: Any, stride: Any, _: Any, __: Any, dtype: Any) -> Any:
-    """torch's _rebuild_tensor_v3, for types that have no storage class of their own."""
+    """torch's _rebuild_tensor_v3, for dtypes without a storage class."""
     return _tensor(storage, offset, shape, stride, dtype=dtype)
 
 
 def _parameter(tensor: Any, *_: object) -> Any:
-    """torch's _rebuild_parameter: the tensor, without gradient, hooks and attributes."""
+    """torch's _rebuild_parameter: the tensor without gradient, hooks and attributes."""
     return tensor
 
 

@@ -1,4 +1,4 @@
-"""Maps a checkpoint's keys to our parameters. Each key is used or known to be unused; one error lists all faults.
+"""Maps a checkpoint's keys to our parameters. One error lists all missing, unexpected and misshapen keys.
 
 Matching uses names and shapes; values are read one parameter at a time.
 """
@@ -18,7 +18,7 @@ from animegamer_rt.errors import CheckpointError
 from .files import Shape, TensorFile
 from .key_names import KeyNaming
 
-# Similar names are looked up for at most this many keys: the search is slow, and a foreign file has thousands.
+# Nearest names are suggested for at most this many keys: the search is slow, and a foreign file has thousands.
 MAX_SUGGESTIONS = 40
 
 
@@ -29,7 +29,7 @@ class Layout:
     kind: str
 
     def shape(self, ours: Shape, shot_tokens: int) -> Shape:
-        """The checkpoint's shape of a parameter of our shape."""
+        """The checkpoint's shape for our shape."""
         if self.kind == "with shot rows":
             return (1, shot_tokens + ours[0], *ours[1:])
         return ours[:2] + ours[3:] if self.kind == "per frame" else ours
@@ -48,13 +48,13 @@ def layout_of(parameter: str) -> Layout:
     """The layout of one of our parameters in the published checkpoints."""
     if parameter.endswith("positions"):
         return Layout("with shot rows")
-    # A convolution over single frames: theirs is 2D, ours has a time axis of length 1.
+    # A convolution over single frames: theirs is 2-D, ours has a time axis of length 1.
     return Layout("per frame") if parameter.endswith("upsample.conv.weight") else PLAIN
 
 
 @dataclass(frozen=True, slots=True)
 class WeightSource:
-    """The keys of one parameter: its weight, and low-rank pairs (down, up) to add, stacked along the rows."""
+    """The keys of one parameter: its weight, and LoRA pairs (down, up) to add, stacked along the rows."""
 
     weight: str
     pairs: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class WeightSource:
 
 @dataclass(frozen=True, slots=True)
 class WeightMap:
-    """Makes each of our parameters from a checkpoint. unused: keys that are never used, and why."""
+    """Builds each of our parameters from a checkpoint. unused: keys that are never used, and why."""
 
     file: TensorFile
     sources: Mapping[str, WeightSource]
@@ -72,27 +72,27 @@ class WeightMap:
 
     @property
     def ranks(self) -> list[int]:
-        """The distinct ranks of the low-rank additions; empty without any."""
+        """The distinct LoRA ranks; empty without LoRA."""
         pairs = (pair for source in self.sources.values() for pair in source.pairs)
         return sorted({self.file.shapes[down][0] for down, _ in pairs})
 
     def weight(self, parameter: str) -> Tensor:
-        """The parameter without its low-rank addition, in our shape and the checkpoint's dtype."""
+        """The parameter without LoRA, in our shape and the checkpoint's dtype."""
         key = self.sources[parameter].weight
         theirs, layout = self.file.read(key), layout_of(parameter)
         if layout.kind == "with shot rows" and theirs[0, : self.shot_tokens].any():
             raise CheckpointError(
-                f"{key}: rows of the shot tokens that are not zero", where=self.file.where, do="take the published file"
+                f"{key}: rows of the shot tokens are not zero", where=self.file.where, do="use the published file"
             )
         return layout.tensor(theirs, self.shot_tokens)
 
     def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
-        """The parameter's (down [r, in], up [out, r], scale) pairs; scale is alpha / r, the rank that of the file."""
+        """The parameter's (down [r, in], up [out, r], scale) LoRA pairs; scale is alpha / r, with the file's rank r."""
         pairs = [(self.file.read(down), self.file.read(up)) for down, up in self.sources[parameter].pairs]
         return [(down, up, self.alpha / down.shape[0]) for down, up in pairs]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """The parameter with its low-rank addition, summed in float32 and then cast."""
+        """The parameter with LoRA merged in float32, then cast."""
         weight = self.weight(parameter)
         pairs = self.low_rank(parameter)
         if not pairs:
@@ -102,7 +102,7 @@ class WeightMap:
 
 
 def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
-    """One view of an adapter's file over its base model, whose keys lack `prefix`; and the base's replaced keys."""
+    """An adapter's file overlaid on its base model, whose keys lack `prefix`; and the base's replaced keys."""
     overridden = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
     shapes = dict(adapter.shapes)
     from_base: dict[str, str] = {}
@@ -162,19 +162,19 @@ def make_weight_map(
         misshapen.update({key: (file.non_float[key], "floating point") for key in used if key in file.non_float})
     if missing or keys.unexpected or misshapen:
         raise CheckpointError(
-            f"not the {what} that was expected",
+            f"the file does not match the {what}",
             where=file.where,
             missing=missing,
             unexpected=_with_nearest(keys.unexpected, [*known, *file.shapes.keys() - set(keys.unexpected)]),
             misshapen=misshapen,
-            do="check that the file and the sizes given belong together",
+            do="check that the file matches the given sizes",
         )
     return WeightMap(file, sources, keys.unused, alpha, shot_tokens)
 
 
 @dataclass(slots=True)
 class _Keys:
-    """A file's keys by parameter, low-rank factors also by number, and the keys of no parameter."""
+    """A file's keys by parameter, LoRA factors also by number, and unmatched keys."""
 
     plain: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     copies: dict[str, str] = field(default_factory=dict)
@@ -215,7 +215,7 @@ def wanted_shapes(models: Mapping[str, torch.nn.Module]) -> dict[str, Shape]:
 def _pairs(
     down: Mapping[int, str], up: Mapping[int, str], theirs: str
 ) -> tuple[tuple[tuple[str, str], ...], list[str]]:
-    """The complete pairs, and a line for each factor without its other half."""
+    """The complete LoRA pairs, and a line for each unpaired factor."""
     whole = sorted(down.keys() & up.keys())
     halves = sorted(down.keys() ^ up.keys())
     lacking = [f"the other half of {down.get(i) or up.get(i)} (of {theirs})" for i in halves]
@@ -223,7 +223,7 @@ def _pairs(
 
 
 def _untrained(theirs: str, name: str, keys: _Keys, naming: KeyNaming) -> list[str]:
-    """The keys that training left for a weight and the file lacks, by their role and index: names may differ."""
+    """The keys that training adds for a weight and the file lacks, by role and index: names may differ."""
     there = {("copy", 0)} if name in keys.copies else set()
     there |= {("down", index) for index in keys.down[name]} | {("up", index) for index in keys.up[name]}
     wanted = [(key, naming.piece(key)) for key in naming.trained_keys(theirs)]
@@ -233,7 +233,7 @@ def _untrained(theirs: str, name: str, keys: _Keys, naming: KeyNaming) -> list[s
 def _misshapen_pairs(
     pairs: tuple[tuple[str, str], ...], blocks: int, shapes: Mapping[str, Shape], weight: Shape
 ) -> dict[str, tuple[object, object]]:
-    """Low-rank factors whose shapes do not fit the weight [out, in], for so many blocks of rows."""
+    """LoRA factors whose shapes do not match the weight [out, in], for this number of row blocks."""
     wrong: dict[str, tuple[object, object]] = {}
     for down, up in pairs:
         rows = weight[0] // blocks

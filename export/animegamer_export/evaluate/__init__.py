@@ -1,1 +1,1 @@
-"""How close the clips of other plans and precisions are to the exact ones."""
+"""Measures how close the clips of other plans and precisions are to the exact ones."""

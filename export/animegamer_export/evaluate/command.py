@@ -1,7 +1,7 @@
-"""The command `animegamer-rt evaluate`: measures of any bundle that need no labels.
+"""The command `animegamer-rt evaluate`: label-free measures for any bundle.
 
-It plays instructions of the bundle's own world, each twice in a row, and compares plans. Whether everybody is there
-once needs an installed judge of the bundle's world.
+Plays instructions of the bundle's world, each twice, and compares plans. Counting characters needs an installed judge
+of that world.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .metrics import Clip
 from .turns import plan_engines, sample_instructions
 
 SECOND_CHUNK = 9
-"""The first frame that the vae decodes in its second chunk."""
+"""First frame of the vae's second chunk."""
 
 
 def steadiness(clips: Sequence[Clip]) -> dict[str, float]:
-    """How evenly clips go on: mean difference of neighbouring frames (of 255), and the largest and the seam's by it.
+    """Mean difference of neighbouring frames (of 255), and the largest and the seam's difference relative to it.
 
     A still clip counts as even: 1.
     """
@@ -53,12 +53,12 @@ def measure(
     judge: ClipJudge | None,
     log: Callable[[str], object],
 ) -> dict[str, Any]:
-    """All measures: `state_repeats`, and by plan steadiness, `one_of_each` (None without a judge) and fidelity.
+    """All measures: `state_repeats`, and per plan steadiness, `one_of_each` (None without a judge) and fidelity.
 
     Raises PlanError for an unknown plan.
     """
     for name in (EXACT, *plans):
-        bundle.plan(name)  # an unknown plan is refused before the engines are loaded
+        bundle.plan(name)  # Reject an unknown plan before loading the engines.
     texts, engines_of = sample_instructions(bundle.manifest.world, turns, seed=21), plan_engines(bundle, config)
     found: dict[str, Any] = {"bundle": bundle.manifest.name, "fingerprint": bundle.fingerprint, "turns": turns}
     by_plan: dict[str, Any] = {}
@@ -71,13 +71,13 @@ def measure(
                 first, second = game.turn(text), game.turn(text)
                 clips += [first.frames, second.frames]
                 same.append(first.state == second.state)
-        found["state_repeats"] = round(sum(same) / len(same), 4)  # a plan does not change it
+        found["state_repeats"] = round(sum(same) / len(same), 4)  # The same for all plans.
         right = None if judge is None else judge.one_of_each(clips)
         by_plan[name] = {
             **steadiness(clips),
             "one_of_each": None if right is None else round(sum(right) / len(right), 4),
         }
-    log(f"{EXACT}: {turns} first turns, to compare with")
+    log(f"{EXACT}: {turns} first turns as the reference")
     evaluator = PlanEvaluator.play(Pipeline.open(bundle, engines_of(EXACT), EXACT), texts, 21)
     for name in plans:
         figures = evaluator.fidelity(Pipeline.open(bundle, engines_of(name), name))
@@ -86,7 +86,7 @@ def measure(
 
 
 WORDS = {
-    "one_of_each": "nobody doubled or smeared, share of clips",
+    "one_of_each": "clips without doubled or smeared characters",
     "frame_difference": "mean change between frames, of 255",
     "largest_over_mean": "largest change between frames / mean",
     "seam_over_mean": "change where two chunks meet / mean",
@@ -113,10 +113,10 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
     parser.add_argument("bundle", nargs="?", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument(
-        "--plan", action="append", metavar="NAME", help="a plan; may be repeated (default: all but exact)"
+        "--plan", action="append", metavar="NAME", help="plan to evaluate; repeatable (default: all but exact)"
     )
     parser.add_argument(
-        "--turns", type=whole(1, 100_000), default=8, metavar="N", help="instructions (default: %(default)s)"
+        "--turns", type=whole(1, 100_000), default=8, metavar="N", help="number of instructions (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_engine_options(parser)

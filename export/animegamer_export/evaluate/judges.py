@@ -1,4 +1,4 @@
-"""Judges of what clips show. Each knows one world, and comes with the package that made the world."""
+"""Judges of what clips show. Each knows one world, and is installed with the package that made it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from animegamer_rt.bundle.loader import Bundle
 from .metrics import Clip
 
 JUDGES = "animegamer_export.judges"
-"""Group of entry points. Each is a function(bundle) -> ClipJudge, or None for a bundle of another world."""
+"""Entry point group. Each is a function(bundle) -> ClipJudge, or None for a bundle of another world."""
 
 
 class ClipJudge(Protocol):
-    """Reads clips of one world, uint8 [17, H, W, 3] each. `words` names the judge, for records."""
+    """Reads clips of one world, uint8 [17, H, W, 3] each. `words` names the judge in records."""
 
     @property
     def words(self) -> str: ...
 
     def score(self, clips: Sequence[Clip], instructions: Sequence[str]) -> float:
-        """How well first turns show their instructions, 0 to 1; one instruction a clip, in the same order."""
+        """How well first turns show their instructions, 0 to 1; one instruction per clip, in the same order."""
         ...
 
     def one_of_each(self, clips: Sequence[Clip]) -> list[bool]:
-        """Whether nobody in the clip is doubled or smeared, for each clip."""
+        """For each clip, whether no character is doubled or smeared."""
         ...
 
 

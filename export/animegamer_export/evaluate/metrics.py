@@ -1,4 +1,4 @@
-"""Figures that compare two arrays or two clips: relative error and PSNR; and the share of what is right."""
+"""Relative error and PSNR of arrays and clips, and shares."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def psnr(found: npt.NDArray[Any], true: Clip) -> float:
 
 
 def share(right: Iterable[bool]) -> float | None:
-    """The share of true values, rounded to four places; None if there are none at all."""
+    """The share of true values, rounded to four places; None if there are no values."""
     values = list(right)
     return round(sum(values) / len(values), 4) if values else None
 

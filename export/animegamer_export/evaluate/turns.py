@@ -1,4 +1,4 @@
-"""Sample turns for calibration and comparison: instructions in a bundle's words, and the inputs of denoiser steps."""
+"""Sample turns for calibration and comparison: instructions in a bundle's vocabulary, and inputs of denoiser steps."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ RELEASE_WORLD = World(
         "Character: Qiqi; Motion: read a book; Background: night room.",
     ),
 )
-"""The words of the published demo's instructions, for bundles without a world of their own."""
+"""Words of the published demo's instructions, for bundles without a world of their own."""
 
 
 def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
-    """`count` random instructions in the world's words; the same seed gives the same instructions."""
+    """`count` random instructions in the world's vocabulary, reproducible by seed."""
     if not (world.characters and world.motions and world.places):
         world = RELEASE_WORLD
     chance, texts = random.Random(seed), []
@@ -52,10 +52,7 @@ def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
 
 @dataclass(slots=True)
 class RecordingDenoiser:
-    """A DenoiserEngine that records the inputs and the output x0 of every step, unless `record` is off.
-
-    It has an onnxruntime session of its own, on `device`.
-    """
+    """A DenoiserEngine with its own onnxruntime session; with `record`, it records inputs and x0 of every step."""
 
     path: Path
     record: bool = True
@@ -69,7 +66,7 @@ class RecordingDenoiser:
         self.session = open_plain(self.path, self.device)
 
     def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordingDenoiser._Turn:
-        """As DenoiserEngine.start."""
+        """See DenoiserEngine.start."""
         return RecordingDenoiser._Turn(self, latent, shot, motion_scope)
 
     class _Turn:
@@ -105,9 +102,9 @@ class RecordingDenoiser:
 
 
 def with_plan_of(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
-    """The pipeline with a plan of another bundle (None: its default), measured or not, so that both play one plan.
+    """The pipeline with a plan of another bundle (None: its default), even if unmeasured, so that both play one plan.
 
-    Raises PlanError for an unknown one.
+    Raises PlanError for an unknown plan.
     """
     name = name or of.default_plan
     entry = of.manifest.plans.get(name)
@@ -116,7 +113,7 @@ def with_plan_of(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
 
 
 def plan_engines(bundle: Bundle, config: EngineConfig) -> Callable[[str], Engines]:
-    """Plan -> its engines; plans with the same parts share them, and all that are asked for stay loaded."""
+    """Plan -> its engines. Plans with the same parts share them; all requested engines stay loaded."""
     cache: PartCache = {}
     opened: dict[PlanParts, Engines] = {}
 

@@ -1,4 +1,4 @@
-"""The command `animegamer-rt fetch`: what would be downloaded, the licence, the downloads, the record of commits."""
+"""The command `animegamer-rt fetch`: the download plan, the licence, the downloads, the record of commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILM = re.compile(r"[A-Za-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One file: where it comes from, and where it goes."""
+    """One file: its source and destination."""
 
     repository: Repository
     file: HubFile
@@ -36,23 +36,23 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
     parser.description = (
         "Download the published checkpoints from Hugging Face's hub: AnimeGamer's two characters, Mistral-7B, "
-        "CogVideoX-2b's vae. Without --accept-licence it only says what it would download. An interrupted download "
+        "CogVideoX-2b's vae. Without --accept-licence it only prints what it would download. An interrupted download "
         "continues when it is run again. HF_TOKEN, HF_ENDPOINT and HTTPS_PROXY apply."
     )
     parser.add_argument(
-        "--out", type=Path, default=Path("checkpoints"), metavar="DIR", help="the folder (default: checkpoints)"
+        "--out", type=Path, default=Path("checkpoints"), metavar="DIR", help="target folder (default: checkpoints)"
     )
     parser.add_argument(
         "--release", type=_film, action="append", metavar="NAME", help="only this character (default: both)"
     )
-    parser.add_argument("--towers", action="store_true", help="T5 and CLIP too, to start games from a picture")
-    parser.add_argument("--accept-licence", action="store_true", help="you have read and accept AnimeGamer's licence")
+    parser.add_argument("--towers", action="store_true", help="also T5 and CLIP, to start games from a picture")
+    parser.add_argument("--accept-licence", action="store_true", help="accept AnimeGamer's licence")
     parser.add_argument(
         "--revision",
         action="append",
         default=[],
         metavar="OWNER/NAME=COMMIT",
-        help="another commit than the pinned or recorded one",
+        help="use this commit instead of the pinned or recorded one",
     )
 
 
@@ -70,11 +70,11 @@ def _run(options: argparse.Namespace) -> int:
         told = f"{size / 1e9:8.2f} GB, {left / 1e9:.2f} to download"
         console.print(f"{one.repository:40s} {held[one].commit[:12]} {told}; licence {one.licence}")
     free = free_bytes(options.out)
-    console.print(f"to download: {_size(missing) / 1e9:.2f} GB; free on the disk: {free / 1e9:.2f} GB")
+    console.print(f"to download: {_size(missing) / 1e9:.2f} GB; free: {free / 1e9:.2f} GB")
     console.print(LICENCE)
     if not options.accept_licence:
         do = "read it, and give --accept-licence if you accept it and it covers your use"
-        raise ConfigError("nothing is downloaded before AnimeGamer's licence is accepted", do=do)
+        raise ConfigError("AnimeGamer's licence is not accepted", do=do)
     require_space(options.out, _size(missing) - _begun(options.out, missing), NO_SPACE_HINT)
     make_folder(options.out)
     with lock_folder(options.out):
@@ -85,14 +85,14 @@ def _run(options: argparse.Namespace) -> int:
     if (options.out / PARTS).is_dir() and not any((options.out / PARTS).iterdir()):
         (options.out / PARTS).rmdir()
     films = " or ".join(options.release or FILMS)
-    console.print(f"all checked; next: animegamer-rt export --checkpoints {options.out} --release {films} --out BUNDLE")
+    console.print(f"verified; next: animegamer-rt export --checkpoints {options.out} --release {films} --out BUNDLE")
     return 0
 
 
 def _repository(one: Source, revisions: Mapping[str, str], recorded: Mapping[str, str], out: Path) -> Repository:
-    """The repository at the asked, the recorded or the pinned commit.
+    """The repository at the requested, the recorded or the pinned commit.
 
-    Raises CheckpointError if the folder holds another commit than the asked or the pinned one.
+    Raises CheckpointError if the folder holds another commit.
     """
     before, asked = recorded.get(one.repository), revisions.get(one.repository)
     repository = read_repository(one.repository, asked or before or one.revision)
@@ -100,7 +100,7 @@ def _repository(one: Source, revisions: Mapping[str, str], recorded: Mapping[str
         raise CheckpointError(
             f"the folder holds {one.repository} at commit {before}, not at {repository.commit}",
             where=out / one.folder,
-            do=f"give another --out, or leave --revision out, or delete {out / one.folder} and its line in {RECORD}",
+            do=f"choose another --out, drop --revision, or delete {out / one.folder} and its line in {RECORD}",
         )
     return repository
 
@@ -110,16 +110,16 @@ def _wanted(one: Source, held: Repository, out: Path) -> list[Wanted]:
 
 
 def _fetch(wanted: Wanted, out: Path, console: Console) -> None:
-    """Downloads a file, or checks the one that is there. Raises CheckpointError for one that is another."""
+    """Downloads a file, or verifies an existing one. Raises CheckpointError for a mismatch."""
     name = wanted.to.relative_to(out)
     if not wanted.to.is_file():
         download(wanted.repository, wanted.file, wanted.to, out / PARTS)
         console.print(f"{name}: {wanted.file.bytes / 1e6:.1f} MB")
     elif not wanted.file.matches(wanted.to):
         raise CheckpointError(
-            f"another size or checksum than {wanted.repository.name} has at commit {wanted.repository.commit[:12]}",
+            f"size or checksum differs from {wanted.repository.name} at commit {wanted.repository.commit[:12]}",
             where=wanted.to,
-            do="move or delete it and run it again, or give another --out",
+            do="move or delete it and run again, or choose another --out",
         )
 
 
@@ -128,13 +128,13 @@ def _size(files: Sequence[Wanted]) -> int:
 
 
 def _begun(out: Path, missing: Sequence[Wanted]) -> int:
-    """Bytes of first parts that are on the disk already."""
+    """Bytes already downloaded of partial files."""
     parts = (out / PARTS / f"{one.file.digest}.part" for one in missing)
     return sum(part.stat().st_size for part in parts if part.is_file())
 
 
 def _read_record(out: Path) -> dict[str, str]:
-    """Repository -> commit of what was downloaded into the folder before."""
+    """Repository -> commit of earlier downloads in the folder."""
     path = out / RECORD
     if not path.is_file():
         return {}
@@ -143,7 +143,7 @@ def _read_record(out: Path) -> dict[str, str]:
         return {str(name): str(commit) for name, commit in found.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         do = "delete it: every file is checked again by its checksum"
-        raise CheckpointError("not the record of a download", where=path, do=do) from error
+        raise CheckpointError("not a download record", where=path, do=do) from error
 
 
 def _write_record(out: Path, recorded: Mapping[str, str], held: Mapping[Source, Repository]) -> None:
@@ -158,7 +158,7 @@ def _revisions(given: Sequence[str], asked: Sequence[Source]) -> dict[str, str]:
         name, _, revision = setting.partition("=")
         if name not in names or not revision:
             do, form = suggest(name, names), "OWNER/NAME=COMMIT"
-            raise ConfigError("no repository's revision", where="--revision", found=setting, expected=form, do=do)
+            raise ConfigError("no such repository or revision", where="--revision", found=setting, expected=form, do=do)
         found[name] = revision
     return found
 

@@ -1,7 +1,4 @@
-"""The repositories of the published checkpoints: their pinned commits, their licences, and which files export reads.
-
-Knows lists of file names; downloads nothing.
-"""
+"""The repositories of the published checkpoints: pinned commits, licences, and which files export reads."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One repository. revision: its pinned commit, or `main`; folder: where its tree goes; choose: the files wanted.
+    """One repository. revision: its pinned commit, or `main`; folder: its destination; choose: selects the files.
 
-    `choose` takes the paths of the repository and raises ValueError with what is missing.
+    `choose` gets the paths of the repository and raises ValueError with what is missing.
     """
 
     repository: str
@@ -39,7 +36,7 @@ class Source:
     choose: Callable[[Collection[str]], list[str]]
 
     def files(self, held: Repository) -> list[str]:
-        """The paths to download. Raises HubError if the repository lacks one that export needs."""
+        """The paths to download. Raises HubError if the repository lacks a file that export needs."""
         try:
             return self.choose(held.files)
         except ValueError as error:
@@ -49,10 +46,10 @@ class Source:
 
 
 def sources(films: Sequence[str], towers: bool) -> list[Source]:
-    """The repositories of these films, and with `towers` of T5 and CLIP too.
+    """The repositories of these films, and with `towers` those of T5 and CLIP.
 
-    The pins are commits that public projects have recorded. None could be looked up for AnimeGamer: the commit of its
-    first download is recorded in the folder instead.
+    The pins are commits recorded by public projects. None was known for AnimeGamer, so the commit of the first download
+    is recorded in the folder.
     """
     found = [
         Source(ANIMEGAMER, UNPINNED, "AnimeGamer", "its own, see below", lambda held: _films(held, films)),
@@ -105,7 +102,7 @@ def _first(held: Collection[str], names: Sequence[str]) -> str:
 
 
 def _weights(held: Collection[str]) -> list[str]:
-    """The weights in one form only: one file, or an index and its shards."""
+    """The weights in one format: one file, or an index and its shards."""
     name = _first(held, WEIGHTS)
     if not name.endswith(".index.json"):
         return [name]
@@ -115,7 +112,7 @@ def _weights(held: Collection[str]) -> list[str]:
 
 
 def _films(held: Collection[str], films: Sequence[str]) -> list[str]:
-    """The adapter and the decoder of each film, with the file `latest` and the licence where they are."""
+    """Each film's adapter and decoder, with the file `latest` and the licence if present."""
     inside = "AnimeGamer/"
     found = sorted(path for path in held if path.lower() in ("license", "license.txt", "license.md"))
     for film in films:

@@ -1,1 +1,1 @@
-"""ONNX files: reading, writing, and sessions over them."""
+"""Reads, writes and runs ONNX files."""

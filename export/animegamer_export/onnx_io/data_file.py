@@ -1,4 +1,4 @@
-"""Writes the data file beside ONNX graphs: their larger tensors, one after the other, equal bytes only once."""
+"""Writes the external data file of ONNX graphs, with equal tensors stored once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INLINE_BYTES = 1024
 """Smaller tensors stay inside the ONNX file."""
 ALIGNMENT = 64
 MADE_FROM = "made_from"
-"""Metadata key of a lazy tensor: two tensors with the same value under it are computed and stored once."""
+"""Metadata key of a lazy tensor: tensors with the same value are computed and stored once."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class DataFile:
     """An open data file.
 
     name: as the graphs refer to it. written: called with the number of bytes after each write. by_content, by_source:
-    (offset, length) of the tensors stored so far, by the sha256 of their bytes and by their value of `MADE_FROM`.
+    (offset, length) of stored tensors, by the sha256 of their bytes and by `MADE_FROM`.
     """
 
     file: BinaryIO
@@ -33,14 +33,14 @@ class DataFile:
     by_source: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def move(self, model: ir.Model) -> None:
-        """Writes a model's larger weights, one in memory at a time; the model then refers to this file."""
+        """Moves a model's larger weights to this file, one at a time."""
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is not None and tensor.nbytes >= INLINE_BYTES:
                 value.const_value = self.store(tensor, name)
 
     def store(self, tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
-        """Stores a tensor and returns one that refers to this file; a small tensor is returned in memory instead."""
+        """Stores a tensor and returns a reference; a small tensor is returned in memory instead."""
         if tensor.nbytes < INLINE_BYTES:
             return ir.tensor(np.array(tensor.numpy()), dtype=tensor.dtype, name=name)
         offset, length = self._place(tensor)

@@ -1,7 +1,7 @@
-"""Measures how much memory onnxruntime takes to load ONNX files, in a process of its own.
+"""Measures the memory that onnxruntime needs to load ONNX files, in a separate process.
 
-`python -m animegamer_export.onnx_io.load_memory FILE ..` prints MiB: the growth of the process's peak while onnxruntime
-loads the files on the CPU. Nothing is run. Not on Windows, which reports no peak.
+`python -m animegamer_export.onnx_io.load_memory FILE ..` prints MiB: the growth of peak memory while onnxruntime loads
+the files on the CPU, without running them. Not on Windows, which reports no peak.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs one part of a bundle in onnxruntime with little memory, to compare its outputs.
 
-Weights stay on disk, memory-mapped. Attention runs as a fused operator that stores no scores, and the vae decodes a
-small image: at full size, either would take more memory than the weights.
+Weights stay memory-mapped. Attention runs as a fused operator that stores no scores, and the vae decodes a small image:
+at full size, either would take more memory than the weights.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from .read import add_weight, open_graph
 Array = npt.NDArray[Any]
 
 SMALL_LATENT = (8, 12)
-"""Height and width of the largest latent given to the vae: it uses every weight at any size. At 60 x 90 in float32 the
-caches alone are 5.2 GiB, and an activation before the last stage is 3 GiB, several of which are alive at once."""
+"""Height and width of the largest latent decoded: any size uses every weight. At 60 x 90 in float32 the caches alone
+are 5.2 GiB, and an activation before the last stage is 3 GiB, several of which are alive at once."""
 
 _ROWS_AND_COLUMNS = {4: [2, 3], 5: [2, 4]}
-"""Where its shapes have them, by length: [frames, C, rows, columns], [frames, C, latent rows, 1 to 8, columns]."""
+"""Position of height and width by number of axes: [frames, C, rows, columns], [frames, C, latent rows, 1 to 8,
+columns]."""
 
 
 class PartSession:
-    """A part that computes exactly what its graph says, on the CPU. No weight is folded, packed or copied."""
+    """A part run on the CPU exactly as its graph specifies: no weight is folded, packed or copied."""
 
     def __init__(self, bundle: Bundle, part: str) -> None:
         path, options = bundle.part_path(part), plain_options()
         options.add_session_config_entry("session.disable_prepacking", "1")
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
-        # An arena keeps what was freed, in blocks of twice the size that was asked for.
+        # An arena keeps freed memory, in blocks of twice the requested size.
         options.enable_cpu_mem_arena = False
         model = open_graph(path)
         use_flash_attention(model)
@@ -58,7 +59,7 @@ class PartSession:
 
 
 def use_flash_attention(model: ir.Model) -> None:
-    """Replaces Attention without a mask by MultiHeadAttention: the former stores all scores, 11.7 GB at full size."""
+    """Replaces unmasked Attention by MultiHeadAttention: the former stores all scores, 11.7 GB at full size."""
     for node in list(model.graph):
         masked = len(node.inputs) > 3 and any(value is not None for value in node.inputs[3:])
         if node.op_type != "Attention" or node.domain or masked or "q_num_heads" not in node.attributes:
@@ -82,7 +83,7 @@ def latent_size(height: int, width: int) -> tuple[int, int]:
 
 
 def shrink_picture(graph: ir.Graph) -> None:
-    """Changes the vae's graph to a latent of `latent_size`: in its inputs, shape constants and last few nodes."""
+    """Resizes the vae's graph to a latent of `latent_size`: its inputs, shape constants and last few nodes."""
     sized = [value for value in graph.inputs if value.name == "latent" or (value.name or "").startswith("cache_")]
     old = np.array(_lengths(sized[0])[-2:])
     new = np.array(latent_size(*old.tolist()))
@@ -97,16 +98,16 @@ def shrink_picture(graph: ir.Graph) -> None:
             if node.op_type in ("Expand", "Reshape") and index == 1:
                 shape = value.const_value.numpy().copy()
                 at = _ROWS_AND_COLUMNS.get(len(shape))
-                # Shapes of one row or one pixel are of something else.
+                # Shapes of one row or one pixel mean something else.
                 if at is not None and min(shape[at]) > 1:
                     shape[at] = shape[at] * new // old
                     _replace(graph, node, index, shape)
             elif node.op_type == "Where":
-                # The picture's rows, from the top or from the bottom.
+                # The picture's rows, top-down or bottom-up.
                 rows = value.const_value.numpy()
                 _replace(graph, node, index, rows[rows < len(rows) * new[0] // old[0]])
             elif node.op_type == "Concat" and len(value.const_value.shape) == 4:
-                # A small picture's opacity, itself.
+                # A small picture's alpha channel.
                 opacity = value.const_value.numpy()
                 height, width = np.array(opacity.shape[2:]) * new // old
                 _replace(graph, node, index, opacity[:, :, :height, :width])

@@ -1,7 +1,7 @@
-"""Opens ONNX graphs and leaves their weights on disk; adds weights to them.
+"""Opens ONNX graphs with weights left on disk; adds weights to them.
 
-Bundles share equal files as hard links (`build/hard_links.py`), which onnx-ir refuses, because a link may point to a
-foreign file. A bundle's files are checked by sha256, so this module only checks that the name stays in the folder.
+Bundles share equal files as hard links (`build/hard_links.py`), which onnx-ir rejects, because a link may point to a
+foreign file. A bundle's files are verified by sha256, so this module only checks that the name stays in the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def open_graph(source: Path) -> ir.Model:
 
 
 def add_weight(graph: ir.Graph, array: npt.NDArray[Any], name: str, dtype: ir.DataType | None = None) -> ir.Value:
-    """A new initializer of an opened graph, of the array's own type unless another is given."""
+    """A new initializer of an opened graph, in the array's dtype unless another is given."""
     tensor = ir.tensor(array, dtype=dtype, name=name)
     value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
     graph.register_initializer(value)
@@ -49,7 +49,7 @@ def _hard_linked(tensor: ir.ExternalTensor, source: Path) -> _HardLinkedTensor:
     location = str(tensor.location)
     if location != Path(location).name or (source.parent / location).is_symlink():
         raise BundleError(
-            "a graph's weights lie outside its folder", where=source, found=repr(location), do=REPAIR_HINT
+            "the graph refers to weights outside its folder", where=source, found=repr(location), do=REPAIR_HINT
         )
     return _HardLinkedTensor(
         location,

@@ -1,4 +1,4 @@
-"""onnxruntime sessions that compute exactly what a graph says, on the CPU or CUDA."""
+"""onnxruntime sessions that compute exactly what a graph specifies, on the CPU or CUDA."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Feeds = Mapping[str, npt.NDArray[Any]]
 
 
 def plain_options() -> onnxruntime.SessionOptions:
-    """Options of a session that computes exactly what the graph says, on the cores this process may use."""
+    """Options of an exact session on the cores available to this process."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = available_cores()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Left alone, onnxruntime fuses DequantizeLinear into products: it then rounds activations that the graph does not,
-    # and makes an operator of float8 that it does not have (onnxruntime 1.31).
+    # By default onnxruntime fuses DequantizeLinear into products, which rounds activations that the graph does not
+    # round and creates a float8 operator that it does not implement (onnxruntime 1.31).
     options.add_session_config_entry("session.disable_quant_qdq", "1")
     return options
 
 
 def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
-    """A session on cpu or cuda. Raises BackendError if the device is missing: there is no fallback."""
+    """A session on cpu or cuda. Raises BackendError if the device is missing: no fallback."""
     wanted = check_device(device)
     session = onnxruntime.InferenceSession(model, options, providers=[wanted])
     if wanted not in session.get_providers():
         found = ", ".join(session.get_providers())
-        raise BackendError(f"{wanted} did not start", found=found, do="calibrate with --device cpu")
+        raise BackendError(f"{wanted} is not available", found=found, do="use --device cpu")
     return session
 
 

@@ -1,7 +1,7 @@
-"""Writes torch modules as ONNX files that share one data file, and checks them in onnxruntime.
+"""Writes torch modules as ONNX files with a shared data file, and checks them in onnxruntime.
 
-Weights that float16 holds exactly are stored as float16, with a Cast to float32 in the graph (onnxruntime folds it when
-it loads the file). Other weights stay float32. `round_to_fp16` decides which weights are rounded.
+Weights that float16 represents exactly are stored as float16 with a Cast to float32 in the graph, which onnxruntime
+folds at load. Other weights stay float32. `round_to_fp16` decides which weights are rounded.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from animegamer_rt.errors import BundleError
 from .data_file import INLINE_BYTES, DataFile
 
 OPSET = 23
-"""The first opset with Attention as one node (animegamer-rt needs onnxruntime >= 1.23 for it)."""
+"""The first opset with an Attention operator (hence onnxruntime >= 1.23)."""
 
-# It says, at every export, that torchvision is not there; nothing here needs it.
+# Every export warns that torchvision is missing, which is not needed here.
 logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
 
 Precision = Literal["fp16", "fp32"]
@@ -40,9 +40,9 @@ Module = TypeVar("Module", bound=nn.Module)
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A module to export: example inputs by name, in the order of its forward, and the names of its outputs.
+    """A module to export: example inputs by name, in the order of its forward, and its output names.
 
-    dynamic: {input: {axis: name}} of the axes that may change; their length in the example must be 2 or more.
+    dynamic: {input: {axis: name}} of dynamic axes; their length in the example must be at least 2.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Inputs of one check and torch's outputs for them, both by name."""
+    """Inputs of one check and torch's outputs, by name."""
 
     name: str
     inputs: Mapping[str, Tensor]
@@ -69,12 +69,12 @@ class ExportResult:
     max_error: Mapping[str, float]
 
     def report(self) -> str:
-        """One line a check."""
+        """One line per check."""
         return "\n".join(f"{name:42s} max error {error:.1e}" for name, error in self.max_error.items())
 
 
 def round_to_fp16(module: Module) -> Module:
-    """A copy in evaluation mode with weights of two axes and more rounded to float16; biases and norms stay exact."""
+    """A copy in evaluation mode with weights of two or more axes rounded to float16; biases and norms stay exact."""
     rounded = copy.deepcopy(module).eval()
     with torch.no_grad():
         for weight in rounded.parameters():
@@ -89,7 +89,7 @@ def export_copy(module: Module, precision: Precision) -> Module:
 
 
 def write(folder: Path, graphs: Sequence[Graph], weights: str, precision: Precision = "fp16") -> dict[str, Part]:
-    """Writes `<name>.onnx` for each graph and one file `weights` with the larger weights of all graphs, each once."""
+    """Writes `<name>.onnx` per graph and one file `weights` with the larger weights of all graphs, deduplicated."""
 
     def models() -> Iterator[tuple[str, ir.Model]]:
         for graph in graphs:
@@ -108,7 +108,7 @@ def write_models(
     precision: str,
     written: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Part]:
-    """Writes (name, model) pairs over one file `weights`; `written` is called with the bytes of each weight."""
+    """Writes (name, model) pairs and their file `weights`; `written` is called with the bytes of each weight."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {}
     with (folder / weights).open("wb") as file:
@@ -143,7 +143,7 @@ def check_outputs(folder: Path, cases: Sequence[tuple[str, Case]], tolerance: fl
             errors[key] = max(errors[key], error)
             if not error <= allowed:
                 raise BundleError(
-                    f"the part does not compute what the network does: {name}, {case.name}",
+                    f"outputs of onnxruntime and torch differ: {name}, {case.name}",
                     where=folder / f"{part}.onnx",
                     found=f"max error {error:.2e}",
                     expected=f"at most {allowed:.2e}",
@@ -167,10 +167,10 @@ def _open(path: Path) -> onnxruntime.InferenceSession:
 
 
 def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None) -> ir.Model:
-    """Traces a graph to an ONNX model and folds constants; `before_folding` may replace values before that."""
+    """Traces a graph to an ONNX model and folds constants; `before_folding` may replace values first."""
     dynamic = [dict.fromkeys(graph.dynamic.get(name, {}), torch.export.Dim.DYNAMIC) or None for name in graph.inputs]
     with warnings.catch_warnings():
-        # torch warns about its own use of itself (torch 2.13).
+        # Deprecation warnings inside torch itself (torch 2.13).
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = torch.onnx.export(
             graph.module.eval(),
@@ -199,7 +199,7 @@ def trace(graph: Graph, before_folding: Callable[[ir.Model], None] | None = None
 def _restore_equal(
     model: ir.Model, weights: Mapping[str, ir.Value], readers: Mapping[str, Sequence[tuple[ir.Node, int]]]
 ) -> None:
-    """Gives weights their names back that the optimiser merged with an equal one: PyTorch's backend reads by name."""
+    """Restores names of weights that the optimiser merged with equal ones: the PyTorch backend reads them by name."""
     held = model.graph.initializers
     for name in [name for name in weights if name not in held]:
         for node, index in readers[name]:
@@ -211,7 +211,7 @@ def _restore_equal(
 
 
 def _name_axes(model: ir.Model, dynamic: Mapping[str, Mapping[int, str]]) -> None:
-    """Replaces the tracer's axis names (s27, s69) by ours, also inside expressions of output axes."""
+    """Replaces the tracer's axis names (s27, s69) by ours, also in expressions of output axes."""
     names = {}
     for value in model.graph.inputs:
         for axis, name in dynamic.get(value.name or "", {}).items():
@@ -226,21 +226,21 @@ def _name_axes(model: ir.Model, dynamic: Mapping[str, Mapping[int, str]]) -> Non
 
 
 def _for_forward(module: nn.Module, dynamic: list[Any]) -> tuple[Any, ...]:
-    """The shapes in the form of forward's arguments: those of *args in a tuple of their own."""
+    """The shapes in the form of forward's arguments, with those of *args in a tuple."""
     code = module.forward.__code__
     named = code.co_argcount - 1
     return (*dynamic[:named], tuple(dynamic[named:])) if len(dynamic) > named else tuple(dynamic)
 
 
 def store_fp16(model: ir.Model) -> None:
-    """Stores as float16 each large weight of two axes and more that float16 holds exactly."""
+    """Stores as float16 each large weight of two or more axes that float16 represents exactly."""
     for name, value in list(model.graph.initializers.items()):
         tensor = value.const_value
         if tensor is None or tensor.dtype != ir.DataType.FLOAT or len(tensor.shape) < 2 or tensor.nbytes < INLINE_BYTES:
             continue
         full = tensor.numpy()
         half = full.astype(np.float16)
-        # `round_to_fp16` did not round what does not survive (tables of positions): it stays float32.
+        # Position tables are not rounded and stay float32.
         if not np.array_equal(half.astype(np.float32), full):
             continue
         store_as(model, value, f"{name}.fp16", ir.tensor(half))
@@ -259,7 +259,7 @@ def store_as(model: ir.Model, value: ir.Value, name: str, tensor: ir.TensorProto
 
 
 def strip_metadata(model: ir.Model) -> None:
-    """Removes the tracer's notes about source files, which differ on every machine."""
+    """Removes the tracer's source paths, which differ between machines."""
     model.metadata_props.clear()
     model.doc_string = None
     model.producer_name, model.producer_version = "animegamer-export", None

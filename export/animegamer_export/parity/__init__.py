@@ -1,1 +1,1 @@
-"""Parity with the published reference: recorded inputs, weights and outputs against our networks, number by number."""
+"""Parity with the published reference: its recorded inputs, weights and outputs compared with our networks."""

@@ -8,29 +8,28 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-# Largest absolute errors in float32 on a CPU. Source: MODEL.md section 7, on the processor of the recordings.
+# Largest absolute errors in float32 on a CPU. Source: MODEL.md section 7, measured on the recording machine.
 DENOISER = 1e-5
 SAMPLER = 1e-4
 VAE = 1e-4
 PREDICTOR = 1e-5
 ENCODER = 1e-6
-# With the low-rank factors merged into the weights each weight moves by half a unit in the last place; the published
-# 1e-5 is for factors kept apart and each read-out run alone; as played, sums have another order. Recorded values are
-# themselves 1e-5 away from the same network in float64.
+# Merging the LoRA factors moves each weight by half an ulp; the published 1e-5 holds for separate factors and separate
+# read-outs, while play sums in another order. Recorded values are themselves 1e-5 from the same network in float64.
 PREDICTOR_MERGED = 1e-4
 # Copies and closed formulas, rounded to float32.
 SCHEDULE = 1e-6
 ROUNDINGS = 3.0
-"""So many times a float32 rounding is granted. Ours and the recording are each one rounding away from float64, in any
-direction, and either may be up to twice the other: sums have another order on another processor."""
+"""Multiple of float32 rounding that is granted. Ours and the recording are each one rounding from float64, in any
+direction, and either may be twice the other: another processor sums in another order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One recorded quantity: passes when the error is within what is allowed (an error of NaN fails).
+    """One recorded quantity; passes when the error is at most `allowed` (NaN fails).
 
-    variant: another way to run the same set, reported on its own line. ours: our value. rounding and exact_error: how
-    far float64 on this processor is from ours and from the recording, if measured; `granted` follows from both.
+    variant: another way to run the same set, reported separately. ours: our value. rounding and exact_error: distance
+    of float64 on this processor from ours and from the recording, if measured; `granted` follows from both.
     """
 
     what: str
@@ -43,10 +42,10 @@ class Check:
 
     @property
     def granted(self) -> float:
-        """What is added to the tolerance for rounding: of the smaller distance from float64.
+        """Added to the tolerance for rounding: a multiple of the smaller distance from float64.
 
-        A mistake leaves ours near float64, and a network in fewer bits leaves the recording near it: neither is granted
-        anything of its error.
+        A mistake leaves ours near float64, and a lower precision leaves the recording near it, so neither gains
+        anything.
         """
         return ROUNDINGS * min(self.rounding, self.exact_error)
 
@@ -70,7 +69,7 @@ class Check:
         return self.error / self.allowed
 
     def beside(self, in_float64: Check) -> Check:
-        """This check, with its rounding measured by the same one run in float64."""
+        """This check, with its rounding measured by the same check in float64."""
         if self.ours is None or in_float64.ours is None or self.ours.shape != in_float64.ours.shape:
             return self
         rounding = _largest_difference(self.ours, in_float64.ours)
@@ -78,7 +77,7 @@ class Check:
 
 
 def compare(what: str, ours: Tensor, recorded: Tensor, tolerance: float) -> Check:
-    """The largest absolute difference; infinite for tensors of other shapes."""
+    """The largest absolute difference; infinite if the shapes differ."""
     if ours.shape != recorded.shape:
         return Check(f"{what} (shape {list(ours.shape)}, recorded {list(recorded.shape)})", math.inf, tolerance)
     return Check(what, _largest_difference(ours, recorded), tolerance, ours=ours)
@@ -89,6 +88,6 @@ def _largest_difference(a: Tensor, b: Tensor) -> float:
 
 
 def count_differences(what: str, ours: Sequence[object], recorded: Sequence[object]) -> Check:
-    """The number of places that differ; the tolerance is 0."""
+    """The number of differing elements; the tolerance is 0."""
     differing = sum(a != b for a, b in zip(ours, recorded, strict=False)) + abs(len(ours) - len(recorded))
     return Check(what, float(differing), 0.0)

@@ -10,11 +10,11 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt parity`."""
     parser.set_defaults(run=_run)
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of NAME.json + NAME.safetensors")
-    parser.add_argument("--verbose", action="store_true", help="every check of every set")
+    parser.add_argument("--verbose", action="store_true", help="print every check of every set")
 
 
 def _run(options: argparse.Namespace) -> int:
-    """0 when every set passes, 1 when one fails. Raises CheckpointError when there is none."""
+    """0 if every set passes, 1 if one fails. Raises CheckpointError if there are none."""
     from .report import check_folder, table  # they need PyTorch
 
     results = check_folder(options.folder)

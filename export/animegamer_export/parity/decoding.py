@@ -55,14 +55,14 @@ def check_decode(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
 
 
 def check_whole(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """The same latent in one call, which is another result."""
+    """The same latent in one call, which gives a different result."""
     parent = folder.named(fixture.name.replace("vae_whole", "vae_decode"), fixture)
     frames, _ = decoder(folder, parent)(parent.tensor("latent"), None)
     return [compare("frames in one call", frames, fixture.tensor("whole"), VAE)]
 
 
 def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """Inner activations of every chunk of the decoding of the same suffix."""
+    """Inner activations of every chunk of the decode set with the same suffix."""
     parent = folder.named(fixture.name.replace("vae_inter", "vae_decode"), fixture)
     network = decoder(folder, parent)
     recorded: dict[str, Tensor] = {}
@@ -86,5 +86,5 @@ def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     unknown = sorted(key for key in fixture.tensors if key not in recorded)
     if unknown:
         places = sorted({re.sub(r"_chunk\d+$", "", key) for key in recorded})
-        raise CheckpointError(f"activations of no known place (known: {', '.join(places)})", where=fixture.where)
+        raise CheckpointError(f"unknown activations (known: {', '.join(places)})", where=fixture.where)
     return [compare(key, recorded[key], value, VAE) for key, value in fixture.tensors.items()]

@@ -47,7 +47,7 @@ def denoiser_size(fixture: FixtureSet) -> DenoiserSize:
 
 
 def networks(folder: FixtureFolder, fixture: FixtureSet) -> tuple[Denoiser, Encoder]:
-    """Denoiser (low-rank factors merged, as we run it) and encoder with the weights the fixture names."""
+    """Denoiser (LoRA merged, as at runtime) and encoder with the weights that the fixture names."""
     weights = folder.parent(fixture, "dit_weights")
     with torch.device("meta"):
         denoiser, encoder = Denoiser(denoiser_size(weights)), Encoder(encoder_size(weights))
@@ -76,7 +76,7 @@ def check_encoder(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
 
 
 def check_unconditional(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """The constant shot of the unguided row."""
+    """The constant shot of the unconditional row."""
     _, encoder = networks(folder, fixture)
     return [compare("unconditional shot", encoder.unconditional(), fixture.tensor("uncond_embedding"), ENCODER)]
 
@@ -86,7 +86,7 @@ def _pair(fixture: FixtureSet, encoder: Encoder) -> Tensor:
 
 
 def check_step(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """One network call on a guided pair."""
+    """One network call on a CFG pair."""
     denoiser, encoder = networks(folder, fixture)
     v = denoiser(fixture.tensor("x"), fixture.tensor("timesteps"), fixture.tensor("flow_idx"), _pair(fixture, encoder))
     constant = fixture.tensor("uncond_embedding")
@@ -102,7 +102,7 @@ def check_step(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
 
 
 def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """Inner activations of the step of the same suffix."""
+    """Inner activations of the step with the same suffix."""
     step = folder.named(fixture.name.replace("dit_inter", "dit_step"), fixture)
     denoiser, encoder = networks(folder, step)
     shot = _pair(step, encoder)
@@ -143,14 +143,14 @@ def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[
                 compare(f"{key} of the description", torch.tensor(ours, dtype=torch.float64), listed, SCHEDULE)
             )
     if "step_index" in fixture.tensors:
-        # What the guidance formula of the reference takes for a step's index.
+        # The reference's guidance formula takes this for a step's index.
         indices = [len(plan) - timestep for timestep in timesteps]
         checks.append(count_differences("guidance index", indices, fixture.tensor("step_index").tolist()))
     return checks
 
 
 def check_sampler(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """A whole trajectory with the recorded noise, through the plan and the step as the denoiser part computes it."""
+    """A whole trajectory with the recorded noise, through the plan and the denoiser's step."""
     plan = denoise_plan.exact_plan(fixture.entry("num_steps", int))
     checks = check_schedule(fixture, plan)
     denoiser, encoder = networks(folder, fixture)
@@ -190,7 +190,7 @@ def check_discarded(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     sampler = folder.named(f"{base}_{suffix}", fixture)
     seed = re.search(r"manual_seed\((\d+)\)", fixture.entry("description", str))
     if seed is None:
-        raise CheckpointError("the description names no torch.manual_seed(..)", where=fixture.where)
+        raise CheckpointError("the description lacks torch.manual_seed(..)", where=fixture.where)
     generator = torch.Generator().manual_seed(int(seed.group(1)))
     shape = sampler.tensor("init_noise").shape
 

@@ -1,4 +1,4 @@
-"""Opens a folder of recorded fixtures: sets of a JSON description and tensors, checked against the description.
+"""Opens a folder of recorded fixtures: JSON descriptions with tensors, which are checked against them.
 
 Tensors are read from safetensors; no code in the folder is run.
 """
@@ -22,7 +22,7 @@ from animegamer_export.checkpoints.files import open_safetensors, read_json
 from animegamer_rt.errors import CheckpointError
 
 _KINDS = {
-    # kind: pattern of the file's stem, the first that fits; the last word is the suffix that tells sets apart.
+    # kind: pattern of the file's stem, first match wins; the last word is the suffix that distinguishes sets.
     "vae_weights": r"vae_.+_weights",
     "dit_weights": r"dit_weights_.+",
     "mllm_weights": r"mllm_weights_.+",
@@ -37,7 +37,7 @@ _KINDS = {
     "vae": r"vae_.+_.+",
     "mllm": r"mllm_.+_.+",
 }
-# A set with a description, whose name fits no pattern above.
+# A described set whose name matches no pattern above.
 UNKNOWN = "unknown"
 # Kinds that only hold weights for other sets.
 WEIGHTS = ("vae_weights", "dit_weights", "mllm_weights")
@@ -55,17 +55,17 @@ class FixtureSet:
 
     @property
     def where(self) -> Path:
-        """The description's file."""
+        """Path of the description."""
         return self.folder / f"{self.name}.json"
 
     @property
     def config(self) -> Mapping[str, Any]:
-        """The sizes. Raises CheckpointError when the description has none."""
+        """The sizes. Raises CheckpointError if the description has none."""
         config: Mapping[str, Any] = self.entry("config", dict)
         return config
 
     def entry(self, key: str, kind: type) -> Any:
-        """An entry of the description. Raises CheckpointError when it is missing or of another type."""
+        """An entry of the description. Raises CheckpointError if it is missing or of another type."""
         value = self.description.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
             found = "nothing" if key not in self.description else type(value).__name__
@@ -73,14 +73,14 @@ class FixtureSet:
         return value
 
     def number(self, key: str) -> float:
-        """A number of the description."""
+        """A number from the description."""
         value = self.description.get(key)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise CheckpointError(f"entry {key!r} is {value!r}, not a number", where=self.where)
         return float(value)
 
     def size(self, key: str) -> int:
-        """A positive whole number of the config."""
+        """A positive whole number from the config."""
         value = self.config.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
             raise CheckpointError(f"config {key!r} is {value!r}, not a positive whole number", where=self.where)
@@ -88,11 +88,11 @@ class FixtureSet:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors of the set, merged over its files, checked against the description; float32 as `dtype`."""
+        """All tensors of the set, merged over its files and checked against the description; float32 as `dtype`."""
         merged: dict[str, Tensor] = {}
         for name in self.entry("files", list) if "files" in self.description else [f"{self.name}.safetensors"]:
             if not isinstance(name, str) or Path(name).name != name:
-                raise CheckpointError(f"file name {name!r} is not one inside the folder", where=self.where)
+                raise CheckpointError(f"file name {name!r} is outside the folder", where=self.where)
             file = open_safetensors(self.folder / name)
             merged.update({key: file.read(key) for key in file.shapes})
         listed = self.entry("tensors", dict)
@@ -104,7 +104,7 @@ class FixtureSet:
         missing, unexpected = sorted(listed.keys() - merged.keys()), sorted(merged.keys() - listed.keys())
         if wrong or missing or unexpected:
             raise CheckpointError(
-                "tensors are not the described ones",
+                "tensors differ from their description",
                 where=self.where,
                 missing=missing,
                 unexpected=unexpected,
@@ -113,7 +113,7 @@ class FixtureSet:
         return {key: value.to(self.dtype) if value.dtype == torch.float32 else value for key, value in merged.items()}
 
     def tensor(self, key: str) -> Tensor:
-        """One tensor. Raises CheckpointError when the set has none of that name."""
+        """One tensor. Raises CheckpointError if it is missing."""
         if key not in self.tensors:
             raise CheckpointError("a tensor is missing", where=self.where, missing=[key])
         return self.tensors[key]
@@ -121,7 +121,7 @@ class FixtureSet:
 
 @dataclass(frozen=True)
 class FixtureFolder:
-    """All fixture sets of a folder by name; `faults`: by name, why others are not sets."""
+    """All fixture sets of a folder by name; `faults`: why others are invalid, by name."""
 
     path: Path
     sets: Mapping[str, FixtureSet]
@@ -129,24 +129,24 @@ class FixtureFolder:
     faults: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, name: str, wanted_by: FixtureSet) -> FixtureSet:
-        """A set that another one builds on. Raises CheckpointError naming both."""
+        """A set that another one depends on. Raises CheckpointError naming both."""
         if name in self.faults:
-            raise CheckpointError(f"needs {name}, which fails: {self.faults[name]}", where=wanted_by.where)
+            raise CheckpointError(f"needs {name}, which is invalid: {self.faults[name]}", where=wanted_by.where)
         if name not in self.sets:
             raise CheckpointError(f"needs {name}.json, which is missing", where=wanted_by.where)
         return self.sets[name]
 
     def parent(self, fixture: FixtureSet, kind: str) -> FixtureSet:
-        """The set that holds the weights of this one: named by its `weights`, else of its own suffix."""
+        """The set that holds this one's weights: named by `weights`, else by suffix."""
         default = f"{kind}_{fixture.name.rsplit('_', 1)[1]}"
         name = fixture.description.get("weights", default)
         return self.named(name if isinstance(name, str) else default, fixture)
 
 
 def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> FixtureFolder:
-    """The fixture sets of a folder, to be run in `dtype`. Raises CheckpointError when it is no folder or holds none."""
+    """The fixture sets of a folder, run in `dtype`. Raises CheckpointError if there are none."""
     if not path.is_dir():
-        raise CheckpointError("no such folder", where=path, do="give the folder that holds the fixtures")
+        raise CheckpointError("no such folder", where=path, do="pass the folder of the fixtures")
     sets: dict[str, FixtureSet] = {}
     faults: dict[str, str] = {}
     for file in sorted(path.glob("*.json")):
@@ -159,12 +159,14 @@ def open_folder(path: Path, dtype: torch.dtype = torch.float32) -> FixtureFolder
             faults[file.stem] = str(error)
     faults.update(_undescribed(path, sets, faults))
     if not faults and all(fixture.kind in WEIGHTS for fixture in sets.values()):
-        raise CheckpointError("holds no fixture set", where=path, do="give a folder of NAME.json + NAME.safetensors")
+        raise CheckpointError(
+            "no fixture set in the folder", where=path, do="pass a folder of NAME.json + NAME.safetensors"
+        )
     return FixtureFolder(path, sets, dtype, faults)
 
 
 def _undescribed(path: Path, sets: Mapping[str, FixtureSet], faults: Mapping[str, str]) -> dict[str, str]:
-    """Tensor files that no description names, nor has the name of, and why that is a fault."""
+    """Tensor files without a description, and why that is a fault."""
     listed = [fixture.description.get("files") for fixture in sets.values()]
     named = [name for names in listed if isinstance(names, list) for name in names]
     alone = {}
@@ -176,7 +178,7 @@ def _undescribed(path: Path, sets: Mapping[str, FixtureSet], faults: Mapping[str
 
 
 def vae_weights(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Tensor]:
-    """Weights of a vae set: stored beside it, or generated from its seed; their hashes must be the recorded ones."""
+    """Weights of a vae set: stored, or generated from its seed; their hashes must match the recorded ones."""
     stored = folder.sets.get(f"{fixture.name}_weights")
     if stored is not None:
         weights = dict(stored.tensors)
@@ -191,12 +193,12 @@ def vae_weights(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Tensor]
         if key not in weights or not _sha256(weights[key]).startswith(digest)
     ]
     if foreign:
-        raise CheckpointError("weights are not the recorded ones (sha256)", where=fixture.where, unexpected=foreign)
+        raise CheckpointError("weights differ from the recorded ones (sha256)", where=fixture.where, unexpected=foreign)
     return weights
 
 
 def generated_weight(key: str, shape: list[int], seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The fixtures' weight of that name, without storage: uniform, of standard deviation 1/sqrt(fan in) or a tenth.
+    """A generated fixture weight: uniform, with standard deviation 1/sqrt(fan in) or 0.1.
 
     NumPy's legacy RandomState stream is the same on every platform and version.
     """

@@ -1,4 +1,4 @@
-"""Parity of the predictor: both read-outs, both ways to treat the history, and free-running greedy text.
+"""Parity of the predictor: both read-outs, both ways to treat the history, and greedy decoding.
 
 The runtime never decodes freely; the fixtures do, because their random weights follow no template.
 """
@@ -25,12 +25,12 @@ from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.stages.prompt import Prompt, build_readouts
 
-# Added tokens follow the 32000 pieces (MODEL.md section 2); a fixture's vocabulary is squeezed to the ids in use.
+# Added tokens follow the 32000 pieces (MODEL.md section 2); a fixture's vocabulary is reduced to the ids in use.
 ORIGINAL_IDS = {token: 32000 + number for number, token in enumerate(added_tokens())}
 
 
 class LowRankLinear(nn.Module):
-    """A linear layer with its low-rank addition kept apart, as the recordings were made."""
+    """A linear layer with separate LoRA factors, as in the recordings."""
 
     def __init__(self, weight: Tensor, down: Tensor, up: Tensor, scale: float) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ def predictor_size(weights: FixtureSet) -> PredictorSize:
 
 
 def predictors(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Predictor]:
-    """The predictor with low-rank factors apart, and with them merged as we run it."""
+    """The predictor with separate LoRA factors, and with merged ones as at runtime."""
     weights = folder.parent(fixture, "mllm_weights")
     made = {}
     for kind in ("factors apart", "factors merged"):
@@ -77,7 +77,7 @@ def predictors(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Predicto
 
 
 def _separate_low_rank(predictor: Predictor, weight_map: WeightMap) -> None:
-    """Replace every merged linear layer by its weight and its factors."""
+    """Replaces every merged linear layer by its weight and its factors."""
     for name in weight_map.sources:
         for down, up, scale in weight_map.low_rank(name):
             parent, _, attribute = name.removesuffix(".weight").rpartition(".")
@@ -86,7 +86,7 @@ def _separate_low_rank(predictor: Predictor, weight_map: WeightMap) -> None:
 
 
 class FrameTokenScores:
-    """What the reference's logits processor does, which the recorded logits contain.
+    """The reference's logits processor, whose effect the recorded logits contain.
 
     After `<frame>` or one of its first 100 frame tokens the next of them is forced; otherwise all of them and
     `</frame>` score exactly 0.
@@ -116,10 +116,10 @@ class FrameTokenScores:
 
 
 def check_predictor(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
-    """Masks, embeddings, both read-outs and both texts: as the reference computes them, and as they are played.
+    """Masks, embeddings, both read-outs and both texts: as the reference computes them, and as the runtime does.
 
-    The first keeps the factors apart and runs each read-out by itself; the second has them merged and reads
-    the history once for both, which is another order of operations.
+    The first has separate LoRA factors and a run per read-out; the second merges the factors and reads the history once
+    for both, in another order of operations.
     """
     weights = folder.parent(fixture, "mllm_weights")
     scores = FrameTokenScores(weights, fixture)
@@ -170,7 +170,7 @@ def _check(predictor: Predictor, prompt: _Prompt, scores: FrameTokenScores, play
 
 
 def _read_apart(predictor: Predictor, prompt: _Prompt, state_index: Tensor, start: int) -> Answer:
-    """Each read-out in a run of its own."""
+    """Each read-out in its own run."""
     shot_row = prompt.row(prompt.history_index, prompt.open_mask, start)
     state_row = prompt.row(state_index, prompt.causal_mask, start)
     shot, *_ = predictor.answer(**feeds(shot_row, empty_cache(predictor)))
@@ -181,7 +181,7 @@ def _read_apart(predictor: Predictor, prompt: _Prompt, state_index: Tensor, star
 def _greedy(
     predictor: Predictor, answer: Answer, last: int, scores: FrameTokenScores, fixture: FixtureSet, variant: str
 ) -> tuple[list[int], Tensor]:
-    """As many free-running greedy tokens as were recorded, and the logits that each was chosen from."""
+    """As many greedy tokens as were recorded, and the logits of each."""
     text: list[int] = []
     seen: list[Tensor] = []
     count = len(fixture.tensor(f"text_ids_{variant}"))
@@ -198,7 +198,7 @@ def _greedy(
 
 
 class _Prompt:
-    """The prompt of a set: ids, masks and where earlier shots are put."""
+    """The prompt of a set: ids, masks and positions of earlier shots."""
 
     def __init__(self, fixture: FixtureSet) -> None:
         self.fixture = fixture
@@ -211,7 +211,7 @@ class _Prompt:
         self.first_query = int(queries.nonzero()[0])
         stated = fixture.entry("query_range", list)
         if stated != [self.first_query, int(queries.nonzero()[-1])]:
-            raise CheckpointError(f"query_range is {stated}, the mask says otherwise", where=fixture.where)
+            raise CheckpointError(f"query_range is {stated}, which contradicts the mask", where=fixture.where)
         history = fixture.tensor("ids_cmp_mask")[0]
         self.history_index = torch.full((length,), -1, dtype=torch.long)
         self.history_index[history] = torch.arange(int(history.sum()))
@@ -230,7 +230,7 @@ class _Prompt:
         )
 
     def played(self, state_index: Tensor, readout_start: int) -> Prompt:
-        """Both read-outs as they are played: the history apart where the state sees what the shot sees."""
+        """Both read-outs as at runtime: the history separately where shot and state see the same history."""
         return build_readouts(
             self.ids[0].numpy(),
             torch.stack([self.history_index, state_index]).numpy(),

@@ -28,13 +28,13 @@ TOLERANCE = 1e-3
 """float32 in another order of operations, over all layers; guidance multiplies the error by up to 7."""
 
 INT8_TOLERANCE = 0.25
-"""The largest single error, after guidance: the shipped pocket has 0.16; a wrong product gives about 1."""
+"""The largest single error after guidance: pocket has 0.16; a wrong product gives about 1."""
 
 MAX_WEIGHT_CODE = 63
-"""The largest code of a weight: two products with an input of 255 fit into 16 bits, in which x86 without VNNI sums."""
+"""The largest weight code: two products with an input of 255 fit into 16 bits, where x86 without VNNI accumulates."""
 
 MIN_SCALE = 1e-12
-"""Used for an output whose weights are all 0, to avoid division by 0."""
+"""The scale of an output whose weights are all 0, to avoid division by 0."""
 
 AttentionForm = Literal["onnx", "onnxruntime"]
 """`onnx`: the standard's Attention, for every engine; `onnxruntime`: its own MultiHeadAttention, flash on the CPU."""
@@ -61,11 +61,11 @@ def export_denoiser(
     attention: AttentionForm = "onnx",
     int8: bool = False,
 ) -> ExportResult:
-    """Writes denoiser.onnx and its weights; unconditional [226, D] is the constant of row 0 (Encoder.unconditional).
+    """Writes denoiser.onnx and its weights; unconditional [226, D]: the constant of row 0 (Encoder.unconditional).
 
     With `int8`, also writes denoiser_int8.onnx for onnxruntime on the CPU: products of 8-bit integers, quantised from
-    the same weights at load. Both graphs are checked on pair, conditional and reuse steps. Raises BundleError if the
-    outputs of onnxruntime and torch differ.
+    the same weights at load. Both graphs are checked on CFG-pair, conditional and reuse steps. Raises BundleError if
+    the outputs of onnxruntime and torch differ.
     """
     denoiser = export_copy(denoiser, precision)
     if precision == "fp16":
@@ -84,7 +84,7 @@ def export_denoiser(
 
 
 def denoiser_graph(step: StepGraph, name: str = "denoiser") -> Graph:
-    """The graph to export, with the inputs of a pair step as an example."""
+    """The graph to export, with the inputs of a CFG pair as an example."""
     inputs = dict(zip(INPUTS, example_step(step.denoiser, [0, 1], 0.0), strict=True))
     return Graph(name, step, inputs, OUTPUTS, {"rows": {0: "batch"}})
 
@@ -107,7 +107,7 @@ def _cases(reference: DenoiserStep) -> Iterator[Case]:
 
 
 class StepGraph(nn.Module):
-    """One step, as models/denoiser_step.py's DenoiserStep. B rows, S tokens, D hidden, P patches."""
+    """One step, like models/denoiser_step.py's DenoiserStep. B rows, S tokens, D hidden, P patches."""
 
     unconditional: Tensor
 
@@ -134,7 +134,7 @@ class StepGraph(nn.Module):
         shot: Tensor,
         rows: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(next latent, x0, next difference), as DenoiserStep.forward."""
+        """(next latent, x0, next difference), like DenoiserStep.forward."""
         shots = torch.cat([self.unconditional, shot]).index_select(0, rows)
         v = self.v(latent, timestep, motion_scope, shots)
         return advance(v, latent, x0_prev, noise, difference, coefficients.split(1))
@@ -150,7 +150,7 @@ class StepGraph(nn.Module):
         return self.head(denoiser.final_norm(image), embedding)
 
     def head(self, x: Tensor, embedding: Tensor) -> Tensor:
-        """Image tokens [B, P, D] to v, the embedding folded into the norm."""
+        """Image tokens [B, P, D] to v, with the embedding folded into the norm."""
         head = self.denoiser.head
         shift, scale = head.modulation(embedding)[0].chunk(2)
         patches = head.output(_modulated_norm(head.norm, x, shift, scale))
@@ -162,15 +162,15 @@ class StepGraph(nn.Module):
 
 
 def _modulated_norm(norm: nn.LayerNorm, x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
-    """norm(x)(1 + scale) + shift as one norm: shift and scale [D] go into its weight and bias."""
+    """norm(x)(1 + scale) + shift as one norm, with shift and scale [D] folded into its weight and bias."""
     weight = norm.weight * (1 + scale)
     return functional.layer_norm(x, norm.normalized_shape, weight, norm.bias * (1 + scale) + shift, norm.eps)
 
 
 class _Block(nn.Module):
-    """One block with separate shot and image tokens: each kind has one vector of modulation, without a split.
+    """One block with separate shot and image tokens: each kind has one modulation vector, without a split.
 
-    image_only: the shot tokens end here; nothing reads them after the last block.
+    image_only: the last block, whose shot tokens nothing reads.
     """
 
     def __init__(self, block: Block, form: AttentionForm, image_only: bool) -> None:
@@ -207,13 +207,13 @@ class _Block(nn.Module):
     def product(self, x: Tensor, weight: Tensor, bias: Tensor, gate: Tensor | None = None) -> Tensor:
         """x [B, tokens, in] -> [B, tokens, out] times the gate [out].
 
-        Computed as one matrix, so that onnxruntime adds the bias inside the product.
+        One matrix, so that onnxruntime adds the bias inside the product.
         """
         out: Tensor = functional.linear(x.flatten(0, 1), weight, bias).unflatten(0, x.shape[:2])
         return out if gate is None else out * gate
 
     def attend(self, x: Sequence[Tensor]) -> tuple[Tensor | None, Tensor]:
-        """Attention over both kinds of tokens, before the output projection; shot tokens are None with `image_only`."""
+        """Attention over both kinds of tokens, before the output projection; with `image_only`, shot is None."""
         shot_tokens = x[0].shape[1]
         asking = x[1:] if self.image_only else x
         query = self.each_head(self.block.attention.query_norm, self.projected(asking, 0))
@@ -248,12 +248,12 @@ class _Block(nn.Module):
 class _Int8Block(_Block):
     """A block with 8-bit integer products over the same weights.
 
-    onnxruntime quantises the weights, with a scale per output, when it folds constants at load. Inputs are quantised at
-    run time, with one scale each.
+    onnxruntime quantises the weights per output when it folds constants at load, and each input at run time with one
+    scale.
     """
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor, gate: Tensor | None = None) -> Tensor:
-        """As _Block's, the gate folded into scales and bias."""
+        """Like _Block.product, with the gate folded into scales and bias."""
         scales = weight.abs().amax(1).clamp_min(MIN_SCALE) / MAX_WEIGHT_CODE
         codes = torch.round(weight / scales[:, None]).to(torch.int8).t()
         if gate is not None:

@@ -30,7 +30,7 @@ def encoder_graph(encoder: Encoder) -> Graph:
 
 
 def export_text_tower(tower: nn.Module, folder: Path, tokens: int, precision: Precision = "fp16") -> ExportResult:
-    """Writes text_tower.onnx: ids int64 [1, tokens] (0 = nothing) -> text_features [1, tokens, C]."""
+    """Writes text_tower.onnx: ids int64 [1, tokens] (0 = padding) -> text_features [1, tokens, C]."""
     ids = torch.zeros(1, tokens, dtype=torch.int64)
     ids[0, : tokens // 2] = torch.arange(1, tokens // 2 + 1)
     return _export("text_tower", tower, {"ids": ids}, "text_features", folder, precision)

@@ -1,4 +1,4 @@
-"""Writes the predictor's ONNX part: one graph for prompts and for the few tokens after them.
+"""Writes the predictor's ONNX part: one graph for prefill and extend.
 
 Shape letters as in models/predictor.py.
 """
@@ -24,7 +24,7 @@ TOLERANCE = 1e-3
 Cache = tuple[Tensor, Tensor]
 """Keys and values."""
 Answer = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Shot, logits, keys and values, as `Predictor.answer` gives them."""
+"""Shot, logits, keys and values, in the order of `Predictor.answer`."""
 
 OUTPUTS = ("shot", "logits", "next_keys", "next_values")
 _CACHE_AXES = {3: "cached_tokens"}
@@ -58,7 +58,7 @@ class _PredictorGraph(nn.Module):
 
 
 def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> ExportResult:
-    """Writes predictor.onnx and its weights; checks prompts with and without history, and text after them.
+    """Writes predictor.onnx and its weights; checks prompts with and without history, and extends after them.
 
     Raises BundleError if the outputs of onnxruntime and torch differ.
     """
@@ -73,13 +73,13 @@ def predictor_graph(predictor: Predictor) -> Graph:
     size, prompt = predictor.size, example_prompt(predictor, history_turns=2)
     cached = prompt.runs[0].ids.shape[1]
     cache = torch.zeros(size.layers, 1, size.kv_heads, cached, size.head_width)
-    # An axis's example must be 2 or more, and a turn after its history injects no shot.
+    # A dynamic axis needs at least 2 in the example, and a turn after its history injects no shot.
     inputs = feeds(prompt.turn, (cache, cache.clone())) | {"history_shots": torch.zeros(2, size.shot_width)}
     return Graph("predictor", _PredictorGraph(predictor), inputs, OUTPUTS, _AXES)
 
 
 def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
-    """The inputs of `Predictor.answer` by name, in its order, on the device of the cache."""
+    """The inputs of `Predictor.answer` by name, in order, on the cache's device."""
     arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in TokenBatch.__slots__}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
     given["history_shots"] = given["history_shots"].to(past[0].dtype)
@@ -87,14 +87,14 @@ def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
 
 
 def empty_cache(predictor: Predictor) -> Cache:
-    """An empty cache of keys and values."""
+    """An empty KV cache."""
     size = predictor.size
     nothing = predictor.embedding.weight.new_zeros(size.layers, 1, size.kv_heads, 0, size.head_width)
     return nothing, nothing
 
 
 def read_prompt(predictor: Predictor, prompt: Prompt) -> Answer:
-    """Both read-outs in torch, run by run, as `animegamer_rt.stages.predictor.read` does with an engine."""
+    """Both read-outs in torch, run by run, like `animegamer_rt.stages.predictor.read` with an engine."""
     past = empty_cache(predictor)
     for tokens in prompt.runs:
         answer = predictor.answer(**feeds(tokens, past))
@@ -123,7 +123,7 @@ def example_prompt(predictor: Predictor, history_turns: int, words: int = 5, see
 
 
 def _cases(predictor: Predictor) -> Iterator[tuple[str, Case]]:
-    """Prompts of 0, 1 and 3 earlier turns; after each, three extends of 1, 3 and 3 tokens, each over the last cache."""
+    """Prompts with 0, 1 and 3 earlier turns; after each, extends of 1, 3 and 3 tokens, each over the last cache."""
     for history_turns, words in ((0, 3), (1, 7), (3, 4)):
         prompt = example_prompt(predictor, history_turns, words, seed=1 + history_turns)
         runs = list(zip(("turn", "history"), reversed(prompt.runs), strict=False))[::-1]

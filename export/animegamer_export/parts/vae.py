@@ -1,4 +1,4 @@
-"""Writes the vae decoder's two ONNX parts, first and next, over one file of weights; pixels are made inside.
+"""Writes the vae decoder's two ONNX parts, first and next, with shared weights; they output pixels.
 
 The graph differs from the network's code: frames are a batch of 2-D images, because onnxruntime's blocked 2-D
 convolutions run three times as fast as its 3-D ones. The weights are the same, and `check_outputs` compares both.
@@ -32,18 +32,18 @@ CACHE_TOLERANCE = 2e-3
 """Caches hold activations of about 10 to 100; frames may differ by one of 255 levels."""
 
 TAPS = 3
-"""The frames that a causal convolution reads."""
+"""Frames read by a causal convolution."""
 
 Caches = Iterator[Tensor | None]
 FrameMap = Sequence[int]
-"""For each of T frames the index of its frame in a batch of U: where time is doubled, a frame is computed once and
+"""For each of T frames, the index of its frame in a batch of U: where time is doubled, a frame is computed once and
 repeated later. None: T = U, no repeats."""
 
 
 def pixels(frames: Tensor, channel_order: Tensor, flip: Tensor) -> Tensor:
-    """frames [T, 3, H, W], about -1..1 -> uint8 [T, H, W, C], truncated, not rounded.
+    """frames [T, 3, H, W], about -1..1 -> uint8 [T, H, W, C] by truncation.
 
-    channel_order int64 [C]: indices into R, G, B, A (A is 255). flip bool [1]: the bottom row comes first.
+    channel_order int64 [C]: indices into R, G, B, A (A is 255). flip bool [1]: bottom row first.
     """
     colours = (((frames + 1) / 2).clamp(0, 1) * 255).to(torch.uint8)
     alpha = torch.full_like(colours[:, :1], 255)
@@ -70,13 +70,13 @@ def export_vae(
 
 
 def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent_width: int) -> list[Graph]:
-    """Both graphs to export, with example inputs. Fake tensors give the caches' shapes, so the decoder is not run."""
+    """Both graphs to export, with example inputs. Fake tensors give the caches' shapes without running the decoder."""
     grid = (latent_channels, latent_height, latent_width)
     order, flip = torch.tensor([0, 1, 2, 3]), torch.tensor([True])
     latents = torch.randn(1, sum(CHUNKS), *grid, generator=torch.Generator().manual_seed(0)).split(CHUNKS, dim=1)
     with FakeTensorMode(allow_non_fake_inputs=True):
         _, *shapes = graph(latents[0], order, flip)
-    # Of a cache's shape and one number's memory: those of full size would take 5.2 GiB.
+    # Placeholders: full-size caches would take 5.2 GiB.
     caches = [torch.zeros(()).expand(cache.shape) for cache in shapes]
     names = _cache_names(graph.cache_count)
     first = {"latent": latents[0], "channel_order": order, "flip": flip}
@@ -131,7 +131,7 @@ class VaeGraph(nn.Module):
         self.cache_count = decoder.cache_count
 
     def forward(self, latent: Tensor, channel_order: Tensor, flip: Tensor, *caches: Tensor) -> tuple[Tensor, ...]:
-        """latent [1, t, 16, h, w], caches of the chunk before (none at the first) -> frames and the caches after it."""
+        """latent [1, t, 16, h, w], the previous chunk's caches (none at first) -> frames and new caches."""
         latent = latent[0] / self.scale
         past: Caches = iter(caches if caches else [None] * self.cache_count)
         kept: list[Tensor] = []
@@ -179,7 +179,7 @@ class _Conv(nn.Module):
         self.bias = nn.Parameter(torch.cat([bias, 0 * bias, 0 * bias]) if self.stacked else bias.clone())
 
     def forward(self, x: Tensor, past: Caches, kept: list[Tensor], frame_map: FrameMap | None = None) -> Tensor:
-        """x [U, C, H, W], frame_map by T frames -> [T, C', H, W].
+        """x [U, C, H, W], frame_map of T frames -> [T, C', H, W].
 
         Takes its cache [2, C, H, W] from `past` and appends the new one to `kept`.
         """
@@ -194,8 +194,8 @@ class _Conv(nn.Module):
         return out
 
     def added_after(self, x: Tensor, cache: Tensor | None, kept: list[Tensor], frame_map: FrameMap | None) -> Tensor:
-        """The same, with each tap computed once for each frame, then selected and added."""
-        # Where frames come in pairs, both cached frames are equal.
+        """The same, with each tap computed once per frame, then selected and added."""
+        # If frames are doubled in time, both cached frames are equal.
         before = 0 if cache is None else CACHE_FRAMES if frame_map is None else 1
         if cache is not None:
             x = torch.cat([cache[-before:], x])
@@ -241,7 +241,8 @@ class _Norm(nn.Module):
         factor = torch.rsqrt(variance + self.epsilon) * self.weight.reshape(share)
         offset = (self.bias.reshape(share) - mean * factor).reshape(1, channels, 1, 1)
         scale = self.scale(latent)
-        # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): one large product and sum, not two.
+        # norm(x) * scale + shift = x * (factor * scale) + (offset * scale + shift): one large product and sum instead
+        # of two.
         sources, rows = _repeat_map(len(latent), frames), latent.shape[2]
         large = _select_frames(factor.reshape(1, channels, 1, 1) * scale, sources).unsqueeze(3)
         added = _select_frames(offset * scale + self.shift(latent), sources).unsqueeze(3)

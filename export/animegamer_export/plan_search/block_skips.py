@@ -1,4 +1,4 @@
-"""Derives plans that skip spans of transformer blocks from a plan that skips none."""
+"""Derives plans that skip spans of transformer blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import product
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 
 SPANS = ((0.0, 1.0), (0.0, 1 / 2), (1 / 6, 5 / 6))
-"""Spans as shares of the network's depth: of pocket's six blocks, all of them, 0 to 2, and 1 to 4."""
+"""Spans as fractions of the network's depth: of pocket's six blocks, all of them, 0 to 2, and 1 to 4."""
 PERIODS = (2, 3, 4)
 """Every n-th step skips. These spans and periods were the best on pocket (docs/LOG.md)."""
 
@@ -15,7 +15,7 @@ PERIODS = (2, 3, 4)
 def block_skip_variants(plan: DenoisePlan, blocks: int) -> list[DenoisePlan]:
     """All distinct variants of a plan that skip a span of SPANS at a period of PERIODS.
 
-    blocks: the number of blocks of the network that the engine can skip; none for 0.
+    blocks: the number of blocks that the engine can skip; 0 gives no variants.
     """
     found = [plan]
     for (start, end), period in product(SPANS, PERIODS):
@@ -26,7 +26,7 @@ def block_skip_variants(plan: DenoisePlan, blocks: int) -> list[DenoisePlan]:
 
 
 def _skip_periodically(plan: DenoisePlan, span: tuple[int, int], period: int) -> DenoisePlan:
-    """Skips in every n-th step, except where one of its rows has not been computed for a period, or never."""
+    """Skips in every n-th step, except where a row's blocks have not been computed for a period, or never."""
     data, computed = plan.to_dict(), dict[int, int]()
     for number, (step, entry) in enumerate(zip(plan, data["steps"], strict=True), start=1):
         if number % period == 0 and all(number - computed.get(row, -period) < period for row in step.rows):

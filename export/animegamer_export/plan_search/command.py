@@ -1,4 +1,4 @@
-"""The command `animegamer-rt search-plans`: options, record, and the plans it writes into the bundle."""
+"""The command `animegamer-rt search-plans`: options, record, and writing plans to the bundle."""
 
 from __future__ import annotations
 
@@ -39,40 +39,40 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         "bundle", nargs="?", default="pocket", help="name or folder; its plans balanced and fast are replaced"
     )
     add_engine_options(parser)
-    parser.add_argument("--instructions", metavar="FILE", help="a line a turn (default: the bundle's own examples)")
+    parser.add_argument("--instructions", metavar="FILE", help="one per line (default: the bundle's own examples)")
     parser.add_argument(
         "--turns",
         type=whole(1, 10_000),
         default=SearchBudget().turns,
-        help="turns of the search; the check uses as many others",
+        help="turns to search on; as many others check the result",
     )
     parser.add_argument(
-        "--judge", action="store_true", help="score how well clips show their instructions; needs a judge of this world"
+        "--judge", action="store_true", help="also score how well clips follow their instructions (needs a judge)"
     )
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("bench-results"),
         metavar="DIR",
-        help="where the record goes (default: %(default)s)",
+        help="folder of the record (default: %(default)s)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="leave the bundle as it is")
+    parser.add_argument("--dry-run", action="store_true", help="do not change the bundle")
 
 
 def _run(options: argparse.Namespace) -> int:
     make_folder(options.results)
     bundle = open_bundle(options.bundle)
     if not options.dry_run:
-        make_folder(bundle.folder)  # a folder that cannot be written is an error before the work
+        make_folder(bundle.folder)  # Fail early for an unwritable folder.
     texts = (
         read_script(options.instructions) if options.instructions is not None else example_script(bundle.manifest.world)
     )
     judge = judge_of(bundle) if options.judge else None
     if options.judge and judge is None:
         raise ConfigError(
-            "no installed package can judge this bundle's clips",
+            "no judge is installed for this bundle's world",
             where=bundle.folder,
-            do="for the world of pocket, run in a checkout: pip install ./export; or leave --judge out",
+            do="for pocket, run in a checkout: pip install ./export; or drop --judge",
         )
     config = EngineConfig.from_arguments(options)
     engines_of, budget = plan_engines(bundle, config), SearchBudget(turns=options.turns)
@@ -92,9 +92,9 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{name}: {point.summary}, SSIM {point.ssim}, {_instruction(point)}")
     if not options.dry_run:
         write_plans(bundle, chosen, own)
-        print(f"written into {bundle.folder / MANIFEST}, they replace the earlier ones")
+        print(f"written into {bundle.folder / MANIFEST}, replacing the earlier plans")
         for name in (name for name, point in chosen.items() if point.skipped):
-            print(f"{name} skips blocks, which only PyTorch can: play --plan {name} --device torch")
+            print(f"{name} skips blocks, which needs PyTorch: play --plan {name} --device torch")
     return 0
 
 
@@ -103,9 +103,8 @@ def write_plans(
 ) -> Bundle:
     """Writes these plans and their figures into the manifest, with `balanced` as the default plan.
 
-    own: figures to add to those of plans with parts of their own.
-    Other plans stay, except those of an earlier search that skip blocks. The measured quality of a plan that changes is
-    removed.
+    own: figures for plans with their own parts. Other plans stay, except block-skipping ones of an earlier search. The
+    measured quality of a changed plan is removed.
     """
     earlier = {name + SKIPPING_SUFFIX for name in chosen}
     plans = bundle.manifest.plans.items()

@@ -34,16 +34,16 @@ from .results import GOALS, PlanResult
 EARLY_ERROR_POWERS = (-0.25, 0.0, 0.25, 0.5, 1.0)
 """Values of `emphasis` (search.py). The best one depends on the network, so plans of each are played."""
 ENOUGH_PLANS = 6
-"""No higher costs are tried once so many plans reach every goal; variants that reuse guidance start from these."""
+"""Higher costs are not tried once this many plans reach every goal; guidance-reusing variants start from these."""
 SEARCH_SEED, CHECK_SEED = 500, 100
 
 
 @dataclass(frozen=True, slots=True)
 class SearchBudget:
-    """How much is measured.
+    """The search budget.
 
-    rows: the costs tried, in network rows of a turn, cheapest first, until `ENOUGH_PLANS` plans reach every goal.
-    turns: how many turns the search uses; the check uses as many others.
+    rows: the costs to try, in network evaluations per turn, cheapest first, until `ENOUGH_PLANS` plans reach every
+    goal. turns: number of turns for the search; as many others are used to check.
     """
 
     rows: Sequence[int] = (*range(5, 20), *range(20, 40, 2), *range(40, 81, 4))
@@ -60,17 +60,18 @@ def measure_plans(
 ) -> list[PlanResult]:
     """The best plan found at each cost, cheapest first, with its figures; the judge adds an instruction score.
 
-    log: called with lines of progress. Raises PlanError if the bundle's plan `exact` is not the reference's sampling.
+    log: called with progress lines. Raises PlanError if the bundle's plan `exact` differs from the reference's
+    sampling.
     """
     pipeline = Pipeline.open(bundle, engines, EXACT)
     _require_exact(pipeline.plan)
     texts = list(islice(cycle(instructions), 2 * budget.turns))
     turns = predict_first_turns(pipeline, texts[: budget.turns], SEARCH_SEED)
-    log(f"recording the exact path of {len(turns)} turns")
+    log(f"recording the exact trajectory of {len(turns)} turns")
     gram = trajectory.trajectory_gram(engines.denoiser, pipeline.denoiser, pipeline.plan, turns)
     found = {emphasis: search.best_plans(gram, emphasis, max(budget.rows)) for emphasis in EARLY_ERROR_POWERS}
     true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
-    log(f"playing {len(texts) - len(turns)} other turns exactly")
+    log(f"playing {len(texts) - len(turns)} other turns with exact")
     evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, judge)
     blocks = engines.denoiser.skippable_blocks
 
@@ -112,9 +113,9 @@ def measure_own_plans(
     log: Callable[[str], object] = print,
     judge: ClipJudge | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Fidelity of the plans that name parts of their own, measured with these; by plan.
+    """Fidelity of plans with their own parts, measured with these; by plan.
 
-    engines_of: the engines of a plan. Their steps are as they were trained, so no other plan is searched for them.
+    engines_of: the engines of a plan. Their steps are fixed by training, so they are not searched.
     """
     names = [name for name, entry in bundle.manifest.plans.items() if entry.parts]
     if not names:
@@ -131,7 +132,7 @@ def measure_own_plans(
 
 
 def _reuse_candidates(rows: int, best: Mapping[int, _PlayedPlan]) -> list[DenoisePlan]:
-    """Plans of `rows` network rows that reuse guidance, derived from the best plans of as many rows and of one more."""
+    """Plans of `rows` evaluations that reuse guidance, derived from the best plans of that cost and one more."""
     dearer, same = best.get(rows + 1), best.get(rows)
     guided = extend_guidance(same.plan) if same else None
     return [*(reuse_variants(dearer.plan) if dearer else []), *([guided] if guided else [])]
@@ -143,8 +144,8 @@ def _require_exact(plan: DenoisePlan) -> None:
 
     if steps(plan) != steps(exact_plan(len(plan))) or plan.noise_steps:
         raise PlanError(
-            "the plan 'exact' is not the reference's own sampling",
-            expected=f"{len(plan)} even steps, guided by the wave",
+            "the plan 'exact' differs from the reference's sampling",
+            expected=f"{len(plan)} even steps with the reference's guidance",
             do="export the bundle again",
         )
 
@@ -164,7 +165,7 @@ def _skip_candidates(points: Sequence[PlanResult], blocks: int) -> list[DenoiseP
 
 
 def _worth_measuring(played: Sequence[_PlayedPlan], plain: Sequence[_PlayedPlan], blocks: int) -> list[_PlayedPlan]:
-    """The plans with skipped blocks that are worth measuring, cheapest first.
+    """The block-skipping plans worth measuring, cheapest first.
 
     On the turns of the search, each has a smaller error than all cheaper ones, and than the line through the best plans
     without skips.
@@ -180,7 +181,7 @@ def _worth_measuring(played: Sequence[_PlayedPlan], plain: Sequence[_PlayedPlan]
 
 
 def _plans_within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -> list[DenoisePlan]:
-    """The best plan of each emphasis that costs at most `rows`, without repeats."""
+    """The best plan of each emphasis that costs at most `rows`, without duplicates."""
     plans: list[DenoisePlan] = []
     for by_rows in found.values():
         affordable = [cost for cost in by_rows if cost <= rows]
@@ -191,7 +192,7 @@ def _plans_within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -
 
 @dataclass(frozen=True, slots=True)
 class _PlayedPlan:
-    """A plan played on the turns of the search: mean relative error of latents, median seconds of denoising a turn."""
+    """A plan played on the turns of the search: mean relative latent error, median seconds of denoising per turn."""
 
     plan: DenoisePlan
     error: float

@@ -1,4 +1,4 @@
-"""Measured plans, and which of them a bundle gets: the cheapest that reach the goals."""
+"""Measured plans, and the choice of the cheapest that reach the goals."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.errors import PlanError
 
 GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.97, "fast": 0.87})
-"""Required SSIM against `exact`: 0.95 and 0.85, plus 0.02 as a margin for turns that were not measured."""
+"""Required SSIM against `exact`: 0.95 and 0.85, plus a margin of 0.02 for unmeasured turns."""
 
 
 SKIPPING_SUFFIX = "-skipping"
-"""Suffix of the name of a plan that skips blocks and costs less than the plan without skips."""
+"""Name suffix of a block-skipping plan that costs less than the plan without skips."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
     """A measured plan.
 
-    rows: network rows. cost: `DenoisePlan.cost`, equal to the rows if no blocks are skipped. denoise_seconds: median of
-    a turn on this machine. fidelity: figures of `PlanEvaluator.fidelity`.
+    rows: network evaluations. cost: `DenoisePlan.cost`, equal to the rows without skipped blocks. denoise_seconds:
+    median per turn on this machine. fidelity: figures of `PlanEvaluator.fidelity`.
     """
 
     rows: int
@@ -34,11 +34,11 @@ class PlanResult:
 
     @property
     def ssim(self) -> float:
-        """Mean SSIM of the frames against the exact plan's."""
+        """Mean SSIM of the frames against `exact`."""
         return float(self.fidelity["ssim"])
 
     def reaches(self, ssim: float) -> bool:
-        """Whether the SSIM is high enough and the instruction score, if measured, is not below that of `exact`."""
+        """Whether the SSIM is high enough and the instruction score, if measured, is at least that of `exact`."""
         score, exact = (self.fidelity.get(f"instruction_score{whose}") for whose in ("", "_exact"))
         return self.ssim >= ssim and (score is None or exact is None or float(score) >= float(exact))
 
@@ -50,13 +50,13 @@ class PlanResult:
 
     @property
     def summary(self) -> str:
-        """Rows, steps, skips and cost as text."""
+        """Network evaluations, steps, skips and cost as text."""
         said = f"{self.rows} rows in {len(self.plan)} steps"
         return f"{said}, skipping {self.skipped}: the cost of {self.cost:.1f} rows" if self.skipped else said
 
 
 def choose_plans(points: Sequence[PlanResult], goals: Mapping[str, float] = GOALS) -> dict[str, PlanResult]:
-    """For each goal the cheapest plan without skips that reaches it, and as name + SKIPPING_SUFFIX a cheaper one with.
+    """The cheapest plan per goal without skips, and as name + SKIPPING_SUFFIX a cheaper one with skips.
 
     Raises PlanError with the best SSIM found if no plan without skips reaches a goal.
     """
@@ -66,7 +66,7 @@ def choose_plans(points: Sequence[PlanResult], goals: Mapping[str, float] = GOAL
         plain = [point for point in good if not point.skipped]
         if not plain:
             best = max((point.ssim for point in points), default=0.0)
-            raise PlanError(f"no plan reaches the goal of {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
+            raise PlanError(f"no plan reaches the goal for {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
         chosen[name] = plain[0]
         if good[0].cost < plain[0].cost:
             chosen[name + SKIPPING_SUFFIX] = good[0]

@@ -1,10 +1,10 @@
 """Finds the steps of the exact plan that a cheaper plan should take, by dynamic programming.
 
 Steps are numbered as in the exact plan. A coarse step from i to j uses the x0 at i (and the one before it: the solver
-is of second order) instead of all that the exact plan predicts between. Its error follows from the recorded trajectory.
-The sum of squared errors, weighted by the signal level, is minimised for every number of network rows at once. No
-network is run, so it is not known how errors grow: `emphasis` gives early errors more weight, and the plans are
-measured afterwards (measure.py).
+is second-order) instead of all predictions of the exact plan in between, so its error follows from the recorded
+trajectory. The sum of squared errors, weighted by the signal level, is minimised for every number of network
+evaluations at once. No network is run, so error growth is unknown: `emphasis` gives early errors more weight, and
+measure.py measures the plans.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from animegamer_rt.bundle.noise_schedule import even_timesteps, half_log_snr, si
 from .trajectory import Gram
 
 SMALLEST_GAIN = 1e-9
-"""A smaller gain in squared error per latent element is not worth a row; a latent's variance is about 1."""
+"""Smaller gains in squared error per latent element are not worth an evaluation; a latent's variance is about 1."""
 
 Weights = npt.NDArray[np.float64]
 """Of the recorded predictions, float64 [2n]."""
@@ -42,14 +42,14 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _LeastError:
-    """The least error of a state at a number of rows, and the state and rows before it."""
+    """The least error of a state at a given cost, and its predecessor."""
 
     error: float
     previous: tuple[_State, int] | None
 
 
 def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, DenoisePlan]:
-    """The best plan of each cost up to `most_rows`, by network rows, without plans that a cheaper one equals.
+    """The best plan of each cost up to `most_rows` network evaluations, without plans that a cheaper one equals.
 
     gram: from `trajectory_gram`, [2n, 2n] for an exact plan of n steps. emphasis: a squared error at signal level a is
     weighted by a^(-2 emphasis).
@@ -83,7 +83,7 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
 
 
 def _plan(reached: list[dict[_State, dict[int, _LeastError]]], last: _State, rows: int, steps: int) -> DenoisePlan:
-    """Follows the states back from `last` and builds the plan."""
+    """Builds the plan by following the states back from `last`."""
     indices: list[int] = []
     branches: list[Branch] = []
     step: tuple[_State, int] | None = (last, rows)

@@ -1,4 +1,4 @@
-"""Records the exact plan's trajectory: each step's unguided prediction of x0, and what guidance adds to it.
+"""Records the exact plan's trajectory: each step's unguided prediction of x0, and the contribution of guidance.
 
 The error of a coarser step is a weighted sum of these predictions, so `search` compares plans without running them.
 """
@@ -22,8 +22,8 @@ Gram = npt.NDArray[np.float64]
 def trajectory_gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turns: Sequence[TurnInput]) -> Gram:
     """Inner products of the trajectory's predictions, per latent element and turn: float64 [2n, 2n] for n steps.
 
-    Row k is step k's unguided x0. Row n + k is what guidance 2 adds to it; guidance g adds g - 1 times as much.
-    denoiser: draws the noise; it was made with `plan`.
+    Row k is step k's unguided x0. Row n + k is the contribution of guidance 2; guidance g contributes g - 1 times as
+    much. denoiser: draws the noise; must be made with `plan`.
     """
     total = np.zeros((2 * len(plan), 2 * len(plan)))
     for turn in turns:
@@ -55,7 +55,7 @@ def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, tur
 def _predict_x0(
     part: DenoiserEngine, turn: TurnInput, latent: FloatArray, timestep: float, c: Coefficients, rows: tuple[int, ...]
 ) -> FloatArray:
-    """The network's x0 for `latent`: a step whose coefficients pass on nothing but x0."""
+    """The network's x0 for `latent`: a step whose coefficients return only x0."""
     guidance = c.guidance_minus_one if len(rows) == 2 else 0.0
     only_x0 = Coefficients(c.signal, c.sigma, guidance, 0.0, c_latent=0.0, c_x0=1.0, c_x0_prev=0.0, c_noise=0.0)
     denoising = part.start(latent, turn.shot, turn.motion_scope)

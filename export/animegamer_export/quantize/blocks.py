@@ -23,7 +23,7 @@ NF4_CODE = np.array(
      0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0],
     np.float32,
 )  # fmt: skip
-"""The sixteen values of NF4 (Dettmers et al. 2023, QLoRA, appendix E), as bitsandbytes and onnxruntime hold them."""
+"""The sixteen values of NF4 (Dettmers et al. 2023, QLoRA, appendix E), as in bitsandbytes and onnxruntime."""
 
 FP8_LARGEST = 448.0
 FP16_LARGEST = 65504.0
@@ -42,7 +42,7 @@ class Quantized:
 def quantize_matrix(weight: Array, scheme: Scheme) -> Quantized:
     """Quantises one matrix. Raises BundleError for a weight that the precision cannot represent."""
     if not np.isfinite(weight).all():
-        raise BundleError("a weight is not a number", do="convert the checkpoint again")
+        raise BundleError("a weight is NaN", do="convert the checkpoint again")
     if scheme.form == "stored":
         return cast_matrix(weight, scheme.code)
     if scheme.code == "nf4":
@@ -60,13 +60,13 @@ def quantize_matrix(weight: Array, scheme: Scheme) -> Quantized:
 def cast_matrix(weight: Array, code: str) -> Quantized:
     """Casts to fp16 or bf16. Raises BundleError for a weight beyond fp16's largest value, 65504."""
     if code == "fp16" and (largest := float(np.abs(weight).max(initial=0.0))) > FP16_LARGEST:
-        raise BundleError("a weight does not fit fp16", found=f"{largest:.4g}", expected="at most 65504", do="use bf16")
+        raise BundleError("a weight overflows fp16", found=f"{largest:.4g}", expected="at most 65504", do="use bf16")
     codes = weight.astype(np.float16 if code == "fp16" else ml_dtypes.bfloat16)
     return Quantized(codes, np.ones(0, np.float32), codes.astype(np.float32))
 
 
 def nf4(weight: Array, block: int) -> Quantized:
-    """NF4 in bitsandbytes' layout: blocks over the row-major matrix, two codes a byte, high half first.
+    """NF4 in bitsandbytes' layout: blocks over the row-major matrix, two codes per byte, high nibble first.
 
     codes uint8 [ceil(N K / 2)], scales [ceil(N K / block)], the largest magnitude of each block.
     """
@@ -83,8 +83,8 @@ def nf4(weight: Array, block: int) -> Quantized:
 def nbits(weight: Array, bits: int, block: int) -> Quantized:
     """MatMulNBits' layout without zero points: codes uint8 [N, blocks, block bits / 8], scales [N, blocks].
 
-    A code is its value plus 2^(bits-1); the first of a byte is in the low half. The scale is the block's extreme value,
-    with its sign, over -2^(bits-1), so that the extreme gets the additional negative code. On normal weights the error
+    A code is its value plus 2^(bits-1); the first of a byte is in the low nibble. The scale is the block's extreme
+    value, signed, over -2^(bits-1), so that the extreme gets the additional negative code. On normal weights the error
     of 4 bits is 0.095; with the largest magnitude over 7 it is 0.108, and NF4's is 0.092.
     """
     outputs, inputs = weight.shape
@@ -111,7 +111,7 @@ def int4_blocks(weight: Array, block: int) -> Quantized:
 
 
 def quantize_channels(weight: Array, code: str) -> Quantized:
-    """One scale an output channel [N]: int8 -127..127, or fp8 E4M3 up to 448."""
+    """One scale per output channel [N]: int8 -127..127, or fp8 E4M3 up to 448."""
     largest = np.float32(FP8_LARGEST if code == "fp8" else 127)
     scales = np.maximum(np.abs(weight).max(axis=1) / largest, SMALLEST_SCALE)
     values, codes = round_trip(weight, scales[:, None], code)

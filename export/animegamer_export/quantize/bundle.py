@@ -1,7 +1,6 @@
 """Writes a copy of a bundle with some parts in another precision.
 
-The copy is written to a hidden folder beside the target and renamed when it is complete, so an incomplete bundle is
-never visible.
+The copy is written to a hidden sibling folder and renamed when complete, so an incomplete bundle is never visible.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ CALIBRATION_PLAN = "balanced"
 CALIBRATION_SEED = 1000
 """`verify` compares turns from seed 0, so calibration uses other ones."""
 MARK, MARKED = "quantize.unfinished", b"animegamer-rt quantize writes a bundle here\n"
-"""The file by which a later run knows what a killed one left, and its content."""
+"""The file that marks the folder of a killed run, and its content."""
 MOVE_IT = "move it, or give another --out"
 NO_SPACE_HINT = "give another --out, or free some space"
 
 ProgressStep = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Shows a long step: its name and about how many bytes it writes; it yields a callback for the bytes of each write."""
+"""Shows a long step: takes its name and approximate size in bytes; yields a callback for the bytes of each write."""
 
 
 @contextmanager
 def no_progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
-    """A ProgressStep that shows nothing."""
+    """A ProgressStep without output."""
     yield lambda _: None
 
 
@@ -74,16 +73,16 @@ def quantize_bundle(
     step: ProgressStep = no_progress,
     device: str = "cpu",
 ) -> dict[str, RewriteReport]:
-    """Writes the bundle to `out`, which must be new or empty; `out` appears once the bundle is complete.
+    """Writes the bundle to `out`, which must be new or empty and appears once the bundle is complete.
 
-    Removes what a killed run left beside it. device: cpu or cuda, for calibration turns. Before anything is written,
-    raises BundleError, ConfigError, BackendError if the device is missing, and OutputError if the disk is too small.
-    Also raises OutputError if the disk fills up, or if another process writes to `out`.
+    Removes the leftovers of a killed run. device: cpu or cuda, for calibration turns. Before writing anything, raises
+    BundleError, ConfigError, BackendError if the device is missing, and OutputError if the disk is too small. Also
+    raises OutputError if the disk fills up, or if another process writes to `out`.
     """
     check_device(device)
     out = Path(os.path.abspath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BundleError("the folder is not empty", where=out, do="give a new one")
+        raise BundleError("the output folder is not empty", where=out, do="choose a new one")
     rules = {name: fp16_exclusions(name) for name in precisions}
     names = {name: part_names(bundle, name) for name in precisions}
     copied = _unchanged_files(bundle, {part for parts in names.values() for part in parts})
@@ -109,7 +108,7 @@ def quantize_bundle(
                 reports[name] = rewrite_files(sources, work, weights, scheme, rules[name], found, (), advance)
             if not reports[name].errors:
                 raise BundleError(
-                    f"no weight of {name} is quantised by {scheme.name}", where=bundle.folder, do=f"leave {name} out"
+                    f"{name} has no weight to quantise with {scheme.name}", where=bundle.folder, do=f"drop {name}"
                 )
         with step("files hashed", 0):
             _write_manifest(bundle, work, precisions, names)
@@ -119,9 +118,9 @@ def quantize_bundle(
 
 @contextmanager
 def _clean_folder(work: Path, ours: Collection[str]) -> Iterator[None]:
-    """Empties the folder that a killed run left, and removes it at the end in any case.
+    """Empties the folder of a killed run, and removes it at the end in any case.
 
-    A folder without this command's mark, but with other files than those that it writes, is another's: OutputError.
+    Raises OutputError for a folder with foreign files and without this command's mark.
     """
     mark = work / MARK
 
@@ -156,11 +155,11 @@ def _write_manifest(
     said = {name: scheme.name for name, scheme in precisions.items()}
     provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
     if "export" in provenance:
-        # A later export must not mistake a quantised part for the one it wrote.
+        # A later export must not mistake a quantised part for its own.
         steps = provenance["export"]["steps"].items()
         others = {name: record for name, record in steps if name.split()[0] not in precisions}
         provenance["export"] = {**provenance["export"], "steps": others}
-    # The figures were measured with other weights.
+    # Measured with other weights.
     plans = clear_fidelity(manifest.plans)
     write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
 
@@ -170,7 +169,7 @@ def _move_into_place(work: Path, out: Path) -> None:
     try:
         (work / MARK).unlink()
         if out.exists():
-            out.rmdir()  # it is empty; not every system can replace a folder
+            out.rmdir()  # Empty; not every system can replace a folder.
         os.replace(work, out)
     except OSError as error:
         raise write_error(out, error) from error
@@ -179,12 +178,12 @@ def _move_into_place(work: Path, out: Path) -> None:
 def calibrate_activations(
     bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int, device: str = "cpu"
 ) -> dict[str, Ranges]:
-    """Ranges of the denoiser's activations in whole turns, by the plan `balanced` if there is one, as it is faster."""
+    """Ranges of the denoiser's activations in whole turns, by the plan `balanced` if available, as it is faster."""
     if name != DENOISER:
         raise ConfigError(
-            f"{scheme.name} rounds activations too, which only the denoiser may have",
+            f"{scheme.name} also quantises activations, which only the denoiser supports",
             found=repr(name),
-            do=f"give {name} a precision of its weights alone (docs/QUANTIZATION.md)",
+            do=f"choose a weight-only precision for {name} (docs/QUANTIZATION.md)",
         )
     source = bundle.part_path(name)
     recorded = RecordingDenoiser(source, device=device)
@@ -200,7 +199,7 @@ def calibrate_activations(
 
 
 def _unchanged_files(bundle: Bundle, changed: set[str]) -> list[str]:
-    """The files that are copied: all but those of the changed parts, the engines and the manifest."""
+    """The files to copy: all but those of changed parts, the engines and the manifest."""
     manifest = bundle.manifest
     replaced: set[str] = set()
     for part in changed:
@@ -216,6 +215,6 @@ def _copy(bundle: Bundle, names: list[str], folder: Path, step: ProgressStep) ->
     with step("what stays", sum(sizes.values())) as advance:
         for name, size in sizes.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            # Not a hard link: onnx's own loaders refuse a data file with several names.
+            # Not a hard link: onnx's own loaders reject a data file with several names.
             shutil.copyfile(bundle.path(name), folder / name)
             advance(size)

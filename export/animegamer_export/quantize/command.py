@@ -25,19 +25,19 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt quantize`."""
     parser.set_defaults(run=_run)
     parser.description = WHAT
-    parser.add_argument("bundle", help="name or folder of the bundle to start from")
+    parser.add_argument("bundle", help="name or folder of the source bundle")
     parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
-    parser.add_argument("--block", type=whole(1, 65_536), help="weights a scale, for 4 bits and int8 (default: 64)")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the new bundle")
+    parser.add_argument("--block", type=whole(1, 65_536), help="weights per scale, for 4 bits and int8 (default: 64)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the new bundle")
     parser.add_argument(
         "--calibration-turns",
         type=whole(1, 10_000),
         default=4,
         metavar="N",
-        help="for fp8 and w8a8 (default: 4)",
+        help="calibration turns for fp8 and w8a8 (default: 4)",
     )
     parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="where those turns are played (default: cpu)"
+        "--device", choices=("cpu", "cuda"), default="cpu", help="device for the calibration turns (default: cpu)"
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to stderr")
 
@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
             f"{len(report.kept)} kept, {report.bytes_before / 2**20:.1f} -> {report.bytes_after / 2**20:.1f} MiB"
         )
     print(f"compare with the original: animegamer-rt verify {options.out} --against {options.bundle}")
-    print(f"measure its plans (until then only exact plays): animegamer-rt search-plans {options.out}")
+    print(f"measure its plans (until then only exact can be played): animegamer-rt search-plans {options.out}")
     return 0
 
 
@@ -74,13 +74,13 @@ def _as_json(report: RewriteReport) -> dict[str, Any]:
 
 
 def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
-    """`predictor=nf4,denoiser=w8a8` as schemes by part. A block size goes to those that have blocks."""
+    """`predictor=nf4,denoiser=w8a8` as schemes by part. The block size applies to schemes that have blocks."""
     found: dict[str, Scheme] = {}
     for entry in text.split(","):
         part, equals, name = (word.strip() for word in entry.partition("="))
         if not equals or not part or part in found:
             raise ConfigError(
-                "not a part and its precision",
+                "not PART=PRECISION",
                 where="--precision",
                 found=repr(entry),
                 expected="PART=PRECISION, each part once",
@@ -92,6 +92,6 @@ def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
             "none of these precisions has blocks",
             where="--block",
             found=text,
-            do="leave --block out, or choose another",
+            do="drop --block, or choose another precision",
         )
     return found

@@ -35,7 +35,7 @@ def is_excluded(part: str) -> bool:
 
 
 def fp16_exclusions(part: str) -> Callable[[str], bool]:
-    """For a part ("denoiser", "vae_first", ..): a function that tells whether a weight, by name, stays at 16 bits."""
+    """For a part ("denoiser", "vae_first", ..), a function that tells whether a weight, by name, stays at 16 bits."""
     for name, pattern in EXCLUDED.items():
         if part == name or part.startswith(name + "_"):
             return lambda weight, found=re.compile(pattern): found.search(weight) is not None  # type: ignore[misc]

@@ -1,6 +1,6 @@
-"""Torch weights rounded in the same way as a quantised part's, so that torch computes what the part should.
+"""Torch weights rounded like a quantised part's, so that torch computes what the part should.
 
-The codes are computed again from the weights: quantising is deterministic. Only the part's tensor names are read.
+The codes are recomputed from the weights: quantising is deterministic. Only the part's tensor names are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Parameter = Callable[[str], tuple[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class FakeQuantizedWeights:
-    """`Weights` rounded to 16 bits where they have two axes and more; vectors and tables stay exact.
+    """`Weights` of two or more axes rounded to 16 bits; vectors and tables stay exact.
 
     schemes: parameter -> scheme, for matrices that are then quantised.
     """
@@ -56,7 +56,7 @@ class FakeQuantizedWeights:
 def fake_quantized(
     weights: Weights, path: Path, precision: str | None, parameter: Parameter, twice: bool = False
 ) -> FakeQuantizedWeights | None:
-    """The weights with a part's rounding; None for a part in float32, or one that rounds activations too.
+    """The weights with a part's rounding; None for a part in float32, or one that quantises activations too.
 
     parameter: from a weight's name in the graph to the network's parameter (`parts.streamed.parts`). twice: the part
     has 16 bits and was made from one in fp16.

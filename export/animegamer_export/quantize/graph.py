@@ -1,6 +1,6 @@
 """Finds the matrices of an ONNX graph: weights that are only used as the second factor of products.
 
-A weight may pass through a Cast and a Transpose before its products. Graphs are not changed.
+A weight may pass through a Cast and a Transpose before its products.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _PREDICTOR_ORDER = (
 class Matrix:
     """One weight and its products.
 
-    read: the value after the Cast, or the weight itself without a Cast. inputs_first: whether it is stored
-    [inputs, outputs], as for MatMul, or [outputs, inputs], as in torch's Linear.
+    read: the value after the Cast, or the weight itself without a Cast. inputs_first: whether it is stored [inputs,
+    outputs], as for MatMul, or [outputs, inputs], as in torch's Linear.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Matrix:
 
     @property
     def dtype(self) -> ir.DataType:
-        """The type the products are computed in."""
+        """Dtype of the products."""
         found = self.read.dtype or self.weight.dtype
         assert found is not None
         return found
@@ -55,7 +55,7 @@ class Matrix:
 
 
 def matrices(model: ir.Model) -> list[Matrix]:
-    """Every matrix in the order of its first use, with a name of its own."""
+    """Every matrix in the order of its first use, with a unique name."""
     order = {node: number for number, node in enumerate(model.graph)}
     found = [matrix for value in model.graph.initializers.values() if (matrix := _matrix(value)) is not None]
     found.sort(key=lambda matrix: min(order[node] for node in matrix.uses))

@@ -1,7 +1,4 @@
-"""Replaces a weight in a graph by its codes and scales, with the operators that read them.
-
-The codes come from `blocks`, the ranges of activations from `ranges` and `smoothing`.
-"""
+"""Replaces a weight in a graph by its codes and scales, with the operators that read them."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ INT4 = np.dtype(ml_dtypes.int4)
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Scales of a matrix's activations, one for each of its products, and factors [K] of smoothing, if any.
+    """Scales of a matrix's activations, one per product, and smoothing factors [K], if any.
 
     The weight is multiplied by `factors` before it is quantised; the activations are divided by them.
     """
@@ -71,7 +68,7 @@ def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Schem
 
 
 def _as_dynamic(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
-    """8-bit products: a scale per output channel, and one per input that is computed at run time."""
+    """8-bit products: one scale per output channel, and one per input, computed at run time."""
     model.graph.opset_imports.setdefault(ORT_DOMAIN, 1)
     codes = data.value(np.ascontiguousarray(made.codes.T), f"{matrix.name}.{scheme.name}", _onnx_type(made.codes.dtype))
     scales = data.value(made.scales.astype(np.float32), f"{matrix.name}.scales")
@@ -143,7 +140,7 @@ def _existing_pair(source: ir.Value, scale: ir.Value) -> ir.Value | None:
 
 
 def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.Value:
-    """A small initializer; an equal one of the same name is reused."""
+    """A small initializer, shared with an equal one of the same name."""
     held = graph.initializers.get(name)
     if held is not None and held.const_value is not None and np.array_equal(held.const_value.numpy(), array):
         return held
@@ -153,7 +150,7 @@ def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.
 
 
 def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
-    """Replaces one node by several; the last one's output gets the old output's name and users."""
+    """Replaces one node by several; the last one takes over the output's name and users."""
     old, new = node.outputs[0], by[-1].outputs[0]
     new.name = old.name
     _copy_type(new, old)
@@ -163,7 +160,7 @@ def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
 
 
 def _remove_weight(graph: ir.Graph, weight: ir.Value) -> None:
-    """Removes a weight, and the Cast and Transpose after it, if nothing uses them."""
+    """Removes a weight, and the Cast and Transpose after it, if unused."""
     for node in [node for node, _ in weight.uses() if node.op_type in ("Cast", "Transpose")]:
         _remove_weight(graph, node.outputs[0])
         if not node.outputs[0].uses():

@@ -1,6 +1,6 @@
-"""Records ranges of activations: runs a part in onnxruntime with additional outputs.
+"""Records activation ranges by running a part in onnxruntime with additional outputs.
 
-The graph itself computes the largest magnitudes and selects a few rows, so the additional outputs are small.
+The graph itself computes the largest magnitudes and samples a few rows, so the additional outputs are small.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .graph import Matrix, input_of, matrices
 from .weights import Exclude
 
 ROW_STEP = 61
-"""One row in this many is recorded, to choose the smoothing; a prime, so that it does not follow image columns."""
+"""One row in this many is recorded, to choose the smoothing; a prime, to avoid following image columns."""
 MAX_ROWS = 512
 
 
@@ -37,7 +37,7 @@ class Activation:
 def record_activations(
     source: Path, runs: Iterable[Feeds], exclude: Exclude, device: str = "cpu"
 ) -> dict[str, Activation]:
-    """The activations that the matrices of a part read in these runs, by matrix name, without the excluded ones.
+    """The inputs of a part's matrices in these runs, by matrix name, without the excluded ones.
 
     Raises BackendError if the device (cpu or cuda) is missing.
     """

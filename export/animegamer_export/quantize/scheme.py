@@ -11,12 +11,12 @@ from animegamer_rt.bundle.config import suggest_only
 from animegamer_rt.errors import ConfigError
 
 BLOCK = 64
-"""Weights per scale, along the inputs: bitsandbytes' default for NF4, and the size TensorRT builds fastest."""
+"""Weights per scale, along the inputs: bitsandbytes' default for NF4, and the fastest size to build in TensorRT."""
 
 Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs", "dynamic"]
 """stored: another float type and a Cast. bnb4, nbits: onnxruntime's MatMulBnb4 and MatMulNBits. dequantized: the
 standard's DequantizeLinear before the product. quantized inputs: the same, and the activations through Q and DQ.
-dynamic: onnxruntime's DynamicQuantizeMatMul, which takes the activations' range from each input as it comes."""
+dynamic: onnxruntime's DynamicQuantizeMatMul, which computes each input's range."""
 
 
 _CODE_BYTES: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "bf16": 2.0, "nf4": 0.5, "int4": 0.5})
@@ -24,7 +24,7 @@ _CODE_BYTES: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "bf16": 2.0, "
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """One precision. `block` weights share a scale; None is one scale an output channel (or none at all)."""
+    """One precision. `block` weights share a scale; None: one scale per output channel (or none at all)."""
 
     name: str
     form: Form
@@ -33,7 +33,7 @@ class Scheme:
 
     @property
     def calibrated(self) -> bool:
-        """Whether it needs ranges of activations."""
+        """Whether it needs activation ranges."""
         return self.form == "quantized inputs"
 
     @property
@@ -59,8 +59,8 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
         )
     }
 )
-"""Those that end in -qdq and fp8 and w8a8 are in the standard's operators, which TensorRT reads; nf4, int8, int4 and
-int8-dynamic are onnxruntime's own."""
+"""Those that end in -qdq, fp8 and w8a8 use standard operators, which TensorRT reads; nf4, int8, int4 and int8-dynamic
+use onnxruntime's own."""
 
 
 def scheme(name: str, block: int | None = None) -> Scheme:

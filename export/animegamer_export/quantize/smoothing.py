@@ -1,7 +1,7 @@
 """Chooses the scales of one matrix's activations, with smoothing where it lowers the error.
 
-Source: SmoothQuant (Xiao et al. 2023): inputs are divided, and the weight's columns multiplied, by
-max|x|^a / max|w|^(1-a).
+Source: SmoothQuant (Xiao et al. 2023): inputs are divided, and the weight's columns multiplied, by max|x|^a /
+max|w|^(1-a).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .ranges import Activation
 from .scheme import Scheme
 
 STRENGTHS = (0.5, 0.75)
-"""Values of a that are tried; 0.5 is the paper's, 0.75 its choice for models with larger outliers."""
+"""Values of a to try; 0.5 is the paper's, 0.75 its choice for models with larger outliers."""
 
 MAX_ERROR_RATIO = 0.9
 """Smoothing costs one more multiplication per token, so it must lower the product's error at least to this share."""
 
 
 def activation_ranges(weight: Array, activation: Activation, scheme: Scheme) -> Ranges:
-    """Scales of the activations, with smoothing if it lowers the error of the product of the recorded rows enough."""
+    """Scales of the activations, with smoothing if it lowers the error of the recorded rows' product enough."""
     plain = _ranges(activation.largest, scheme, None)
     best, least = plain, MAX_ERROR_RATIO * product_error(weight, activation, scheme, plain)
     largest = np.maximum(activation.largest.max(axis=0), SMALLEST_SCALE)

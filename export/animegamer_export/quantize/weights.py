@@ -25,9 +25,9 @@ from animegamer_rt.errors import BundleError
 
 Exclude = Callable[[str], bool]
 TABLE_NAMES = re.compile(r"positions")
-"""Tables of positions are not learned; they stay float32 in every precision."""
+"""Position tables are not learned; they stay float32 in every precision."""
 THREADS = 2
-"""Weights that are quantised at once, beside the one that is written. Each takes some 2 GB at full size."""
+"""Weights quantised concurrently, besides the one being written. Each takes some 2 GB at full size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class RewriteReport:
 
     @property
     def mean_error(self) -> float:
-        """Mean relative error of the quantised weights; 0 without any."""
+        """Mean relative error of the quantised weights; 0 if there are none."""
         return float(np.mean(list(self.errors.values()))) if self.errors else 0.0
 
 
@@ -65,10 +65,9 @@ def rewrite_files(
 ) -> RewriteReport:
     """Rewrites graphs that share weights to another folder, with one new data file. The sources are not changed.
 
-    exclude: whether the weight of a name (`graph.matrices`) stays as it is; not used for fp16 and bf16. ranges: by
-    matrix name, required if `scheme.calibrated`. written: called with the bytes of each tensor.
-    Each file appears only when it is complete, the data file first. Raises BundleError for a source that cannot be read
-    and for missing ranges.
+    exclude: whether a weight (by its `graph.matrices` name) stays as it is; ignored for fp16 and bf16. ranges: by
+    matrix name, required if `scheme.calibrated`. written: called with the bytes of each tensor. Each file appears only
+    when complete, the data file first. Raises BundleError for an unreadable source and for missing ranges.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sources = [source.resolve() for source in sources]
@@ -76,7 +75,7 @@ def rewrite_files(
     targets = [folder / name for name in names]
     taken = set(sources) | {(source.parent / place).resolve() for source in sources for place in data_files(source)}
     if taken & {path.resolve() for path in (*targets, folder / weights)}:
-        raise BundleError("a part cannot be rewritten in its own folder", where=folder, do="give another folder")
+        raise BundleError("source and target are the same folder", where=folder, do="choose another folder")
     errors: dict[str, float] = {}
     kept: dict[str, None] = {}
     partial = folder / f"{weights}.part"
@@ -95,7 +94,7 @@ def rewrite_files(
 
 
 def expected_bytes(sources: Sequence[Path], scheme: Scheme, exclude: Exclude) -> int:
-    """An upper estimate of the bytes that `rewrite_files` will write."""
+    """An upper estimate of the bytes written by `rewrite_files`."""
     files = {place for source in sources for place in (source, *(source.parent / name for name in data_files(source)))}
     total = sum(path.stat().st_size for path in files)
     if scheme.form == "stored":
@@ -109,7 +108,7 @@ def expected_bytes(sources: Sequence[Path], scheme: Scheme, exclude: Exclude) ->
 
 
 def data_files(source: Path) -> list[str]:
-    """Names of the files that hold a graph's weights."""
+    """Names of a graph's data files."""
     tensors = [value.const_value for value in open_graph(source).graph.initializers.values()]
     return sorted({str(tensor.location) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)})
 
@@ -120,7 +119,7 @@ def read_weight(matrix: Matrix) -> Array:
     assert tensor is not None
     stored = tensor.numpy().astype(np.float32)
     if isinstance(tensor, ir.ExternalTensor):
-        tensor.release()  # its mapping would keep every page that was read in memory
+        tensor.release()  # A mapping would keep every page read in memory.
     return np.ascontiguousarray(stored.T) if matrix.inputs_first else stored
 
 
@@ -152,7 +151,7 @@ class _Rewriter:
         return model
 
     def quantized(self, wanted: Sequence[Matrix], source: Path) -> Iterator[tuple[Quantized, float]]:
-        """Each matrix's codes and relative error, in order; other threads compute the next ones meanwhile."""
+        """Each matrix's codes and relative error, in order; other threads compute the next ones."""
         with ThreadPoolExecutor(THREADS) as pool:
             begun: deque[Future[tuple[Quantized, float]]] = deque()
             for matrix in wanted:
@@ -166,7 +165,7 @@ class _Rewriter:
         found = self.range_of(matrix)
         if found is None and self.scheme.calibrated:
             raise BundleError(
-                f"{self.scheme.name} needs the range of what {matrix.name} reads", where=source, do="calibrate first"
+                f"{self.scheme.name} needs the activation range of {matrix.name}", where=source, do="calibrate first"
             )
         weight = read_weight(matrix)
         factors = None if found is None else found.factors
@@ -177,7 +176,7 @@ class _Rewriter:
         return (self.ranges or {}).get(matrix.name) if self.scheme.calibrated else None
 
     def store(self, model: ir.Model, names: Mapping[ir.Value, str]) -> None:
-        """Casts all weights larger than a vector, convolutions and embeddings included."""
+        """Casts all weights larger than a vector, including convolutions and embeddings."""
         wanted = ir.DataType.FLOAT16 if self.scheme.code == "fp16" else ir.DataType.BFLOAT16
         for stored, value in list(model.graph.initializers.items()):
             tensor = value.const_value

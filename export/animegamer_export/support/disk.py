@@ -15,7 +15,7 @@ DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def disk_full_error(where: Path, then: str) -> Iterator[None]:
-    """Turns an OSError inside the block into an OutputError; `then` says what another run will do."""
+    """Converts an OSError inside the block to an OutputError; `then` says what another run will do."""
     try:
         yield
     except OSError as error:
@@ -25,4 +25,4 @@ def disk_full_error(where: Path, then: str) -> Iterator[None]:
         found = (error.strerror or str(error)).lower()
         place = where if error.filename is None else os.fsdecode(error.filename)
         do = f"check the disk and its permissions and run it again: {then}"
-        raise OutputError("the system refused it", where=place, found=found, do=do) from error
+        raise OutputError("write failed", where=place, found=found, do=do) from error

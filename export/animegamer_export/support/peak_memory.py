@@ -17,5 +17,5 @@ def peak_mib() -> float | None:
         return None
     import resource
 
-    # In bytes on macOS, in KiB on the other systems.
+    # Bytes on macOS, KiB elsewhere.
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (20 if sys.platform == "darwin" else 10), 1)

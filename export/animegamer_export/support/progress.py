@@ -1,4 +1,4 @@
-"""Shows the progress of an export: a bar with bytes and time left on a terminal, and a line for each finished step."""
+"""Shows the progress of an export: a bar with bytes and remaining time on a terminal, and a line per finished step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Progress:
 
     @contextmanager
     def step(self, name: str, size: int) -> Iterator[Callable[[int], None]]:
-        """A bar for a step of about `size` bytes; call what is yielded with the number of bytes after each write."""
+        """A bar for a step of about `size` bytes; yields a callback for the number of bytes of each write."""
         columns = (
             bars.TextColumn("{task.description:24s}"),
             bars.BarColumn(),
@@ -42,6 +42,6 @@ class Progress:
         self.console.print(f"{name:24s} {megabytes}  {seconds:7.1f} s", highlight=False)
 
     def shared(self, neighbour: str, size: int) -> None:
-        """A line for the files that are now shared with another bundle."""
+        """A line for the files now shared with another bundle."""
         line = f"{'shared':24s} {size / 1e6:10.1f} MB  with {neighbour}, freed"
         self.console.print(line, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
 """TensorRT engines built from a bundle's ONNX parts: `animegamer-rt build-engines`.
 
-`graph` writes each part in the types TensorRT takes, `builder` builds one engine, `command` the ones asked for.
+`graph` converts each part to TensorRT's types, `builder` builds one engine, `command` the requested ones.
 """

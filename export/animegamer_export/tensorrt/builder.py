@@ -1,7 +1,7 @@
-"""Builds one engine in a process of its own: `python -m animegamer_export.tensorrt.builder`, a job on standard input.
+"""Builds one engine in its own process: `python -m animegamer_export.tensorrt.builder`, with a job on standard input.
 
-A builder frees its memory only when its process ends, and in its own process its peak can be measured. TensorRT-RTX
-builds for a named GPU and needs none; TensorRT 11 builds for the GPU of the machine.
+A builder frees its memory only when its process ends, and its peak can be measured there. TensorRT-RTX builds for a
+named GPU and needs none; TensorRT 11 builds for the machine's GPU.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from animegamer_rt.backends.tensorrt.engine_id import RTX
 from animegamer_rt.errors import BundleError
 
 RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")
-"""Prefixes of inputs and outputs that stay on the GPU between parts; they have half precision too."""
+"""Prefixes of inputs and outputs that stay on the GPU between parts, in half precision."""
 
 Ranges = Mapping[str, tuple[int, int, int]]
-"""Axis name -> (least, usual, most)."""
+"""Axis name -> (minimum, optimum, maximum)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class BuildJob:
 
     @property
     def typed(self) -> Path:
-        """The temporary graph in TensorRT's types, beside the source, because it refers to the source's data file."""
+        """The temporary graph in TensorRT's types, next to the source, as it refers to the source's data file."""
         source = Path(self.source)
         return source.with_name(f".{source.stem}.{self.arch}.{self.precision}.onnx")
 
@@ -84,7 +84,7 @@ def _build(trt: Any, job: BuildJob) -> BuildResult:
     builder = trt.Builder(logger)
     config = builder.create_builder_config()
     if job.library == RTX:
-        # By default the builder asks the machine's GPU, and fails without one.
+        # By default the builder queries the machine's GPU, and fails without one.
         config.num_compute_capabilities = 1
         config.set_compute_capability(getattr(trt.ComputeCapability, job.arch.upper()), 0)
     if job.stream_weights:

@@ -62,21 +62,21 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it."
     )
-    parser.add_argument("--bundle", required=True, help="name or folder; the engines go into its folder engines/")
-    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"of {', '.join(_arches())}, joined by commas")
-    parser.add_argument("--parts", metavar="LIST", help=f"of {', '.join(ENGINE_ROLES)} (default: all)")
+    parser.add_argument("--bundle", required=True, help="name or folder; engines are written to its folder engines/")
+    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"comma-separated, of {', '.join(_arches())}")
+    parser.add_argument("--parts", metavar="LIST", help=f"comma-separated, of {', '.join(ENGINE_ROLES)} (default: all)")
     parser.add_argument(
         "--precision", choices=("fp16", "bf16"), default="fp16", help="inside the engine (default: fp16)"
     )
     parser.add_argument(
         "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
     )
-    parser.add_argument("--no-weight-streaming", action="store_true", help="for GPUs that can hold all weights")
+    parser.add_argument("--no-weight-streaming", action="store_true", help="keep all weights in GPU memory")
     parser.add_argument(
         "--results",
         type=Path,
         metavar="FILE",
-        help="add seconds, sizes and peak memory to this JSON (default: no record)",
+        help="add times, sizes and peak memory to this JSON file (default: no record)",
     )
 
 
@@ -87,7 +87,7 @@ def run(options: Options) -> int:
     """
     if options.results is not None:
         make_folder(options.results.parent)
-        claim_file(options.results, "a record of builds", _is_record, do="give another name with --results")
+        claim_file(options.results, "a record of builds", _is_record, do="choose another file with --results")
     bundle = open_bundle(options.bundle)
     wanted = [
         _engine_request(bundle, part, gpu, options)

@@ -23,10 +23,10 @@ from animegamer_rt.errors import BundleError
 HALF_OPERATORS = frozenset({"MatMul", "Gemm", "Conv", "Attention"})
 FP32_OPERATORS = frozenset({"ReduceMean", "Sqrt", "Reciprocal", "Sin", "Cos", "Range"})
 UNTYPED_OPERATORS = frozenset({"Constant", "ConstantOfShape", "RandomNormal"})
-"""The type of their output is an attribute; they are not changed."""
+"""Their output type is an attribute; they are not changed."""
 QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
 UNTOUCHED_INPUTS = {"Resize": (1, 2)}
-"""Inputs that are float32 by the standard, whatever the type of the data (roi, scales)."""
+"""Inputs that are always float32 (roi, scales)."""
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 HALVES = {"fp16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
 
@@ -34,8 +34,8 @@ HALVES = {"fp16": ir.DataType.FLOAT16, "bf16": ir.DataType.BFLOAT16}
 def strongly_typed(source: Path, target: Path, precision: str, resident: Iterable[str] = ()) -> None:
     """Writes the rewritten `source` to `target`, which refers to the source's data files.
 
-    precision: fp16 or bf16. resident: prefixes of the inputs and outputs that stay on the GPU.
-    The target must lie in the source's folder.
+    precision: fp16 or bf16. resident: prefixes of the inputs and outputs that stay on the GPU. The target must be in
+    the source's folder.
     """
     assert target.parent == source.parent, "external data is found beside the file that names it"
     model = open_graph(source)
@@ -67,9 +67,9 @@ def _standard_attention(model: ir.Model) -> None:
     own = sorted({node.op_type for node in model.graph if node.domain == "com.microsoft"})
     if own:
         raise BundleError(
-            "the part uses operators that only onnxruntime has",
+            "the part uses onnxruntime's own operators",
             found=", ".join(own),
-            expected="the standard's, as the precisions int4-qdq, int8-qdq, fp8 and w8a8 have them",
+            expected="standard ONNX, as in int4-qdq, int8-qdq, fp8 and w8a8",
             do="quantise for TensorRT separately: animegamer-rt quantize --precision predictor=int4-qdq",
         )
     model.opset_imports.pop("com.microsoft", None)
@@ -83,7 +83,7 @@ def _bytes_at_the_edge(graph: ir.Graph) -> None:
             value.dtype = ir.DataType.FLOAT
     for node in list(graph):
         if node.op_type == "Cast" and node.outputs[0].dtype == ir.DataType.UINT8:
-            # The standard's Cast truncates; pixels are never negative, so Floor does the same.
+            # The standard's Cast truncates; pixels are never negative, so Floor is equivalent.
             _put_in_place(graph, node, ir.node("Floor", node.inputs))
     inside = [value for node in graph for value in node.outputs if value.dtype == ir.DataType.UINT8]
     for value in inside:
@@ -124,7 +124,7 @@ def _stored_weights(model: ir.Model, half: ir.DataType) -> set[ir.Node]:
 
 
 def _half_nodes(graph: ir.Graph, resident: tuple[str, ...]) -> set[ir.Node]:
-    """The nodes that compute in half precision, by the rules at the head of this file."""
+    """The nodes that compute in half precision, by the rules at the top of this file."""
     nodes = list(graph)
     kept_on_device = (
         {value for value in graph.outputs if (value.name or "").startswith(resident)} if resident else set()

@@ -1,7 +1,7 @@
 """Rewrites weight-only codes that several products read into a form that TensorRT-RTX can build.
 
-Two cases crash the builder of version 1.7.1, as found by experiment (docs/TENSORRT.md): 4-bit codes, and 8-bit codes of
-three matrices (query, key, value) that read the same inputs. The rewrites do not change the numbers.
+Version 1.7.1 crashes on two cases, found by experiment (docs/TENSORRT.md): 4-bit codes, and 8-bit codes of three
+matrices (query, key, value) with the same inputs. The rewrites do not change the numbers.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from animegamer_export.onnx_io.read import add_weight
 FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4})
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 FUSED = 2
-"""So many matrices that read the same inputs may stay in 8 bits."""
+"""At most this many matrices with the same inputs may stay in 8 bits."""
 
 
 def separate_shared_codes(model: ir.Model) -> None:
-    """4 bits: dequantise to float32. 8 bits: of three matrices over the same inputs, store the third at 16 bits."""
+    """4 bits: dequantise to float32. 8 bits: store the third of three matrices over the same inputs at 16 bits."""
     beside: dict[frozenset[ir.Value], list[ir.Node]] = {}
     for node in list(model.graph):
         products = _products(node)

@@ -1,6 +1,6 @@
 """Reads the towers' sizes, names and weights from the folders of transformers (T5) and open_clip.
 
-Files are memory-mapped and read without running code, one weight at a time. Each key is used or known to be unused.
+Files are memory-mapped and read without running code, one weight at a time. Every key must be known.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from animegamer_rt.errors import CheckpointError
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 CLIP_HINT = "give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 HEAD_WIDTH = 64
-"""open_clip's default, if open_clip_config.json has no other."""
+"""open_clip's default, if open_clip_config.json gives none."""
 
 _TEXT_LAYER = r"encoder.block.\1.layer."
 _TEXT_NAMES = (
@@ -64,7 +64,7 @@ _IMAGE_NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class TowerWeights:
-    """A tower's weights by our names: those of its file, and those in `made`, which are computed."""
+    """A tower's weights by our names: those of its file, and the computed ones in `made`."""
 
     weight_map: WeightMap
     made: Mapping[str, Callable[[], Tensor]]
@@ -76,11 +76,11 @@ class TowerWeights:
 
 
 def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
-    """A T5-v1.1 folder: config.json and its weights, safetensors or bin, whole or in shards. Raises CheckpointError."""
+    """A T5-v1.1 folder: config.json and safetensors or bin weights, whole or sharded. Raises CheckpointError."""
     config, where = read_json(folder / "config.json"), folder / "config.json"
     if config.get("model_type") != "t5" or config.get("feed_forward_proj") != "gated-gelu":
         found = f"model_type {config.get('model_type')!r}, feed_forward_proj {config.get('feed_forward_proj')!r}"
-        raise CheckpointError(f"not a T5-v1.1 model: {found}", where=where, do="give the folder of google/t5-v1_1-xxl")
+        raise CheckpointError(f"not a T5-v1.1 model: {found}", where=where, do="pass the folder of google/t5-v1_1-xxl")
     file = open_hugging_face(folder)
     tied = "shared.weight" in file.shapes
     vocabulary = file.shapes.get("shared.weight" if tied else "encoder.embed_tokens.weight", (0,))[0]
@@ -108,7 +108,7 @@ def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
 
 
 def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
-    """An open_clip folder: its weights and, if there, open_clip_config.json. Raises CheckpointError."""
+    """An open_clip folder: its weights and, if present, open_clip_config.json. Raises CheckpointError."""
     found = next((name for name in OPEN_CLIP if (folder / name).is_file()), None)
     if found is None:
         raise CheckpointError(
@@ -160,7 +160,7 @@ def _image_size(file: TensorFile, vision: Mapping[str, Any], config: Path) -> Im
     numbers = [re.match(r"visual\.transformer\.resblocks\.(\d+)\.", key) for key in file.shapes]
     head_width = _number({"head_width": HEAD_WIDTH, **vision}, "head_width", config)
     if conv[0] % head_width:
-        raise CheckpointError(f"heads of {head_width} do not divide a width of {conv[0]}", where=config, do=CLIP_HINT)
+        raise CheckpointError(f"head width {head_width} does not divide {conv[0]}", where=config, do=CLIP_HINT)
     return ImageTowerSize(
         width=conv[0],
         layers=1 + max(int(number[1]) for number in numbers if number),

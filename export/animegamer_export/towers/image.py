@@ -1,7 +1,7 @@
 """The image tower: normalisation of the picture, and a CLIP vision transformer without its last block.
 
-The picture is resized before (`animegamer_rt.stages.image`). The class token is dropped; the last block, the norm after
-it and the projection are not run (MODEL.md section 1).
+`animegamer_rt.stages.image` resizes the picture. The class token is dropped; the last block, the norm after it and the
+projection are not run (MODEL.md section 1).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ STD = (0.26862954, 0.26130258, 0.27577711)
 NORMALISATION: Mapping[str, Callable[[], Tensor]] = MappingProxyType(
     {"mean": lambda: _of_colours(MEAN), "deviation": lambda: _of_colours(STD)}
 )
-"""Buffers of the tower that are not in the file: mean and standard deviation of the colours, [1, 3, 1, 1]."""
+"""Buffers that are not in the file: mean and standard deviation of the colours, [1, 3, 1, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageTowerSize:
-    """Sizes of a CLIP vision transformer: `grid` patches a side; `layers` includes the last, which is not run."""
+    """Sizes of a CLIP vision transformer: `grid` patches per side; `layers` includes the last, which is not run."""
 
     width: int
     layers: int
@@ -50,7 +50,7 @@ def _of_colours(values: Sequence[float]) -> Tensor:
 
 
 class ImageBlock(nn.Module):
-    """Attention and MLP, each behind a norm."""
+    """Pre-norm attention and MLP."""
 
     def __init__(self, size: ImageTowerSize) -> None:
         super().__init__()

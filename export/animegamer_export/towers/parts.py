@@ -1,4 +1,4 @@
-"""The towers of an export: opens their folders, checks that they fit the encoder, and makes the parts to write."""
+"""The towers of an export: opens their folders, checks that they match the encoder, and makes the parts to write."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from animegamer_rt.models.encoder import EncoderSize
 
 TEXT, IMAGE = "text_tower", "image_tower"
 TOKENIZER = "spiece.model"
-"""T5's sentencepiece file, as transformers keeps it."""
+"""T5's sentencepiece file, as transformers names it."""
 MOTION_MODEL = "motion.model"
-"""T5's file in a bundle, where the prompt has a tokenizer of its own."""
+"""T5's file in a bundle, whose prompt has its own tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Towers:
     """Sizes and weights of both towers.
 
-    tokenizer: the file to be copied as the bundle's MOTION_MODEL. end: the id that ends a text. stamps: names, sizes
-    and modification times of the files.
+    tokenizer: the file to copy as the bundle's MOTION_MODEL. end: the end-of-text id. stamps: names, sizes and
+    modification times of the files.
     """
 
     text: tuple[TextTowerSize, Weights]
@@ -57,7 +57,7 @@ class Towers:
 def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     """Opens the towers in the folders of transformers (T5) and open_clip and matches all keys.
 
-    Raises CheckpointError for other files, and for towers that the encoder was not trained on.
+    Raises CheckpointError for other files, and for towers that the encoder was not trained with.
     """
     text, image, tokenizer = open_text_tower(t5), open_image_tower(clip), t5 / TOKENIZER
     take = "take spiece.model of google/t5-v1_1-xxl"
@@ -66,7 +66,7 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     pieces, end = count_pieces(tokenizer, take), read_json(t5 / "config.json").get("eos_token_id", 1)
     if pieces > text[0].vocabulary:
         raise CheckpointError(
-            "not the text tower's tokenizer",
+            "wrong tokenizer for the text tower",
             where=tokenizer,
             misshapen={"pieces": (pieces, f"at most {text[0].vocabulary}")},
             do=take,
@@ -114,8 +114,8 @@ def _part(
 def _check_fit(folder: Path, what: str, found: tuple[int, int], expected: tuple[int, int]) -> None:
     if found != expected:
         raise CheckpointError(
-            "not the tower that the encoder was trained on",
+            "not the tower that the encoder was trained with",
             where=folder,
             misshapen={what: (list(found), list(expected))},
-            do="take google/t5-v1_1-xxl and laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
+            do="use google/t5-v1_1-xxl and laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
         )

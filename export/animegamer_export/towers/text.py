@@ -87,8 +87,8 @@ class TextTower(nn.Module):
 def relative_bias(table: Tensor, size: TextTowerSize) -> Tensor:
     """The bias [1, heads, tokens, tokens] of every pair (query, key) from T5's table [buckets, heads].
 
-    Half of the buckets are for keys after the query. In each half, the first half of the buckets are single distances;
-    the others grow logarithmically up to `max_distance`.
+    Half of the buckets are for keys after the query. In each half, the first half are single distances; the others grow
+    logarithmically up to `max_distance`.
     """
     places = torch.arange(size.tokens)
     ahead = places[None, :] - places[:, None]

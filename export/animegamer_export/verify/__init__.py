@@ -1,1 +1,1 @@
-"""`animegamer-rt verify`: a bundle's parts against PyTorch and against each other."""
+"""`animegamer-rt verify`: compares a bundle's parts with PyTorch, or with another bundle."""

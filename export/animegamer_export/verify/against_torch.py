@@ -1,8 +1,8 @@
 """Compares a bundle's parts with the networks in torch, in float32, on the weights that the bundle was made from.
 
-Both get the same random inputs. torch runs first, one block at a time (`parts.streamed.run`), then the part in a
-session of bounded memory (`onnx_io.part_session`). A part with rounded weights, in 16 bits or in codes, is compared a
-second time, with torch on weights rounded in the same way: the remaining difference is the part's own.
+Both get the same random inputs. torch runs first, block by block (`parts.streamed.run`), then the part in a session of
+bounded memory (`onnx_io.part_session`). A part with rounded or quantised weights is compared a second time, with torch
+on weights rounded in the same way: the remaining difference is the part's own.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ FP32_TOLERANCE = 3e-4
 """Largest relative error of an output on the same weights, from another order of operations. Measured: 7e-6 at pocket's
 size and 1.4e-6 in a whole full-size predictor (docs/EXPORT.md); the rest is a margin for more layers."""
 TOLERANCES: Mapping[str, float] = {"fp32": FP32_TOLERANCE, "fp16": 1e-2, "bf16": 8e-2, **ACTIVATION_TOLERANCES}
-"""Largest relative error by precision, against weights in float32. Rounding changes each weight by 5e-4 (fp16) or 4e-3
-(bf16); the largest error measured in fp16 is 1.1e-3, at pocket's size (docs/EXPORT.md). Codes have no limit here."""
+"""Largest relative error by precision, against float32 weights. Rounding changes each weight by 5e-4 (fp16) or 4e-3
+(bf16); the largest error measured in fp16 is 1.1e-3, at pocket's size (docs/EXPORT.md). Quantised weights have no
+limit."""
 ROUNDED_PREFIX = "rounded_"
-"""Prefix of errors against torch on weights rounded as the part's; their limit is FP32_TOLERANCE."""
+"""Prefix of errors against torch with the part's rounding; their limit is FP32_TOLERANCE."""
 MIN_PSNR_DB = 30.0
 MIN_PSNR_SAME_WEIGHTS_DB = 60.0
 """On the same weights: pixels are truncated to whole numbers, so some differ by one."""
@@ -75,23 +76,23 @@ def source_from_provenance(bundle: Bundle, checkpoints: Path | None) -> ExportSo
         return from_seed(made["seed"], made["size"])
     if "release" not in made:
         raise ConfigError(
-            "the bundle was not made by animegamer-rt export", where=bundle.folder, do="compare it by --against BUNDLE"
+            "the bundle was not made by animegamer-rt export", where=bundle.folder, do="use --against BUNDLE"
         )
     if checkpoints is None:
-        raise ConfigError("nothing to compare with", do="give --checkpoints DIR, or --against BUNDLE")
+        raise ConfigError("no reference to compare with", do="pass --checkpoints DIR or --against BUNDLE")
     return from_checkpoints(checkpoints, made["release"], *made["picture"])
 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """A bundle and the source it was made from; log: called with lines of progress."""
+    """A bundle and its source; log: called with progress lines."""
 
     bundle: Bundle
     source: ExportSource
     log: Log
 
     def weights(self, part: str, parameter: Callable[[str], tuple[str, object]]) -> dict[str, Weights]:
-        """Weights for torch by the prefix of their errors: the source's own, and the rounded ones of a rounded part."""
+        """Weights for torch by error prefix: the source's own, and the rounded ones of a rounded part."""
         source, name = self.source_weights(part), part_names(self.bundle, part)[0]
         precision = self.bundle.manifest.parts[name].precision
         twice = part in self.bundle.manifest.provenance.get("quantized", {})
@@ -109,13 +110,15 @@ class _Comparison:
         """The source's towers. Raises ConfigError if it has none."""
         if self.source.towers is None:
             raise ConfigError(
-                "nothing to compare the towers with", found=self.source.towers_missing, do="leave them out with --parts"
+                "the source has no towers to compare with",
+                found=self.source.towers_missing,
+                do="exclude them with --parts",
             )
         return self.source.towers
 
     def open(self, part: str) -> PartSession:
-        """Opens the part in onnxruntime; call it when torch's network has been freed."""
-        self.log(f"{part} in onnxruntime, which reports no progress")
+        """Opens the part in onnxruntime; call it after torch's network is freed."""
+        self.log(f"{part} in onnxruntime, without progress reports")
         return PartSession(self.bundle, part)
 
 
@@ -125,8 +128,7 @@ def compare_with_torch(
 ) -> dict[str, Figures]:
     """Figures of the named parts, or of all parts of the bundle.
 
-    `peak_mib`: peak memory of the process so far, mapped files included. Raises ConfigError for a part that the bundle
-    does not have.
+    `peak_mib`: peak memory of the process so far, mapped files included. Raises ConfigError for a missing part.
     """
     comparisons = {PREDICTOR: _predictor, DENOISER: _denoiser, VAE: _vae, ENCODER: _encoder}
     comparisons |= {TEXT: _text_tower, IMAGE: _image_tower}
@@ -141,7 +143,7 @@ def compare_with_torch(
 
 
 def failed_figures(figures: Mapping[str, Figures]) -> list[str]:
-    """One line for each error that is larger than the part's precision allows."""
+    """One line for each error above what the part's precision allows."""
     found = []
     for part, figure in figures.items():
         same = {name: value for name, value in figure.items() if name.startswith(ROUNDED_PREFIX)}
@@ -219,7 +221,7 @@ def read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> t
 
 
 def _denoiser(compared: _Comparison) -> Figures:
-    """One pair step: both rows, guidance and solver."""
+    """One CFG pair: both rows, guidance and solver."""
     sizes, true = compared.source.sizes, {}
     unconditional = whole_encoder(sizes.encoder, compared.source.weights[DENOISER]).unconditional()
     for kind, weights in compared.weights(DENOISER, denoiser_parameter).items():
@@ -304,13 +306,13 @@ def _image_tower(compared: _Comparison) -> Figures:
 
 
 def as_named(name: str) -> tuple[str, None]:
-    """The parameter for a weight of a graph whose names are the network's."""
+    """The parameter for a weight of a graph that uses the network's names."""
     return name, None
 
 
 def _errors(name: str, tried: Array, true: Array) -> Figures:
     if tried.shape != true.shape:
-        raise BundleError(f"{name} has another shape than the source's", found=tried.shape, expected=true.shape)
+        raise BundleError(f"{name} differs in shape from the source's", found=tried.shape, expected=true.shape)
     error = relative_error(tried, true)
     return {f"{name}_max_error": float(f"{_largest(tried, true):.3g}"), f"{name}_relative_error": float(f"{error:.3g}")}
 

@@ -1,7 +1,7 @@
 """Compares a bundle with the one it was made from, part by part: shot, strengths, steps, latent, frames, features.
 
-Each part of both bundles gets the inputs of the reference, so that no error is counted twice. Any two bundles of one
-geometry and tokenizer can be compared.
+Each part of both bundles gets the reference's inputs, so that errors do not accumulate. The bundles must have the same
+geometry and tokenizer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ GAME_TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class SampleCounts:
-    """How much is compared: instructions for the predictor, turns for other parts, by `plan` (None: the default)."""
+    """Sample sizes: instructions for the predictor, turns for other parts, by `plan` (None: the default)."""
 
     instructions: int = 200
     turns: int = 4
@@ -71,7 +71,7 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
     parts = parts or [name for name in (*PARTS, *both) if _files(bundle, name) != _files(against, name)]
     if not parts:
         found, do = f"those of {against.folder}", "name the parts with --parts to compare equal ones"
-        raise BundleError("the bundles have the same parts", where=bundle.folder, found=found, do=do)
+        raise BundleError("the bundles' parts are identical", where=bundle.folder, found=found, do=do)
     compared: dict[str, Callable[[], Figures]] = {
         name: partial(_starting, name, bundle, against, amount) for name in parts if name in START_PARTS
     }
@@ -97,7 +97,7 @@ def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Seq
     engines = open_engines(against, EngineConfig("cpu-fp32"))
     tried = engines if tuple(parts) == (DENOISER,) else open_engines(bundle, EngineConfig("cpu-fp32"))
     if DENOISER in parts:
-        # A session that computes exactly what the graph says; the runtime's may fuse operators (see plain_options).
+        # An exact session; the runtime's may fuse operators (see plain_options).
         tried = replace(tried, denoiser=RecordingDenoiser(bundle.part_path(DENOISER), record=False))
     # Both play the reference's plan: a quantised bundle has only `exact` until its plans are measured.
     true, pipeline = with_plan_of(Pipeline.open(against, engines), against, amount.plan), Pipeline.open(bundle, tried)
@@ -120,7 +120,7 @@ def _predictor(pair: _Pair, amount: SampleCounts) -> Figures:
 
 
 def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts) -> Figures:
-    """Errors of shots and equal strengths for the same prompts, whose earlier shots are the reference's."""
+    """Errors of shots, and share of equal strengths, for the same prompts with the reference's earlier shots."""
     errors, equal_states, equal_strengths = [], 0, 0
     history: list[HistoryTurn] = []
     world = reference.bundle.manifest.world

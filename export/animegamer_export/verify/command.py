@@ -1,4 +1,4 @@
-"""The command `animegamer-rt verify`: options, what to print, and the record."""
+"""The command `animegamer-rt verify`: options, output, and the record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from animegamer_rt.profiling.host import environment
 from .figures import PARTS, START_PARTS, Figures, exceeds_tolerance
 
 DIFFERS = 1
-"""Exit code if a part's errors are larger than its precision allows."""
+"""Exit code if a part's errors exceed what its precision allows."""
 
 
 def lines(figures: Mapping[str, Figures]) -> Iterator[str]:
@@ -33,25 +33,25 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
     parser.add_argument("bundle", help="name or folder of the bundle to check")
     given = parser.add_mutually_exclusive_group()
-    given.add_argument("--against", metavar="BUNDLE", help="a bundle to compare with: prompts and whole turns")
+    given.add_argument("--against", metavar="BUNDLE", help="bundle to compare with, by prompts and whole turns")
     given.add_argument(
         "--checkpoints",
         type=Path,
         metavar="DIR",
-        help="its checkpoints: compare each part with torch",
+        help="folder of its checkpoints, to compare each part with torch",
     )
     parser.add_argument(
         "--parts",
         help=f"of {','.join((*PARTS, *START_PARTS))} (default: all; with --against, those that differ)",
     )
     parser.add_argument(
-        "--instructions", type=whole(1, 100_000), default=200, metavar="N", help="prompts (default: 200)"
+        "--instructions", type=whole(1, 100_000), default=200, metavar="N", help="prompts to compare (default: 200)"
     )
     parser.add_argument(
-        "--turns", type=whole(1, 10_000), default=4, metavar="N", help="whole turns, texts, pictures (default: 4)"
+        "--turns", type=whole(1, 10_000), default=4, metavar="N", help="whole turns, texts and pictures (default: 4)"
     )
-    parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record into this folder")
+    parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's)")
+    parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record to this folder")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON; progress goes to stderr")
 
 

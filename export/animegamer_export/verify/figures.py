@@ -8,7 +8,7 @@ from typing import Any
 from animegamer_rt.bundle.roles import ENCODER, IMAGE_TOWER, PLAY_ROLES, TEXT_TOWER
 
 PARTS, START_PARTS = PLAY_ROLES, (ENCODER, TEXT_TOWER, IMAGE_TOWER)
-"""Parts that each turn runs, and parts that only a start from a picture runs."""
+"""Parts run in every turn, and parts run only when a game starts from a picture."""
 
 
 ACTIVATION_TOLERANCES: Mapping[str, float] = {"int8-dynamic": 0.1, "w8a8": 0.15, "fp8": 0.25}
@@ -22,7 +22,7 @@ Figures = dict[str, Any]
 def exceeds_tolerance(
     figures: Mapping[str, Figures], allowed: Mapping[str, float] = ACTIVATION_TOLERANCES
 ) -> list[str]:
-    """One line for each error above what its precision allows; a precision that is not in `allowed` has no limit."""
+    """One line for each error above what its precision allows; precisions not in `allowed` have no limit."""
     return [
         f"{part}: {name.replace('_', ' ')} {value}, allowed {most}"
         for part, figure in figures.items()

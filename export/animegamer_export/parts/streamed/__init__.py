@@ -1,4 +1,1 @@
-"""Writes and runs parts of any size with little memory: weights are made one at a time and freed after use.
-
-The graphs are those of `animegamer_export.parts`.
-"""
+"""Writes and runs parts of any size with little memory: weights are made one at a time and freed after use."""

@@ -1,7 +1,6 @@
 """The four parts without their weights in memory: graphs over placeholder weights, and how each weight is made.
 
-A placeholder has a weight's shape and the memory of one number, so a graph of seven billion weights is traced in little
-memory.
+A placeholder has a weight's shape and one element's memory, so even seven billion weights are traced in little memory.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Weights(Protocol):
-    """Makes a network's weights; `checkpoints.weight_map.WeightMap` does so from a checkpoint."""
+    """Makes a network's weights, like `checkpoints.weight_map.WeightMap`."""
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """One parameter in the given dtype, low-rank additions included."""
+        """One parameter in the given dtype, LoRA included."""
         ...
 
 
@@ -42,7 +41,7 @@ class Weights(Protocol):
 class StreamedPart:
     """Graphs that share one data file. value: makes the float32 value of a parameter or buffer by name.
 
-    exact: parameters that are never rounded: tables that `onnx_io.write` keeps in float32.
+    exact: parameters that are never rounded, such as position tables.
     """
 
     graphs: Sequence[Graph]
@@ -52,7 +51,7 @@ class StreamedPart:
 
 
 def predictor_part(size: PredictorSize, weights: Weights) -> StreamedPart:
-    """The predictor's one graph over the weights of `Predictor`."""
+    """The predictor's graph over the weights of `Predictor`."""
     graph = predictor_graph(meta_module(lambda: Predictor(size)))
 
     def value(name: str) -> Tensor:
@@ -79,7 +78,7 @@ def denoiser_part(size: DenoiserSize, encoder_size: EncoderSize, weights: Weight
 
 
 def predictor_parameter(name: str) -> tuple[str, None]:
-    """The network's parameter for a weight of the predictor's graph, by its name there."""
+    """The network's parameter for a weight in the predictor's graph."""
     return name.removeprefix("predictor."), None
 
 
@@ -123,14 +122,14 @@ def whole_encoder(size: EncoderSize, weights: Weights) -> Encoder:
 
 
 def with_weights(module: Module, weights: Weights, prefix: str = "", dtype: torch.dtype = torch.float32) -> Module:
-    """Loads all weights by `prefix` + name into a module, which may be on "meta"; returns it in evaluation mode."""
+    """Loads all weights `prefix` + name into a module, which may be on "meta"; returns it in evaluation mode."""
     made = {name: weights.merged(prefix + name, dtype) for name in module.state_dict()}
     module.load_state_dict(made, assign=True)
     return module.eval()
 
 
 def meta_module(make: Callable[[], Module]) -> Module:
-    """A module with placeholder weights, each of its shape and one number's memory. For tracing only."""
+    """A module with placeholder weights, for tracing only."""
     with torch.device("meta"):
         module = make()
     seen: dict[int, nn.Parameter] = {}

@@ -1,6 +1,6 @@
-"""Runs a network that is too large for memory in torch: a block's weights are made when it is called and freed after.
+"""Runs a network that does not fit in memory: a block's weights are made when it is called and freed afterwards.
 
-A weight is made again for each call of its block, so this is slow.
+Slow: every call of a block makes its weights again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def block_streaming(
 ) -> Module:
     """A module whose blocks (in module lists) are streamed; its other weights are loaded. Names: `prefix` + name.
 
-    Each block must be run by calling it, without gradients. log: called after 1, 2, 4, .. blocks with the time so far
-    and an estimate of the rest.
+    Blocks must be called as modules, without gradients. log: called after 1, 2, 4, .. blocks with the elapsed time and
+    an estimate of the rest.
     """
     module = meta_module(make)
     blocks = {
@@ -64,7 +64,7 @@ class _Progress:
 
 
 class _BlockHooks:
-    """Hooks of one block: they load its weights before it runs and restore the placeholders after."""
+    """Hooks of one block: load its weights before it runs and restore the placeholders afterwards."""
 
     def __init__(self, weights: Weights, prefix: str, block: nn.Module, pace: _Progress) -> None:
         self.weights, self.prefix, self.pace = weights, prefix, pace

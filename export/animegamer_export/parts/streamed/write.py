@@ -1,7 +1,7 @@
 """Writes a part tensor by tensor: each weight is made, rounded, written and freed before the next.
 
-Weights of two axes and more are stored in the requested type, with a Cast to float32 in the graph; biases, norms and
-tables stay float32. The files have the same numbers as those of `onnx_io.write`.
+Weights of two or more axes are stored in the requested dtype, with a Cast to float32 in the graph; biases, norms and
+tables stay float32. The result equals that of `onnx_io.write`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .parts import StreamedPart
 STORED: Mapping[str, torch.dtype] = MappingProxyType(
     {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 )
-"""Precisions that only change the type; others are quantised from these files."""
+"""Precisions that only change the dtype; others are quantised from these files."""
 
 TRANSPOSED = ".transposed"
 _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
@@ -60,7 +60,7 @@ def write_streamed(
 
 
 def recompute_weights(part: StreamedPart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
-    """For each weight in a written model, by its name there, a function that computes its expected value again."""
+    """For each weight in a written model, by its name there, a function that recomputes its expected value."""
     held = {name: tensor for graph in part.graphs for name, tensor in _module_tensors(graph.module).items()}
     makers: dict[str, Callable[[], Tensor]] = {}
     for stored_name in model.graph.initializers:
@@ -74,21 +74,21 @@ def recompute_weights(part: StreamedPart, model: ir.Model, precision: str) -> di
 
 @dataclass(frozen=True, slots=True)
 class _WeightRule:
-    """How one stored weight is made: the module's weight, whether it is transposed, and the type it is rounded to."""
+    """How a stored weight is made: the module's weight, whether it is transposed, and the dtype it is rounded to."""
 
     name: str
     transposed: bool
     rounded_to: torch.dtype
 
     def tensor(self, part: StreamedPart) -> Tensor:
-        """The rounded value. Raises CheckpointError if the type cannot represent it."""
+        """The rounded value. Raises CheckpointError if the dtype cannot represent it."""
         exact = part.value(self.name).detach()
         _require_finite(exact, self.rounded_to, f"{part.graphs[0].name}, {self.name}")
         value = exact.to(self.rounded_to)
         return (value.t() if self.transposed else value).contiguous()
 
     def later(self, part: StreamedPart, shape: Sequence[int], dtype: torch.dtype) -> ir.LazyTensor:
-        """A tensor that is computed each time its bytes are read."""
+        """A tensor computed whenever its bytes are read."""
 
         def make() -> ir.TensorProtocol:
             tensor = self.tensor(part).to(dtype)
@@ -113,8 +113,8 @@ class _LazyWeights:
     def attach(self, model: ir.Model) -> None:
         """Replaces every placeholder parameter and buffer in the model by a lazy tensor.
 
-        A matrix that is only read transposed is stored transposed; otherwise constant folding, which follows, would
-        compute each such matrix and keep it in memory.
+        A matrix that is only read transposed is stored transposed; otherwise constant folding would compute each such
+        matrix and keep it in memory.
         """
         InlinePass()(model)
         held = _module_tensors(self.module)
@@ -141,7 +141,7 @@ class _LazyWeights:
             del model.graph.initializers[name]
 
     def round(self, model: ir.Model) -> None:
-        """Stores rounded weights in their type, followed by a Cast to float32."""
+        """Stores rounded weights in their dtype, followed by a Cast to float32."""
         if self.dtype == torch.float32:
             return
         suffix = next(name for name, dtype in STORED.items() if dtype == self.dtype)
@@ -154,18 +154,18 @@ class _LazyWeights:
                 stored = made.later(self.part, tensor.shape.numpy(), self.dtype)
                 store_as(model, value, f"{name}.{suffix}", stored)
         if self.dtype == torch.float16:
-            # Small weights and constants that folding produced.
+            # Small weights and constants created by folding.
             store_fp16(model)
 
 
 def _require_finite(value: Tensor, dtype: torch.dtype, where: str) -> None:
     largest = max(abs(float(end)) for end in torch.aminmax(value))
     if not largest < math.inf:
-        raise CheckpointError("a weight that is not a finite number", where=where, do="take the published checkpoint")
+        raise CheckpointError("a weight is not finite", where=where, do="use the published checkpoint")
     if largest > torch.finfo(dtype).max:
         name = next(name for name, stored in STORED.items() if stored == dtype)
         part = where.partition(",")[0].partition("_first")[0]
-        raise CheckpointError(f"{largest:.4g} is too large for {name}", where=where, do=f"give --precision {part}=bf16")
+        raise CheckpointError(f"{largest:.4g} overflows {name}", where=where, do=f"use --precision {part}=bf16")
 
 
 def _module_tensors(module: nn.Module) -> dict[str, Tensor]:
