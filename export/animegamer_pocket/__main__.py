@@ -1,7 +1,7 @@
-"""Build the pocket bundle from scratch: python -m animegamer_pocket --work DIR --out engines/pocket
+"""Builds the pocket bundle from scratch: python -m animegamer_pocket --work DIR --out engines/pocket
 
-Phases run in order. A phase whose result is in the work folder is skipped. `--phase NAME` runs one phase alone, so that
-decoder and denoiser can be trained at the same time. `--recipe short` runs all phases in a minute.
+Phases run in order and are skipped if their result is in the work folder. `--phase NAME` runs one phase, so that
+decoder and denoiser can be trained concurrently. `--recipe short` runs all phases in a minute.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from .phases import PHASES, write_networks
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_pocket", description=__doc__)
-    parser.add_argument("--recipe", choices=sorted(CONFIGS), default="full", help="full ships; short is for tests")
-    parser.add_argument(
-        "--work", type=Path, required=True, help="folder for the corpus and each phase's weights (4 GB)"
-    )
-    parser.add_argument("--out", type=Path, required=True, help="folder of the bundle; its content is replaced")
+    parser.add_argument("--recipe", choices=sorted(CONFIGS), default="full", help="full: as shipped; short: for tests")
+    parser.add_argument("--work", type=Path, required=True, help="folder for the corpus and all weights (4 GB)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the bundle; replaced")
     parser.add_argument("--phase", choices=list(PHASES), help="run only this phase")
     parser.add_argument("--device", default="cpu", help="device to train on: cpu or cuda")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads of PyTorch")
-    parser.add_argument("--fp32", type=Path, metavar="DIR", help="only write the trained networks there, in float32")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="PyTorch's CPU threads")
+    parser.add_argument("--fp32", type=Path, metavar="DIR", help="only export the trained networks here, in float32")
     chosen = parser.parse_args(argv)
     torch.set_num_threads(chosen.threads)
     context = BuildContext(CONFIGS[chosen.recipe], chosen.work, chosen.out, chosen.device)

@@ -51,7 +51,7 @@ WORLD = World(
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """The trained networks of one bundle. The decoder's size holds the latent scale that training measured."""
+    """The trained networks of one bundle. The decoder's size holds the measured latent scale."""
 
     predictor: Predictor
     denoiser: Denoiser
@@ -71,11 +71,11 @@ def write_bundle(
     origin: str = "trained",
     precision: Precision = "fp16",
 ) -> Bundle:
-    """Export all parts, compare each with its network, then write the manifest. The errors found are printed.
+    """Exports all parts, compares each with its network, then writes the manifest. Prints the errors.
 
-    folder: is replaced. tokenizer: the folder with tokenizer.model and added_tokens.json. precision: fp16 ships; fp32
-    is the reference that other precisions are compared with.
-    Raises BundleError if a part disagrees with its network, or if an fp16 bundle is over 32 MB.
+    folder: replaced. tokenizer: the folder with tokenizer.model and added_tokens.json. precision: fp16 ships; fp32 is
+    the reference for other precisions. Raises BundleError if a part disagrees with its network, or if an fp16 bundle is
+    over 32 MB.
     """
     if folder.exists():
         shutil.rmtree(folder)
@@ -104,7 +104,7 @@ def write_bundle(
 
 
 def update_bundle(folder: Path, quality: Mapping[str, Any]) -> Bundle:
-    """Replace a bundle's quality figures; parts and plans stay. Raises BundleError if it is over 32 MB."""
+    """Replaces a bundle's quality figures only. Raises BundleError if it is over 32 MB."""
     return _write_checked(folder, replace(load(folder).manifest, quality=quality))
 
 

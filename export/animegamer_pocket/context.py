@@ -1,7 +1,4 @@
-"""The work folder of one pocket build: corpora, networks, latents and shots, each made or read on first use.
-
-The order of the phases is in `phases`.
-"""
+"""The work folder of one pocket build: corpora, networks, latents and shots, created or loaded on first use."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ HARD_WEIGHT = 1.5
 """Added for two characters, and for lying down: their shots are the hardest to predict (docs/LOG.md)."""
 
 Split: TypeAlias = Literal["corpus", "held"]
-"""The games that are trained on, or the held-out ones. The names are part of file names in the work folder."""
+"""Training games or held-out ones. The names are part of file names in the work folder."""
 
 
 class BuildContext:
@@ -59,7 +56,7 @@ class BuildContext:
 
     @cached_property
     def held_out(self) -> Corpus:
-        """Games that end with a combination that training never sees."""
+        """Games that end with a combination excluded from training."""
         config = self.config
         games, turns = config.held_out_games, config.turns_per_game
         return build_corpus(self.work / "held", games, turns, config.seed + 1, train=False)
@@ -73,7 +70,7 @@ class BuildContext:
 
     @cached_property
     def vocabulary_size(self) -> int:
-        """Train the tokenizer on the training games' instructions; returns the vocabulary size."""
+        """Trains the tokenizer on the training games' instructions; returns the vocabulary size."""
         return train_tokenizer(self.corpus.instructions, self.config.vocabulary_pieces, self.work / "tokenizer")
 
     @cached_property
@@ -87,7 +84,7 @@ class BuildContext:
         )
 
     def new_autoencoder(self) -> tuple[VaeEncoder, VaeDecoder]:
-        """An untrained VAE encoder and decoder, in channels-last layout: convolutions are fastest in it."""
+        """An untrained VAE encoder and decoder, in channels-last layout, which is the fastest for convolutions."""
         encoder: VaeEncoder = VaeEncoder().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         decoder: VaeDecoder = VaeDecoder(self.config.vae).to(memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
         return encoder.to(self.device), decoder.to(self.device)
@@ -106,7 +103,7 @@ class BuildContext:
         return self.corpus if split == "corpus" else self.held_out
 
     def mean_latents(self, split: Split, rows: int | None = None) -> np.ndarray:
-        """The frozen encoder's mean latents, float16 [N, 16, 5, h, w]; saved if all rows were asked for."""
+        """The frozen encoder's mean latents, float16 [N, 16, 5, h, w]; cached if all rows are requested."""
         path = self.work / f"latents-{split}.npy"
         if path.exists():
             means: np.ndarray = np.load(path)[:rows]
@@ -153,7 +150,7 @@ class BuildContext:
         return np.concatenate(parts)
 
     def predicted_shots(self) -> np.ndarray:
-        """The predictor's shot of every turn of the corpus, after its own earlier shots: float16 [N, 226, D]; saved."""
+        """The predictor's shot of every turn of a corpus, after its own earlier shots: float16 [N, 226, D]; cached."""
         path = self.work / "predicted.npy"
         if not path.exists():
             _, shot_encoder = self.load_denoiser("denoiser")
@@ -162,13 +159,13 @@ class BuildContext:
             history, games = COMPATIBILITY.history_turns, range(turns.games)
             shots, right = prediction.roll_out_games(self.load_predictor(), self.prompt_builder, turns, games, history)
             error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
-            print(f"predicted shots: mean squared error {error:.4f}, motion level right {right:.3f}")
+            print(f"predicted shots: mean squared error {error:.4f}, motion level correct {right:.3f}")
             np.save(path, shots)
         predicted: np.ndarray = np.load(path, mmap_mode="r")
         return predicted
 
     def game_turns(self, corpus: Corpus, shots: np.ndarray) -> prediction.GameTurns:
-        """The turns of a corpus as the predictor is trained on them; shots: float16 [N, 226, D]."""
+        """The turns of a corpus as training data for the predictor; shots: float16 [N, 226, D]."""
         labels = np.asarray([scene_labels(scene) for scene in corpus.scenes], np.float32)
         hard = [scene.is_pair + (scene.motion == "lie down") for scene in corpus.scenes]
         weights = 1.0 + MOVED_WEIGHT * np.asarray(corpus.moved) + HARD_WEIGHT * np.asarray(hard)
@@ -177,17 +174,17 @@ class BuildContext:
 
     @staticmethod
     def with_complete_captions(turns: prediction.GameTurns, corpus: Corpus) -> prediction.GameTurns:
-        """The same turns, each instruction as the reader hands it on to the predictor."""
+        """The same turns, with instructions as the reader passes them to the predictor."""
         return replace(turns, instructions=[complete_caption(scene) for scene in corpus.scenes])
 
     def load_decoder(self) -> VaeDecoder:
-        """The trained decoder. Its size holds the latent scale that training measured."""
+        """The trained decoder. Its size holds the measured latent scale."""
         decoder = VaeDecoder(replace(self.config.vae, scale=self.latent_scale))
         checkpoint.load(self.weights_path("adapted_decoder"), ("decoder", decoder))
         return decoder.eval()
 
     def load_denoiser(self, name: str) -> tuple[Denoiser, ShotEncoder]:
-        """The denoiser and shot encoder that a phase ("denoiser" or "adapted") left."""
+        """The denoiser and shot encoder of a phase ("denoiser" or "adapted")."""
         denoiser, shot_encoder = self.new_denoiser()
         checkpoint.load(self.weights_path(name), ("both", nn.ModuleList([denoiser, shot_encoder])))
         return denoiser, shot_encoder

@@ -1,10 +1,9 @@
-"""How often sentences are understood and drawn: plays games from a file with labels; the judge reads each clip.
+"""Measures how often instructions are understood and drawn: plays labelled games; the judge reads each clip.
 
     python -m animegamer_pocket.evaluate --games FILE.jsonl --plan balanced --seeds 1,2 --out REPORT.json
 
 A turn takes about 0.6 s with the plan balanced on one free core: 205 turns with two seeds take some four minutes. The
-judge is `judge/judge.onnx`; how often it is right stands in `judge/judge.json`. The labels are
-described in benchmarks/language/README.md.
+judge is `judge/judge.onnx`, its accuracy is in `judge/judge.json`. benchmarks/language/README.md describes the labels.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from .labelled import LabelledTurn, read_games
 
 FIELDS = ("who", "motion", "place", "night", "outfits", "level_within_one", "one_of_each")
 MUST_BE_RIGHT = ("who", "one_of_each", "place", "night", "motion")
-"""The fields of FIELDS that `all_right` means, as far as a turn has them."""
+"""The fields of FIELDS that `all_right` requires, if a turn has them."""
 SHARES = (*FIELDS, "all_right", "all_right_first", "all_right_later")
 """The shares of a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """A turn that was played. reading: None if the text was refused. right: the judged fields."""
+    """A played turn. reading: None if the text was refused. right: the judged fields."""
 
     asked: LabelledTurn
     first: bool
@@ -45,7 +44,7 @@ class PlayedTurn:
 
     @property
     def all_right(self) -> bool:
-        """Exactly the people asked for, once each, with place, hour and motion where those are given."""
+        """Exactly the requested characters, once each, with the right place, hour and motion if labelled."""
         return all(self.right.get(name, True) for name in MUST_BE_RIGHT)
 
     @property
@@ -55,9 +54,9 @@ class PlayedTurn:
 
 
 def fields_right(asked: LabelledTurn, reading: Reading | None) -> dict[str, bool]:
-    """Which of the fields that a turn has are right; all are wrong without a reading.
+    """Which of a turn's labelled fields are right; none without a reading.
 
-    Clothes are right if somebody who was asked for is seen, and all of those who are seen wear theirs.
+    Clothes are right if a requested character is seen, and all requested characters seen wear theirs.
     """
     has = {
         "motion": asked.motion,
@@ -86,7 +85,7 @@ def fields_right(asked: LabelledTurn, reading: Reading | None) -> dict[str, bool
 def play_games(
     player: animegamer_rt.Player, judge: Judge, games: Sequence[Sequence[LabelledTurn]], seed: int
 ) -> Iterator[PlayedTurn]:
-    """Play games one after another, each from its start with the same seed, and read every clip."""
+    """Plays each game from its start with the same seed, and reads every clip."""
     for turns in games:
         game = player.start(seed=seed)
         for number, asked in enumerate(turns):
@@ -100,7 +99,7 @@ def play_games(
 
 
 def report(played: Sequence[PlayedTurn]) -> dict[str, Any]:
-    """The shares of right turns, 0..1; None where no turn has the field. Every turn stands under `readings`."""
+    """The shares of right turns, 0..1; None if no turn has the field. `readings` lists every turn."""
     shares = {name: share([turn.right[name] for turn in played if name in turn.right]) for name in FIELDS}
     return {
         "turns": len(played),
@@ -127,7 +126,7 @@ def _entry(turn: PlayedTurn) -> dict[str, Any]:
 
 
 def worst(played: Sequence[PlayedTurn], count: int) -> list[PlayedTurn]:
-    """The turns with the most wrong fields, worst first."""
+    """The turns with the most wrong fields."""
     return sorted(played, key=lambda turn: (turn.all_right, -len(turn.wrong)))[:count]
 
 
@@ -172,18 +171,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m animegamer_pocket.evaluate", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument("--games", type=Path, required=True, metavar="FILE", help="turns with labels, JSON lines")
+    parser.add_argument("--games", type=Path, required=True, metavar="FILE", help="labelled turns, JSON lines")
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: pocket)")
     parser.add_argument(
         "--plan",
         type=lambda text: text.split(","),
         default=[None],
         metavar="NAME",
-        help="exact, balanced or fast; balanced,fast compares two (default: the bundle's default)",
+        help="exact, balanced or fast; balanced,fast compares two (default: the bundle's)",
     )
-    parser.add_argument("--seeds", type=seeds, default=[1], metavar="N,N", help="each game is played once a seed")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the report, JSON")
-    parser.add_argument("--worst", type=int, default=0, metavar="N", help="list the worst N turns")
+    parser.add_argument(
+        "--seeds", type=seeds, default=[1], metavar="N,N", help="comma-separated; each game is played once per seed"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file for the report, JSON")
+    parser.add_argument("--worst", type=int, default=0, metavar="N", help="print the N worst turns")
     options = parser.parse_args(argv)
     try:
         games, first = read_games(options.games), options.plan[0]

@@ -1,4 +1,4 @@
-"""How well turns are played: held-out instructions and games, played by any function, judged and counted."""
+"""Evaluates a player function on held-out instructions and games with the judge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
 PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, GameState]]]
-"""Plays a game from its start: (instructions, seed) -> a clip, uint8 [17, 96, 144, 3], and the state of every turn."""
+"""Plays a game from its start: (instructions, seed) -> clip uint8 [17, 96, 144, 3] and state of every turn."""
 
 POSITION_TOLERANCE_PX = 16
 """A turn starts where the last ended if the judge reads a position at most this far off (9 % of the width)."""
@@ -31,7 +31,7 @@ SEED, TURNS = 2024, 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JudgedTurn:
-    """A played turn, the scene that it should show, and what the judge read. amount: mean motion, px a frame."""
+    """A played turn, the scene it should show, and the judge's reading. amount: mean motion, px per frame."""
 
     scene: Scene
     instruction: str
@@ -43,7 +43,7 @@ class JudgedTurn:
 
 
 def fit_motion_scale(clips_per_level: int) -> MotionScale:
-    """Fit the thresholds between motion levels on rendered training clips."""
+    """Fits the thresholds between motion levels on rendered training clips."""
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)
         for index, scene in enumerate(sample_scenes(clips_per_level * LEVELS, seed=11))
@@ -52,7 +52,7 @@ def fit_motion_scale(clips_per_level: int) -> MotionScale:
 
 
 def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
-    """First turns with combinations that training never sees, as reference captions; levels 1..5 in turn."""
+    """First turns with combinations excluded from training, as reference captions; levels cycle through 1..5."""
     turns = []
     for index, scene in enumerate(sample_scenes(count, seed, train=False)):
         start_x = position_x("centre", len(scene.characters))
@@ -62,13 +62,13 @@ def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
 
 
 def held_out_games(count: int, turns: int, seed: int) -> list[list[tuple[Scene, str]]]:
-    """Games whose last turn has a combination that training never sees."""
+    """Games whose last turn has a combination excluded from training."""
     rng = random.Random(seed)
     return [sample_game(rng, turns, train=False) for _ in range(count)]
 
 
 def judge_game(play: PlayGame, judge: Judge, game: Sequence[tuple[Scene, str]], seed: int) -> list[JudgedTurn]:
-    """Play a game and judge every turn."""
+    """Plays a game and judges every turn."""
     played = list(play([instruction for _, instruction in game], seed))
     readings = judge.read(np.stack([clip for clip, _ in played]))
     return [
@@ -107,7 +107,7 @@ def evaluate(
 
 
 def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns that show what was asked, by field, and the mean of the fields."""
+    """The share of turns that show the instruction, by field, and the mean of the fields."""
     figures = {
         "characters": share(_all_there(turn) for turn in judged),
         "outfits": share(_outfits_right(turn) for turn in judged),
@@ -120,7 +120,7 @@ def instruction_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]
 
 
 def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
-    """The share of turns with the right state, for each of the four and for all at once."""
+    """The share of turns with the right state, by field and overall."""
     pairs = [(turn.state, strengths(turn.scene)) for turn in judged]
     figures = {
         name: share(getattr(state, name) == getattr(truth, name) for state, truth in pairs) for name in STRENGTHS
@@ -129,7 +129,7 @@ def state_figures(judged: Sequence[JudgedTurn]) -> dict[str, float | None]:
 
 
 def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, object]:
-    """How often later turns keep what their instruction does not mention, and the score by turn of the game."""
+    """How often later turns keep what their instruction does not mention, and the score by turn number."""
     later = [turn for game in games for turn in game[1:]]
     unsaid = {
         part: [turn for turn in later if part not in said_parts(turn.instruction)]
@@ -160,12 +160,12 @@ def consistency_figures(games: Sequence[Sequence[JudgedTurn]]) -> dict[str, obje
 
 
 def _all_there(turn: JudgedTurn) -> bool:
-    """Exactly the characters that were asked for are seen, each once."""
+    """Exactly the requested characters are seen, once each."""
     return turn.reading.shows_once_each(frozenset(turn.scene.characters))
 
 
 def _outfits_right(turn: JudgedTurn) -> bool:
-    """At least one character that was asked for is seen, and all of them that are seen wear the right clothes."""
+    """At least one requested character is seen, and all of those seen wear the right clothes."""
     asked = dict(zip(turn.scene.characters, turn.scene.outfits, strict=True))
     seen = {name: outfit for name, outfit in turn.reading.outfits.items() if name in asked}
     return bool(seen) and all(asked[name] == outfit for name, outfit in seen.items())

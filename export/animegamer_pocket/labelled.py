@@ -1,4 +1,4 @@
-"""Reads files of sentences with labels: a turn a line, as benchmarks/language/development.jsonl has them."""
+"""Reads labelled instructions, one turn per line, as in benchmarks/language/development.jsonl."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LABELS: Mapping[str, Collection[Any]] = {
     "night": (False, True),
     "level": range(1, 6),
 }
-"""Labels with one value -> the values that they may have."""
+"""Labels with one value -> the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledTurn:
-    """What is said in a turn, and what should be seen. None: not judged. outfits: one for each of `who`."""
+    """The instruction of a turn, and what should be seen. None: not judged. outfits: one per name in `who`."""
 
     game: int
     turn: int
@@ -37,22 +37,21 @@ class LabelledTurn:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The labels that are given, as in the file."""
+        """The given labels, as in the file."""
         fields = {name: getattr(self, name) for name in ("who", "motion", "place", "night", "outfits", "level")}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items() if v is not None}
 
 
 def read_games(path: Path) -> list[list[LabelledTurn]]:
-    """The games of a file, in the file's order, each with its turns in rising order.
+    """The games of a file in order, each with its turns in order.
 
-    Raises:
-        ConfigError: the file cannot be read, is empty, or a line is wrong; the error names the line.
+    Raises ConfigError, naming the line, if the file is unreadable, empty or invalid.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         found = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError("cannot read the games", where=path, found=found, expected="a JSON object a line") from error
+        raise ConfigError("unreadable games", where=path, found=found, expected="one JSON object per line") from error
     games: dict[int, dict[int, LabelledTurn]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -60,15 +59,13 @@ def read_games(path: Path) -> list[list[LabelledTurn]]:
         try:
             turn = _parse(json.loads(line))
             if turn.turn in games.setdefault(turn.game, {}):
-                raise ValueError(f"turn {turn.turn} of game {turn.game} twice")
+                raise ValueError(f"turn {turn.turn} of game {turn.game} appears twice")
         except (ValueError, TypeError, KeyError) as error:
             expected = "a turn as in benchmarks/language/README.md"
-            raise ConfigError(
-                "a turn is wrong", where=f"{path}, line {number}", found=error, expected=expected
-            ) from error
+            raise ConfigError("invalid turn", where=f"{path}, line {number}", found=error, expected=expected) from error
         games[turn.game][turn.turn] = turn
     if not games:
-        raise ConfigError("no turns", where=path, found="an empty file", expected="a JSON object a line")
+        raise ConfigError("no turns", where=path, found="an empty file", expected="one JSON object per line")
     return [[game[turn] for turn in sorted(game)] for game in games.values()]
 
 
@@ -76,9 +73,9 @@ def _parse(fields: Mapping[str, Any]) -> LabelledTurn:
     """Raises ValueError, TypeError or KeyError."""
     who, outfits = tuple(fields["who"]), tuple(fields["outfits"]) if "outfits" in fields else None
     if not who or len(set(who)) != len(who) or not set(who) <= set(CHARACTERS):
-        raise ValueError(f'"who": {json.dumps(who)}, not different ones of {", ".join(CHARACTERS)}')
+        raise ValueError(f'"who": {json.dumps(who)}, not distinct names of {", ".join(CHARACTERS)}')
     if outfits is not None and (len(outfits) != len(who) or not set(outfits) <= set(OUTFITS)):
-        raise ValueError(f'"outfits": {json.dumps(outfits)}, not one of {", ".join(OUTFITS)} for each of "who"')
+        raise ValueError(f'"outfits": {json.dumps(outfits)}, not one of {", ".join(OUTFITS)} per name in "who"')
     labels = {name: fields[name] for name in LABELS if name in fields}
     for name, value in labels.items():
         if value not in LABELS[name]:

@@ -36,12 +36,12 @@ from .world.captions import caption
 
 
 def make_bundle(context: BuildContext) -> None:
-    """Export every network into the bundle. The plans in it have no figures yet."""
+    """Exports every network into the bundle. Its plans have no figures yet."""
     write_networks(context, context.out)
 
 
 def write_networks(context: BuildContext, out: Path, precision: Precision = "fp16") -> None:
-    """Export the trained networks as a bundle into `out`. Other precisions are compared with fp32."""
+    """Exports the trained networks as a bundle into `out`. fp32 is the reference for other precisions."""
     denoiser, shot_encoder = context.load_denoiser("adapted")
     bundle.write_bundle(
         out,
@@ -63,12 +63,12 @@ def write_networks(context: BuildContext, out: Path, precision: Precision = "fp1
 
 
 def record_selftest(context: BuildContext) -> None:
-    """Write the outputs of each part, with which `animegamer-rt selftest` compares other machines."""
+    """Writes each part's outputs, with which `animegamer-rt selftest` compares other machines."""
     write_record(load(context.out))
 
 
 def calibrate_plans(context: BuildContext) -> None:
-    """Search plans on held-out instructions; write the best and their figures into the manifest."""
+    """Searches plans on held-out instructions; writes the best and their figures into the manifest."""
     config, exported = context.config, load(context.out)
     instructions = [
         caption(scene) for scene in context.held_out.scenes[:: context.held_out.turns][: 2 * config.plan_turns]
@@ -79,7 +79,7 @@ def calibrate_plans(context: BuildContext) -> None:
 
 
 def measure_quality(context: BuildContext) -> None:
-    """Measure the bundle at play; the figures go into its manifest."""
+    """Measures the bundle's quality; the figures go into its manifest."""
     config, judge = context.config, Judge()
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))

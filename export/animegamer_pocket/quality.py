@@ -1,4 +1,4 @@
-"""Measures a bundle at play: the figures of its manifest's `quality`."""
+"""Measures a bundle's quality by playing it: the figures of its manifest's `quality`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def measure_quality(
 ) -> dict[str, Any]:
     """The judge's figures of every plan.
 
-    As many clips of each level as there are turns set the thresholds between motion levels.
+    The thresholds between motion levels are fitted on as many clips of each level as there are turns.
     """
     scale = fit_motion_scale(clips_per_level=turns)
     return {plan: evaluate(bundle_player(bundle, engines, plan), judge, scale, turns, games) for plan in plans}

@@ -1,6 +1,6 @@
 """The pocket tokenizer: a sentencepiece model of the instructions, and the added tokens in the reference's order.
 
-The full size has the same two files (MODEL.md section 2), so one prompt builder serves both.
+Full size has the same two files (MODEL.md section 2), so both share one prompt builder.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from animegamer_export.checkpoints.added_tokens import added_tokens
 
 
 def train_tokenizer(texts: Iterable[str], pieces: int, folder: Path) -> int:
-    """Train a tokenizer of `pieces` pieces; write tokenizer.model and added_tokens.json into `folder`.
+    """Trains a tokenizer of `pieces` pieces; writes tokenizer.model and added_tokens.json into `folder`.
 
     Returns the vocabulary size with the added tokens, rounded up to a multiple of 8 for the engines' matrix products.
-    Byte fallback gives any text in any script ids.
+    Byte fallback covers any text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model = io.BytesIO()

@@ -1,8 +1,8 @@
-"""Pocket's small text and image towers. They take the place of T5 and CLIP, with the same number of tokens.
+"""Pocket's small text and image towers, with as many tokens as T5 and CLIP.
 
-text: token ids -> [B, 30, C]; features after the text's end are zero.
-image: a picture -> [B, 196, 224]: it is resized to 112 x 112 and cut into 14 x 14 patches of 8 x 8 pixels, each with
-its position. The denoiser adds no positions to shot tokens, so the features have to hold them.
+text: token ids -> [B, 30, C]; features after the text's end are zero. image: a picture -> [B, 196, 224]: it is resized
+to 112 x 112 and cut into 14 x 14 patches of 8 x 8 pixels, each with its position, because the denoiser adds no
+positions to shot tokens.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GRID = 14
 
 
 class TextTower(nn.Module):
-    """Token and position embeddings of a motion text: ids int64 [B, 30], 0 where there is no token -> [B, 30, C]."""
+    """Token and position embeddings of a motion text: ids int64 [B, 30], 0 for padding -> [B, 30, C]."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class TextTower(nn.Module):
 
 
 class ImageTower(nn.Module):
-    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 224]: its patches and their positions. It has no weights."""
+    """A picture float32 [B, 3, H, W] in -1..1 -> [B, 196, 224]: its patches and their positions. No weights."""
 
     positions: Tensor
 

@@ -1,4 +1,4 @@
-"""The phases that train pocket's networks. Each reads what earlier phases left in the work folder and leaves one file.
+"""The phases that train pocket's networks. Each reads earlier phases' files in the work folder and leaves one file.
 
 A phase whose file exists does nothing.
 """
@@ -29,14 +29,14 @@ PREDICTED_SHOT_SHARE = 1 / 3
 
 
 def make_corpus(context: BuildContext) -> None:
-    """Render the games and train the tokenizer."""
+    """Renders the games and trains the tokenizer."""
     clips, held_out, first_frames = context.corpus.clips, context.held_out.clips, context.predictor_corpus.clips
     print(f"{len(clips)} clips, {len(held_out)} held out, {len(first_frames)} first frames")
     print(f"vocabulary of {context.vocabulary_size} tokens")
 
 
 def train_frames(context: BuildContext) -> None:
-    """Train the VAE's encoder and decoder on single frames; leaves frames.pt."""
+    """Trains the VAE's encoder and decoder on single frames; leaves frames.pt."""
     if context.weights_path("frames").exists():
         return
     phase, seed = context.config.frames_phase, context.config.seed
@@ -48,7 +48,7 @@ def train_frames(context: BuildContext) -> None:
 
 
 def train_autoencoder(context: BuildContext) -> None:
-    """Train the VAE's encoder and decoder on whole clips; leaves autoencoder.pt with the latent scale."""
+    """Trains the VAE's encoder and decoder on whole clips; leaves autoencoder.pt with the latent scale."""
     if context.weights_path("autoencoder").exists():
         return
     phase, seed = context.config.autoencoder_phase, context.config.seed + 5
@@ -62,7 +62,7 @@ def train_autoencoder(context: BuildContext) -> None:
 
 
 def train_decoder(context: BuildContext) -> None:
-    """Train the decoder alone, on latents of the frozen encoder; leaves decoder.pt."""
+    """Trains the decoder alone, on latents of the frozen encoder; leaves decoder.pt."""
     if context.weights_path("decoder").exists():
         return
     phase, seed = context.config.decoder_phase, context.config.seed + 1
@@ -78,7 +78,7 @@ def train_decoder(context: BuildContext) -> None:
 
 
 def train_denoiser(context: BuildContext) -> None:
-    """Train the shot encoder and the denoiser together (the paper's phase one); leaves denoiser.pt."""
+    """Trains the shot encoder and the denoiser together (the paper's phase one); leaves denoiser.pt."""
     if context.weights_path("denoiser").exists():
         return
     phase, seed = context.config.denoiser_phase, context.config.seed + 2
@@ -96,7 +96,7 @@ def train_denoiser(context: BuildContext) -> None:
 
 
 def train_predictor(context: BuildContext) -> None:
-    """Train the predictor on the encoder's shots, then on its own rollouts (phase two); leaves predictor.pt."""
+    """Trains the predictor on the encoder's shots, then on its own rollouts (phase two); leaves predictor.pt."""
     if context.weights_path("predictor").exists():
         return
     phase, seed = context.config.predictor_phase, context.config.seed + 3
@@ -109,8 +109,8 @@ def train_predictor(context: BuildContext) -> None:
     losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed)
     run_phase("predictor", losses, phase.steps)
     predictor = cast(Predictor, ema.module)
-    # At play the history holds predicted shots, which differ from the encoder's: train on the predictor's own rollouts.
-    # And the reader hands on complete captions, whatever was typed.
+    # At play the history holds predicted shots, which differ from the encoder's, and the reader passes complete
+    # captions.
     turns = context.with_complete_captions(turns, context.predictor_corpus)
     phase, games = context.config.rollout_phase, range(min(turns.games, context.config.rollout_games))
     rollouts, _ = prediction.roll_out_games(predictor, prompt_builder, turns, games, history)
@@ -121,7 +121,7 @@ def train_predictor(context: BuildContext) -> None:
 
 
 def adapt_denoiser(context: BuildContext) -> None:
-    """Train the denoiser further, half of the time on the predictor's shots (phase three); leaves adapted.pt."""
+    """Trains the denoiser further, half of the time on the predictor's shots (phase three); leaves adapted.pt."""
     if context.weights_path("adapted").exists():
         return
     phase, seed = context.config.adapt_phase, context.config.seed + 4
@@ -135,7 +135,7 @@ def adapt_denoiser(context: BuildContext) -> None:
 
 
 def adapt_decoder(context: BuildContext) -> None:
-    """Train the decoder further on latents that the adapted denoiser generates; leaves adapted_decoder.pt."""
+    """Trains the decoder further on latents that the adapted denoiser generates; leaves adapted_decoder.pt."""
     if context.weights_path("adapted_decoder").exists():
         return
     config, seed = context.config, context.config.seed + 6
@@ -143,8 +143,8 @@ def adapt_decoder(context: BuildContext) -> None:
     latents, rng = context.latents("corpus"), np.random.default_rng(seed)
     probabilities = diffusion.motion_probabilities(latents)
     rows = np.sort(rng.choice(len(latents), min(config.generated_clips, len(latents)), replace=False, p=probabilities))
-    # A predicted shot may put the character elsewhere than its clip does, which would teach the decoder to blur.
-    # So most shots are the encoder's.
+    # A predicted shot may place the character elsewhere than its clip does, which would teach the decoder to blur, so
+    # most shots are the encoder's.
     shots = context.encoder_shots(shot_encoder, context.corpus)[rows]
     is_predicted = rng.random(len(rows)) < PREDICTED_SHOT_SHARE
     shots = np.where(is_predicted[:, None, None], context.predicted_shots()[rows], shots)
@@ -170,7 +170,7 @@ def adapt_decoder(context: BuildContext) -> None:
 
 
 def train_readers(context: BuildContext) -> None:
-    """Train the readers of instructions and of pictures; leaves reader.pt and picture_reader.pt."""
+    """Trains the readers of instructions and of pictures; leaves reader.pt and picture_reader.pt."""
     train_reader(context.weights_path("reader"), context.config.reader_phase, context.config.seed + 7)
     pictures, phase = context.weights_path("picture_reader"), context.config.picture_reader_phase
-    print("pictures read right", picture_accuracy(train_picture_reader(pictures, phase, context.config.seed + 8)))
+    print("pictures read correctly", picture_accuracy(train_picture_reader(pictures, phase, context.config.seed + 8)))

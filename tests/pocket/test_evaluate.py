@@ -64,8 +64,8 @@ def test_two_turns_are_played_and_every_reading_is_in_the_report(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", r"line 2: a turn is wrong"),
-        ({**LATER, "who": ["Toffi"]}, r'line 2: .*found "who": \["Toffi"\], not different ones of Mirel'),
+        ("{", r"line 2: invalid turn"),
+        ({**LATER, "who": ["Toffi"]}, r'line 2: .*found "who": \["Toffi"\], not distinct names of Mirel'),
         ({**LATER, "motion": "hop"}, r'line 2: .*found "motion": "hop", not one of walk'),
         ({**LATER, "outfits": ["party", "party"]}, r'line 2: .*for each of "who"'),
         ({**LATER, "turn": 1}, r"line 2: .*found turn 1 of game 1 twice"),

@@ -106,7 +106,7 @@ def test_the_score_is_the_share_of_what_the_instruction_names(monkeypatch: pytes
     judge = JudgeScorer(Judge())
     # The first names three things, all shown. The second names two, of which one is shown; it names no place.
     assert judge.score([STILL, STILL], ["Mirel walks in the forest", "Bixo runs"]) == pytest.approx(4 / 5)
-    with pytest.raises(ConfigError, match="cannot judge this; found 'Somebody walks'"):
+    with pytest.raises(ConfigError, match="cannot judge these clips; found 'Somebody walks'"):
         judge.score([STILL], ["Somebody walks"])
 
 

@@ -1,1 +1,1 @@
-"""Measures of clips: motion, reconstruction."""
+"""Clip measures: motion and reconstruction."""

@@ -1,7 +1,7 @@
-"""How much a clip moves: mean optical flow, and the paper's figures against the instructed level (ACC-F, MAE-F).
+"""Measures motion: mean optical flow, and the paper's figures against the instructed level (ACC-F, MAE-F).
 
-Flow is Farneback's, between neighbouring frames. Pixels that move 0.2 px a frame or less are left out; the mean of the
-others over the clip is its motion amount. Four thresholds, fitted on rendered clips, turn an amount into a level 1..5.
+Flow is Farneback's, between neighbouring frames. The mean over a clip of pixels that move more than 0.2 px per frame is
+its motion amount. Four thresholds, fitted on rendered clips, turn an amount into a level 1..5.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 FILTER_PX = 0.2
-"""Flow of at most this, px a frame, is noise (the paper's filter)."""
+"""Flow up to this, in px per frame, is noise (the paper's filter)."""
 LEVELS = 5
 
 
 def flow_magnitudes(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """The length of the optical flow, px a frame, float32 [T-1, H, W], of a clip uint8 [T, H, W, 3]."""
+    """Optical flow magnitude in px per frame, float32 [T-1, H, W], of a clip uint8 [T, H, W, 3]."""
     grey = [cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in frames]
     lengths = []
     for first, second in zip(grey[:-1], grey[1:], strict=True):
@@ -30,7 +30,7 @@ def flow_magnitudes(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 
 def motion_amount(frames: npt.NDArray[np.uint8]) -> float:
-    """The mean flow of the pixels that move, px a frame; 0.0 for a still clip."""
+    """Mean flow of the moving pixels, px per frame; 0.0 for a still clip."""
     lengths = flow_magnitudes(frames)
     moving = lengths[lengths > FILTER_PX]
     return float(moving.mean()) if moving.size else 0.0
@@ -38,7 +38,7 @@ def motion_amount(frames: npt.NDArray[np.uint8]) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MotionScale:
-    """The thresholds between levels 1..5: four rising amounts, px a frame."""
+    """The thresholds between levels 1..5: four increasing amounts, px per frame."""
 
     thresholds: tuple[float, float, float, float]
 
@@ -48,13 +48,10 @@ class MotionScale:
 
 
 def fit_scale(amounts: Sequence[float], levels: Sequence[int]) -> MotionScale:
-    """Fit the thresholds to the amounts and levels of clips.
+    """Fits the thresholds to the amounts and levels of clips.
 
-    A threshold separates the clips of two neighbouring levels with the fewest errors. Where several amounts do so, it
-    is the middle of them.
-
-    Raises:
-        ValueError: a level 1..5 has no clip.
+    A threshold separates the clips of two neighbouring levels with the fewest errors; ties are resolved by the middle.
+    Raises ValueError if a level 1..5 has no clip.
     """
     values, names = np.asarray(amounts, np.float64), np.asarray(levels)
     missing = sorted(set(range(1, LEVELS + 1)) - set(names.tolist()))
@@ -73,7 +70,7 @@ def fit_scale(amounts: Sequence[float], levels: Sequence[int]) -> MotionScale:
 
 
 def motion_figures(amounts: Sequence[float], levels: Sequence[int], scale: MotionScale) -> dict[str, object]:
-    """ACC-F, MAE-F (levels), the share within one level, mean amounts (px a frame) by level and the ratio of 5 to 1."""
+    """ACC-F, MAE-F (levels), the share within one level, mean amounts (px/frame) by level and the ratio of 5 to 1."""
     measured = np.asarray([scale.level(amount) for amount in amounts])
     off = np.abs(measured - np.asarray(levels))
     means = {

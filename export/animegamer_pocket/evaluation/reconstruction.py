@@ -1,4 +1,4 @@
-"""How much of a clip the VAE keeps: PSNR of held-out rendered clips after encoding and decoding, also by level."""
+"""PSNR of held-out rendered clips after encoding and decoding by the VAE, also by level."""
 
 from __future__ import annotations
 
@@ -18,12 +18,9 @@ _BATCH, _SEED = 4, 77
 
 
 def vae_figures(reconstruct: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]], clips: int) -> dict[str, object]:
-    """Mean PSNR in dB over held-out clips, in all and by level; each level has as many clips.
+    """Mean PSNR in dB over held-out clips, in all and by level; each level has the same number of clips.
 
-    reconstruct: encodes and decodes, uint8 [N, 17, 96, 144, 3] -> the same shape and dtype.
-
-    Raises:
-        ValueError: `reconstruct` gives another shape or dtype.
+    reconstruct: encodes and decodes, uint8 [N, 17, 96, 144, 3] -> the same shape and dtype, else ValueError.
     """
     scenes = [
         dataclasses.replace(scene, level=1 + index % LEVELS)

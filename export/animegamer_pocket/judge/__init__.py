@@ -1,1 +1,1 @@
-"""The judge, a small classifier of clips: its network, its training and the score that it gives."""
+"""The judge, a small classifier of clips: its network, training and score."""

@@ -1,11 +1,10 @@
-"""Make the judge again: draw clips with a bundle, train on them and on renders, measure, and write judge.onnx.
+"""Rebuilds the judge: generates clips with a bundle, trains on them and on renders, measures, and writes judge.onnx.
 
     python -m animegamer_pocket.judge draw --work judge-work --clips 600
     python -m animegamer_pocket.judge train --work judge-work
     python -m animegamer_pocket.judge measure --work judge-work
 
-Drawing and training go on where they were stopped. The first takes about 0.6 s a clip on one core; the minutes of the
-training stand in judge.json.
+Drawing (about 0.6 s per clip on one core) and training (minutes in judge.json) resume after an interruption.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("do", choices=("draw", "train", "measure"))
-    parser.add_argument("--work", type=Path, required=True, help="folder of drawn clips and of the training's state")
-    parser.add_argument("--bundle", default="pocket", help="draw: the bundle that draws (default: pocket)")
-    parser.add_argument("--clips", type=int, default=600, help="draw: how many to train on (default: %(default)s)")
+    parser.add_argument("--work", type=Path, required=True, help="folder of generated clips and training state")
+    parser.add_argument("--bundle", default="pocket", help="draw: the bundle that generates clips (default: pocket)")
+    parser.add_argument("--clips", type=int, default=600, help="draw: number of clips (default: %(default)s)")
     parser.add_argument("--renders", type=int, default=4000, help="train: rendered clips (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=4000, help="train: of 16 examples (default: %(default)s)")
-    parser.add_argument("--judge", type=Path, default=SHIPPED, help="the ONNX file to write or to measure")
+    parser.add_argument("--steps", type=int, default=4000, help="train: steps of 16 examples (default: %(default)s)")
+    parser.add_argument("--judge", type=Path, default=SHIPPED, help="train, measure: ONNX file (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
@@ -69,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _write(judge: Path, figures: Mapping[str, object]) -> None:
-    """Put figures into the record beside the judge; others stay."""
+    """Merges figures into the record next to the judge."""
     record = judge.with_suffix(".json")
     before = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
     record.write_text(json.dumps({**before, **figures}, indent=1) + "\n", encoding="utf-8")

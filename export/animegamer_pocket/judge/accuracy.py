@@ -1,7 +1,7 @@
-"""How often the judge is right: on held-out renders, on damaged ones, on drawn clips, and on clips labelled by eye.
+"""The judge's accuracy: on held-out renders, on damaged ones, on generated clips, and on hand-labelled clips.
 
-The clips labelled by eye are a bundle's, from games of the development set: benchmarks/judge holds their seen frames,
-a row of nine each, and a line of labels for each row.
+The hand-labelled clips were generated from games of the development set: benchmarks/judge holds their judged frames, a
+row of nine per clip, and a line of labels per row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shares = dict[str, float | int | None]
 
 
 def damaged_figures(judge: Judge, material: Material) -> Shares:
-    """How many damaged and doubled clips are noticed, and how many of the same clips undamaged are suspected."""
+    """How many damaged and doubled clips are detected, and how many of the same clips undamaged are flagged."""
     mixer, rows = Mixer(material, seed=3), range(len(material.shown))
     doubled = [mixer.pasted(row, same=True) for row in rows]
     doubled = [one for one in doubled if _most(one.shown) > 1]
@@ -43,9 +43,9 @@ def damaged_figures(judge: Judge, material: Material) -> Shares:
 
 
 def content_figures(judge: Judge, material: Material) -> Shares:
-    """The share of clips of known content that are read right. What a bundle draws wrong counts against the judge.
+    """The share of clips of known content that are read right. A bundle's drawing errors count against the judge.
 
-    Clips that were drawn as a blend of two scenes are left out: nobody can say whom they show.
+    Excludes clips generated from a blend of two scenes, whose content is ambiguous.
     """
     read = zip(judge.read_seen(material.frames), material.shown, strict=True)
     pairs = [(reading, shown) for reading, shown in read if shown.smeared is not True]
@@ -72,7 +72,7 @@ def content_figures(judge: Judge, material: Material) -> Shares:
 
 
 def hand_figures(judge: Judge, folder: Path) -> Shares:
-    """Clips labelled by eye (clips.jpg, labels.jsonl). Raises ConfigError if they cannot be read."""
+    """Accuracy on hand-labelled clips (clips.jpg, labels.jsonl). Raises ConfigError if they are unreadable."""
     frames, labels = read_hand(folder)
     readings = judge.read_seen(frames)
     found: Shares = {"clips": len(labels)}
@@ -90,7 +90,7 @@ def hand_figures(judge: Judge, folder: Path) -> Shares:
 
 
 def read_hand(folder: Path) -> tuple[Frames, list[dict[str, Any]]]:
-    """The clips labelled by eye, uint8 [N, 9, 48, 72, 3], and their labels. Raises ConfigError."""
+    """The hand-labelled clips, uint8 [N, 9, 48, 72, 3], and their labels. Raises ConfigError."""
     picture = cv2.imread(str(folder / "clips.jpg"))
     try:
         lines = (folder / "labels.jsonl").read_text(encoding="utf-8").splitlines()

@@ -1,7 +1,7 @@
-"""The judge's network, in PyTorch, and its export to ONNX. `reading.py` runs the exported file.
+"""The judge's network in PyTorch, and its export to ONNX. `reading.py` runs the exported file.
 
-Each of 36 columns of the picture says how likely it is that a character stands there, what it wears, and how far from
-there it starts and ends. A character's count is read off its row of columns by the same small network for all five.
+Each of 36 columns of the picture predicts how likely a character stands there, its outfit, and how far from there it
+starts and ends. One small network, shared by all five characters, reads a character's count off its row of columns.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _conv(channels: int, width: int, stride: int = 1) -> nn.Sequential:
 class Network(nn.Module):
     """float [B, 27, 48, 72], -1..1 -> the logits of `OUTPUTS`, in order.
 
-    counts [B, 5, 3]; where [B, 5, 36]; outfits [B, 5, 3, 36]; offsets [B, 5, 2, 36], picture widths from the column's
-    middle; smeared [B, 1]; place [B, 8]; night [B, 1]; motion [B, 9]; level [B, 5].
+    counts [B, 5, 3]; where [B, 5, 36]; outfits [B, 5, 3, 36]; offsets [B, 5, 2, 36], in picture widths from the
+    column's centre; smeared [B, 1]; place [B, 8]; night [B, 1]; motion [B, 9]; level [B, 5].
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Network(nn.Module):
         columns = self.split(F.silu(self.column(seen).squeeze(2)))
         groups = self.figures(F.silu(columns)).float().unflatten(1, (len(CHARACTERS), _PER_CHARACTER))
         where, outfits, offsets = groups.split((1, len(OUTFITS), 2), dim=2)
-        rows = where.flatten(0, 1)  # [B * 5, 1, 36]: the characters are counted alike
+        rows = where.flatten(0, 1)  # [B * 5, 1, 36]: shared by the characters
         counted = self.count(rows)
         counts = self.count_out(torch.cat([counted.sum(2) / 8, counted.amax(2)], dim=1).float())
         spots = F.silu(self.smear(seen))
@@ -96,11 +96,11 @@ class Network(nn.Module):
 
 
 def export(network: Network, path: Path) -> None:
-    """Write the network as ONNX with weights in float16; it computes in float32 and takes any number of clips."""
+    """Writes the network as ONNX with float16 weights; it computes in float32 with a dynamic batch."""
     network.eval()
     example = torch.zeros(2, 3 * len(SEEN_FRAMES), HEIGHT // 2, WIDTH // 2)
     with warnings.catch_warnings():
-        # torch warns about its own use of itself (torch 2.13).
+        # Deprecation warnings inside torch itself (torch 2.13).
         warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)
         program = torch.onnx.export(
             network,
@@ -124,7 +124,7 @@ def export(network: Network, path: Path) -> None:
 
 
 def _keep_as_float16(model: onnx.ModelProto, weight: onnx.TensorProto) -> None:
-    """Replace a float32 weight by a float16 one and a cast, which onnxruntime folds when it loads the file."""
+    """Replaces a float32 weight by a float16 one and a Cast, which onnxruntime folds at load."""
     name = weight.name
     small = numpy_helper.from_array(numpy_helper.to_array(weight).astype(np.float16), f"{name}_float16")
     model.graph.initializer.remove(weight)

@@ -1,7 +1,6 @@
-"""Reads clips of the pocket world with the shipped judge: how many of each character, place, hour, motion, clothes.
+"""Reads clips of the pocket world with the shipped judge: characters, place, hour, motion, clothes.
 
-It runs in onnxruntime and imports no torch. model.py is its network; `python -m animegamer_pocket.judge` trains
-it.
+Runs in onnxruntime without torch. `python -m animegamer_pocket.judge` trains the network of model.py.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from animegamer_rt.errors import ConfigError
 
 SHIPPED = Path(__file__).with_name("judge.onnx")
 SEEN_FRAMES = (0, 2, 4, 6, 8, 10, 12, 14, 16)
-"""The frames of a clip that the judge gets."""
+"""The frames of a clip that the judge sees."""
 COLUMNS = 36
-"""Places along the width where a figure may stand, 4 px each."""
+"""Columns along the width where a figure may stand, 4 px each."""
 OUTPUTS = ("counts", "where", "outfits", "offsets", "smeared", "place", "night", "motion", "level")
 _BATCH = 16
 
 
 def halve(frames: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Frames uint8 [T, 96, 144, 3] at half size, uint8 [T, 48, 72, 3]: each pixel is the mean of four."""
+    """Frames uint8 [T, 96, 144, 3] at half size, uint8 [T, 48, 72, 3], by averaging."""
     wide = frames.astype(np.uint16)
     summed = wide[:, ::2, ::2] + wide[:, 1::2, ::2] + wide[:, ::2, 1::2] + wide[:, 1::2, 1::2]
     return ((summed + 2) // 4).astype(np.uint8)
@@ -40,11 +39,11 @@ def judge_input(halves: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reading:
-    """What the judge reads off one clip.
+    """The judge's reading of one clip.
 
-    counts: how many of each of the five characters, 0, 1 or 2 (two or more). smeared: a figure is half transparent,
-    cut, blended with another or blurred away. outfits: of the characters that are seen. level: how strong the motion
-    is, 1..5. positions: each seen character's x in the first and the last frame, px.
+    counts: of each of the five characters, 0, 1 or 2 (two or more). smeared: a figure is half transparent, cut, blended
+    with another or blurred away. outfits: of the characters seen. level: motion level 1..5. positions: each seen
+    character's x in the first and the last frame, px.
     """
 
     counts: dict[str, int]
@@ -58,35 +57,35 @@ class Reading:
 
     @property
     def characters(self) -> frozenset[str]:
-        """Who is seen, however often."""
+        """The characters seen, regardless of count."""
         return frozenset(name for name, count in self.counts.items() if count)
 
     @property
     def doubled(self) -> bool:
-        """True if a character is seen more than once."""
+        """Whether a character is seen more than once."""
         return any(count > 1 for count in self.counts.values())
 
     @property
     def one_of_each(self) -> bool:
-        """True if nobody is doubled or smeared."""
+        """Whether no character is doubled or smeared."""
         return not self.doubled and not self.smeared
 
     @property
     def start_x(self) -> float | None:
-        """The middle of all seen characters in the first frame, px; None if nobody is seen."""
+        """The centre of all seen characters in the first frame, px; None if there are none."""
         starts = [start for start, _ in self.positions.values()]
         return sum(starts) / len(starts) if starts else None
 
     def shows_once_each(self, names: frozenset[str]) -> bool:
-        """True if exactly these characters are seen, each of them once."""
+        """Whether exactly these characters are seen, once each."""
         return all(count == (name in names) for name, count in self.counts.items())
 
 
 class Judge:
-    """The trained judge in onnxruntime. It may be used by one thread at a time."""
+    """The trained judge in onnxruntime. Not thread-safe."""
 
     def __init__(self, path: Path = SHIPPED) -> None:
-        """Open a judge. Raises ConfigError if the file is not one."""
+        """Opens a judge. Raises ConfigError for an invalid file."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 4
@@ -100,13 +99,13 @@ class Judge:
         self._session = session
 
     def read(self, clips: npt.NDArray[np.uint8]) -> list[Reading]:
-        """Read clips, uint8 [N, 17, 96, 144, 3] RGB. Raises ValueError for another shape."""
+        """Reads clips, uint8 [N, 17, 96, 144, 3] RGB. Raises ValueError for another shape."""
         if clips.ndim != 5 or clips.shape[1:] != (FRAMES, HEIGHT, WIDTH, 3):
             raise ValueError(f"clips are {clips.shape}, expected [N, {FRAMES}, {HEIGHT}, {WIDTH}, 3]")
         return self.read_seen(np.stack([halve(clip[list(SEEN_FRAMES)]) for clip in clips]))
 
     def read_seen(self, frames: npt.NDArray[np.uint8]) -> list[Reading]:
-        """Read clips of which only `SEEN_FRAMES` are there, halved: uint8 [N, 9, 48, 72, 3]."""
+        """Reads clips reduced to `SEEN_FRAMES` at half size: uint8 [N, 9, 48, 72, 3]."""
         readings: list[Reading] = []
         for start in range(0, len(frames), _BATCH):
             feeds = {"clips": judge_input(frames[start : start + _BATCH])}
@@ -140,6 +139,4 @@ def reading_of(found: dict[str, npt.NDArray[np.float32]]) -> Reading:
 
 
 def _not_a_judge(path: Path, found: str) -> ConfigError:
-    return ConfigError(
-        "not a judge of pocket", where=path, found=found, expected="judge.onnx of animegamer_pocket.judge"
-    )
+    return ConfigError("not pocket's judge", where=path, found=found, expected="judge.onnx of animegamer_pocket.judge")

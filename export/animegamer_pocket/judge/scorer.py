@@ -1,4 +1,4 @@
-"""The judge of the pocket world as the export's commands use it (`animegamer_export.judges`)."""
+"""The judge of the pocket world, in the form that the export's commands use (`animegamer_export.judges`)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class JudgeScorer:
             ]
         except ValueError as error:
             raise ConfigError(
-                "pocket's judge cannot judge this", found=str(error), do="give it pocket's clips and words"
+                "pocket's judge cannot judge these clips", found=str(error), do="use it with pocket's clips only"
             ) from error
         return sum(right) / len(right)
 
     def one_of_each(self, clips: Sequence[Clip]) -> list[bool]:
-        """Whether nobody in the clip is doubled or smeared, for each clip."""
+        """For each clip, whether no character is doubled or smeared."""
         return [reading.one_of_each for reading in self.judge.read(np.stack(clips))]
 
 
@@ -49,7 +49,7 @@ def judge_of(bundle: Bundle) -> JudgeScorer | None:
 
 
 def _matches(reading: Reading, text: str) -> Iterator[bool]:
-    """Does a first turn show its motion, and its characters and place if the instruction names them?"""
+    """Whether a first turn shows its motion, and its characters and place if the instruction names them."""
     scene, said = parse(text), said_parts(text)
     yield reading.motion == scene.motion
     if "characters" in said:

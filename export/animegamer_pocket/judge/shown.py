@@ -1,6 +1,6 @@
-"""What a clip of known content shows, and where its figures are: the labels and masks that the judge learns from.
+"""Labels and masks of clips of known content, for training the judge.
 
-Clips are kept at half size, uint8 [17, 48, 72, 3], which is all that the judge sees of them.
+Clips are kept at half size, uint8 [17, 48, 72, 3], the judge's input size.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .reading import halve
 Frames = npt.NDArray[np.uint8]
 Mask = npt.NDArray[np.bool_]
 
-_DIFFERS = 14  # of 255, summed over the channels: what is at least this far from the empty place belongs to a figure
+_DIFFERS = 14  # of 255, summed over channels: the least difference from the empty background of a figure's pixel
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure in a clip: who it is, what it wears, and its x in the first and the last frame, px of the picture."""
+    """One figure in a clip: character, outfit, and its x in the first and the last frame, px of the picture."""
 
     name: str
     outfit: str
@@ -37,7 +37,7 @@ class Figure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """The content of a clip. motion, level: None where its figures do different things. smeared: None if unknown."""
+    """The content of a clip. motion, level: None if its figures differ in them. smeared: None if unknown."""
 
     figures: tuple[Figure, ...]
     place: str
@@ -48,7 +48,7 @@ class Shown:
 
     @classmethod
     def of(cls, scene: Scene) -> Shown:
-        """What the rendered clip of a scene shows."""
+        """The content of a scene's rendered clip."""
         apart = (-PAIR_SPACING_PX / 2, PAIR_SPACING_PX / 2) if scene.is_pair else (0.0,)
         figures = tuple(
             Figure(name, outfit, scene.start_x + offset, scene.end_x + offset)

@@ -1,7 +1,7 @@
-"""Trains the judge on rendered and drawn clips, mixed and damaged (damage.py), then blurred and noised.
+"""Trains the judge on rendered and generated clips, mixed and damaged (damage.py), then blurred and noised.
 
-A run saves its state every few minutes and goes on from there. What a bundle drew teaches no level: it moves less than
-it was asked to.
+A run saves its state every few minutes and resumes from it. Generated clips have no level target, because a bundle
+moves less than instructed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .shown import Frames, Mask, Shown, figure_mask, render_half
 BATCH, PEAK_RATE = 16, 1.5e-3
 SAVE_EVERY_S = 120.0
 _COLUMN_PX = WIDTH / COLUMNS
-_SPREAD = 1.2  # columns: of the bump that marks a figure in `where`
+_SPREAD = 1.2  # columns: width of the bump that marks a figure in `where`
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Targets:
-    """Targets of a batch; IGNORED where nothing is to be learned.
+    """Targets of a batch; IGNORED where unknown.
 
     counts [B, 5]; where [B, 5, 36], 0..1; outfits [B, 5, 36]; offsets [B, 5, 2, 36], NaN: ignored; the others [B].
     """
@@ -53,7 +53,7 @@ class Targets:
 
 
 def targets(examples: Sequence[Example]) -> Targets:
-    """What the network should say about examples."""
+    """The targets of examples."""
     size = len(examples), len(CHARACTERS)
     counts = np.zeros(size, np.int64)
     where = np.zeros((*size, COLUMNS), np.float32)
@@ -112,7 +112,7 @@ def judge_loss(found: Sequence[Tensor], truth: Targets) -> Tensor:
 
 
 def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
-    """Blur, noise and other light, as a small VAE makes them: float [B, 9, 3, 48, 72], -1..1 -> [B, 27, 48, 72]."""
+    """Blur, noise and lighting changes like a small VAE's: float [B, 9, 3, 48, 72], -1..1 -> [B, 27, 48, 72]."""
     batch, seen, channels, height, width = frames.shape
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -128,14 +128,14 @@ def degrade(frames: Tensor, generator: torch.Generator) -> Tensor:
     trail = uniform(0.0, 0.25, batch, 1, 1, 1, 1) * (uniform(0.0, 1.0, batch, 1, 1, 1, 1) < 0.3)
     flat = (by_frame + trail * (earlier - by_frame)).reshape(flat.shape)
     flat = flat * uniform(0.85, 1.12) + uniform(-0.1, 0.1)
-    noise = torch.randn(4, *flat.shape[1:], generator=generator)  # few for all examples: to draw it takes long
+    noise = torch.randn(4, *flat.shape[1:], generator=generator)  # Only a few, because drawing noise is slow.
     coarse = F.interpolate(noise[:, :, ::8, ::8], size=(height, width), mode="bilinear")
     chosen = torch.randint(0, len(noise), (batch,), generator=generator)
     return (flat + uniform(0.0, 0.07) * coarse[chosen] + uniform(0.0, 0.05) * noise[chosen]).clamp(-1, 1)
 
 
 def rendered_material(scenes: Sequence[Scene]) -> tuple[Frames, Mask, list[Shown]]:
-    """Rendered clips of scenes as material: seen frames, masks, contents."""
+    """Rendered clips of scenes as material: judged frames, masks, contents."""
     frames, masks = [], []
     for start in range(0, len(scenes), 64):
         part = scenes[start : start + 64]
@@ -146,7 +146,7 @@ def rendered_material(scenes: Sequence[Scene]) -> tuple[Frames, Mask, list[Shown
 
 
 def drawn_material(folder: Path) -> tuple[Frames, Mask, list[Shown]]:
-    """Drawn clips of a folder as material. Their masks are widened: a bundle draws not quite where it is told to."""
+    """Generated clips of a folder as material. Masks are widened, because a bundle does not draw exactly in place."""
     halves, masks, shown = read_parts(folder)
     seen, kernel = list(SEEN_FRAMES), np.ones((5, 5), np.uint8)
     wide = np.stack([[cv2.dilate(frame.astype(np.uint8), kernel) > 0 for frame in clip] for clip in masks[:, seen]])
@@ -154,7 +154,7 @@ def drawn_material(folder: Path) -> tuple[Frames, Mask, list[Shown]]:
 
 
 def gather(renders: int, drawn: Path | None, seed: int, train: bool = True) -> Material:
-    """Material of random renders and of a folder of drawn clips (None: of renders alone)."""
+    """Material of random renders and of a folder of generated clips (None: renders only)."""
     rng = random.Random(seed)
     scenes = [sample_scene(rng, train) for _ in range(renders)]
     parts = [(rendered_material(scenes), False)] if scenes else []
@@ -175,7 +175,7 @@ def batch_of(examples: Sequence[Example]) -> Tensor:
 
 
 def train(material: Material, steps: int, seed: int, state: Path) -> tuple[Network, float]:
-    """Train a judge, or go on with the training that `state` holds, which is saved every two minutes; also: minutes."""
+    """Trains a judge, resuming from `state`, which is saved every two minutes. Returns it and the minutes."""
     torch.manual_seed(seed)
     network: Network = Network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.AdamW(network.parameters(), lr=PEAK_RATE, weight_decay=0.02)

@@ -1,7 +1,7 @@
-"""A corpus of what people say to the pocket world, with labels.
+"""A labelled corpus of what people type in the pocket world.
 
-`lexicon` reads the phrases of every concept from `phrases/`, `frames` the frames of every voice from `frames/`.
-`sentences.say` puts the change between two scenes into words and labels them; `odd` asks for what pocket cannot draw.
-`games` plays random games, and `python -m animegamer_pocket.language --games N --seed S` prints them.
-It is for training alone: nothing that judges the model may come from here.
+`lexicon` reads the phrases of every concept from `phrases/`, `frames` the sentence frames of every voice from
+`frames/`. `sentences.say` verbalises and labels the change between two scenes; `odd` asks for what pocket cannot draw.
+`games` plays random games, and `python -m animegamer_pocket.language --games N --seed S` prints them. For training
+only: never evaluate a model on it.
 """

@@ -1,4 +1,4 @@
-"""What changes between two scenes of a game, and what a text of the change must say."""
+"""The change between two scenes of a game, and what a text must say about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from animegamer_pocket.world.scene import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """The people of a change. kind: start, keep, join, leave, swap (nobody stays) or replace (one of two stays)."""
+    """The characters of a change. kind: start, keep, join, leave, swap (nobody stays) or replace (one of two stays)."""
 
     kind: str
     new: tuple[str, ...]
@@ -28,7 +28,7 @@ class Change:
 
 
 def change_of(before: Scene | None, after: Scene) -> Change:
-    """Who comes, goes and stays."""
+    """Who comes, leaves and stays."""
     if before is None:
         return Change("start", after.characters, (), ())
     old, now = before.characters, after.characters
@@ -45,29 +45,29 @@ def change_of(before: Scene | None, after: Scene) -> Change:
 
 
 def default_place(before: Scene | None) -> str:
-    """The place of a turn that names none."""
+    """The place of a turn that does not name one."""
     return before.place if before else DEFAULT_PLACE
 
 
 def default_night(before: Scene | None) -> bool:
-    """The hour of a turn that names none."""
+    """The hour of a turn that does not name one."""
     return before.night if before else DEFAULT_NIGHT
 
 
 def default_outfit(name: str, before: Scene | None, worn: Mapping[str, str]) -> str:
-    """What a character wears if the turn does not say: what it wore last in the game."""
+    """The outfit of a character if the turn does not name one: its last in the game."""
     if before is not None and name in before.characters:
         return before.outfits[before.characters.index(name)]
     return worn.get(name, DEFAULT_OUTFIT)
 
 
 def default_level(before: Scene | None, names_motion: bool) -> int:
-    """The level of a turn that says none: level 3 for a motion that is named, else as before."""
+    """The level of a turn that does not name one: 3 for a named motion, else as before."""
     return DEFAULT_LEVEL if names_motion or before is None else before.level
 
 
 def spot_to_say(before: Scene | None, after: Scene) -> str:
-    """The named position that the text must say, or "" if the scene stands where an unsaid one would."""
+    """The named position that the text must mention, or "" if the scene has the default one."""
     count = len(after.characters)
     expected = next_start_x(before, after.characters) if before else position_x("centre", count)
     if after.start_x == expected:

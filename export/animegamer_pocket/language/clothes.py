@@ -1,4 +1,4 @@
-"""Clothes, and the slots that hold them."""
+"""Clothes, and the slots they fill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASS = ("gear", "wear", "stuff", "best", "clothes")
 
 
 class Clothes(State):
-    """What the wearers of a sentence put on and take off."""
+    """The clothes that a sentence's wearers put on and take off."""
 
     def _garment(self, outfit: str, wearers: tuple[str, ...]) -> str:
         text = (

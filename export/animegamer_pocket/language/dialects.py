@@ -1,4 +1,4 @@
-"""Dialects: what somebody who speaks one makes of a text."""
+"""Rewrites a text in a dialect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ robot: wobot, fly: fly fly, and: an, sits: sitty, sit: sitty sit, waves: wavey w
 say hewwo, hello: hewwo, goodbye: bye byes, very: bewy, that: dat, this: dis, they: dey, them: dem, big: big
 big, bed: beddy, fox: foxy, snow: snowy
 """
-"""Under a dialect its words, each behind the plain one."""
+"""Each dialect's words, by plain word."""
 
 _OPENINGS = {
     "scots": ("Och", "Och aye", "Right, hen", "Och no", "Haud on"),
@@ -58,7 +58,7 @@ DIALECTS = tuple(_DIALECTS)
 
 
 def spoken(rng: random.Random, text: str, dialect: str) -> str:
-    """The text as somebody of a dialect says it: words of its own, -in' for -ing, at times an opening word."""
+    """The text in a dialect: its words, -in' for -ing, sometimes an opening word."""
     for plain, own in _DIALECTS[dialect].items():
         if rng.random() < 0.7:
             text = re.sub(rf"\b{plain}\b", own, text, flags=re.IGNORECASE)

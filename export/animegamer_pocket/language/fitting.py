@@ -1,4 +1,4 @@
-"""Whether a frame fits a turn: its tags, and the slots that the turn can fill."""
+"""Whether a frame fits a turn, by its tags and the slots that the turn can fill."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ NEEDS = {
     "g": "outfits", "np.b": "place", "g.b": "outfits", "gid": "outfits", "don": "outfits", "donb": "outfits",
     "donv": "outfits", "dloc": "place", "dg": "outfits",
 }  # fmt: skip
-"""What a slot says. A main frame with such a slot fits only if the plan says that."""
+"""What a slot expresses. A main frame with such a slot fits only if the plan expresses that."""
 
 
 class Fitting(State):
-    """Knows the plan of a turn; nothing of how slots are filled."""
+    """Checks frames against the plan of a turn."""
 
     def _fits(self, frame: Frame) -> bool:
         tags, slots = frame.tags, frame.slots

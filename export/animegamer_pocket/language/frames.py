@@ -1,8 +1,8 @@
-"""Sentence frames: lines of the files in `frames/`, one file a voice, with sections `== name`.
+"""Sentence frames: lines of the files in `frames/`, one file per voice, with sections `== name`.
 
-A slot is `{name}`; `<sings|sing>` agrees with the noun phrase before it; `(a|b|)` stands for each of its words. Tags
-at the end say when a frame fits: @day @night @one @pair @indoors @outdoors. A frame with @day or @night also says the
-hour.
+A slot is `{name}`; `<sings|sing>` agrees with the noun phrase before it; `(a|b|)` stands for each alternative. Tags at
+the end restrict where a frame fits: @day @night @one @pair @indoors @outdoors. A frame with @day or @night also
+expresses the hour.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Frame:
 
 @functools.cache
 def load_frames(voice: str) -> Mapping[str, tuple[Frame, ...]]:
-    """The sections of a voice's file; none if it has no file."""
+    """The sections of a voice's file; empty without a file."""
     path = FOLDER / f"{voice}.txt"
     sections: dict[str, list[Frame]] = {}
     frames: list[Frame] = []
@@ -54,7 +54,7 @@ def _frame(text: str) -> Frame:
 
 
 def choose(rng: random.Random, voice: Voice, section: str, fits: Callable[[Frame], bool]) -> Frame | None:
-    """A random frame of a section that fits: of the voice's own file, or of plain.txt; None if there is none."""
+    """A random fitting frame of a section, from the voice's own file or plain.txt; None if there is none."""
     own = load_frames(voice.name).get(section, ())
     common = () if voice.only_own else load_frames("plain").get(section, ())
     for frames in (own, common) if rng.random() < voice.own else (common, own):
@@ -65,7 +65,7 @@ def choose(rng: random.Random, voice: Voice, section: str, fits: Callable[[Frame
 
 
 def _draw(rng: random.Random, frames: Sequence[Frame], fits: Callable[[Frame], bool]) -> Frame | None:
-    """A random one of those that fit. A few draws mostly find one; to ask every frame takes longer."""
+    """A random fitting frame. A few draws usually find one faster than checking every frame."""
     for _ in range(_DRAWS if frames else 0):
         frame = rng.choice(frames)
         if fits(frame):

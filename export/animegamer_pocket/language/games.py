@@ -1,4 +1,4 @@
-"""Random games of the pocket world with what a person says in each turn: a training corpus."""
+"""Random games of the pocket world with the instruction of each turn: a training corpus."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from .sentences import Utterance, say
 from .voices import VOICES, Voice
 
 TURNS = (3, 8)
-"""The fewest and the most turns of a game."""
+"""Minimum and maximum number of turns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn: the scene that it asks for, and what is said."""
+    """One turn: the requested scene, and the instruction."""
 
     scene: Scene
     utterance: Utterance
 
 
 def sample_game(rng: random.Random, turns: int | None = None, train: bool = True) -> list[Turn]:
-    """A random game. With `train` no turn has a held-out combination of the world.
+    """A random game. With `train`, no turn has a held-out combination of the world.
 
-    A game has a voice or two; its people come, go, move, change clothes, rest and start again.
+    A game has one or two voices; its characters come, leave, move, change clothes, rest and start again.
     """
     turns = turns or rng.randint(*TURNS)
     voices = rng.choices(VOICES, [voice.weight for voice in VOICES], k=2)
@@ -69,7 +69,7 @@ def _turn(rng: random.Random, before: Scene | None, voice: Voice, worn: dict[str
 
 
 def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str], left: tuple[str, ...] = ()) -> Scene:
-    """A scene that may follow: mostly one or two things change. left: who left last, and comes back at times."""
+    """A scene that may follow: usually one or two things change. left: who left last, and sometimes returns."""
     people = _next_people(rng, before, left)
     motion = before.motion if before and rng.random() < 0.3 else rng.choice(MOTIONS)
     place, night = (before.place, before.night) if before else ("meadow", False)
@@ -119,7 +119,7 @@ def _next_people(rng: random.Random, before: Scene | None, left: tuple[str, ...]
 def json_lines(games: int, seed: int) -> Iterator[dict[str, object]]:
     """The turns of `games` random games, in the schema of an evaluation file.
 
-    A turn with `unknown` holds words that pocket does not know; its labels are the nearest meaning.
+    A turn with `unknown` contains words that pocket does not know; its labels are the nearest meaning.
     """
     rng = random.Random(seed)
     for game in range(1, games + 1):

@@ -58,7 +58,7 @@ def past(phrase: str) -> str:
 
 
 def base(phrase: str) -> str:
-    """The phrase without the marks of its further verbs."""
+    """The phrase without tildes."""
     return phrase.replace("~", "")
 
 

@@ -1,9 +1,9 @@
 """The words of the pocket world: phrases by concept, read from the text files in `phrases/`.
 
-A file has sections `[concept]`. A section holds phrases with commas between them; the line that begins with `*` holds
-the commonest. `(a|b|)` in a phrase stands for each of its words, or for none. A mark behind a phrase says where it
-fits: `+` strong, `-` weak, `@d` by day, `@n` at night, `@1` one character, `@2` two, `@m` Mirel only. `{pos}` and
-`{self}` stand for the possessive and the reflexive pronoun. It does not know sentences.
+A file has sections `[concept]`. A section holds comma-separated phrases; the line that starts with `*` holds the most
+common ones. `(a|b|)` in a phrase stands for each alternative, or for nothing. A mark after a phrase restricts it: `+`
+strong, `-` weak, `@d` by day, `@n` at night, `@1` one character, `@2` two, `@m` Mirel only. `{pos}` and `{self}` stand
+for the possessive and the reflexive pronoun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent / "phrases"
 
 _COMMON_SHARE = 0.4
-"""How often a pick comes from the line of the commonest phrases."""
+"""How often a phrase comes from the line of the most common ones."""
 
 _DRAWS = 8
 _MARK = re.compile(r"\s+(\+|-|@\w)$")
@@ -38,16 +38,16 @@ class Phrase:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Phrases:
-    """The phrases of one concept. common: the commonest, with repeats as weights; rest: each of the others once."""
+    """The phrases of one concept. common: the most common, with repeats as weights; rest: the others, once each."""
 
     common: tuple[Phrase, ...]
     rest: tuple[Phrase, ...]
 
     def pick(self, rng: random.Random, fits: Callable[[Phrase], bool] = lambda phrase: True) -> Phrase:
-        """A random phrase that fits. Raises IndexError if none does."""
+        """A random fitting phrase. Raises IndexError if there is none."""
         pools = (self.common, self.rest) if rng.random() < _COMMON_SHARE else (self.rest, self.common)
         for pool in pools:
-            for _ in range(_DRAWS if pool else 0):  # mostly finds one; to ask every phrase takes longer
+            for _ in range(_DRAWS if pool else 0):  # Usually finds one faster than checking every phrase.
                 if fits(phrase := rng.choice(pool)):
                     return phrase
             fitting = [phrase for phrase in pool if fits(phrase)]
@@ -66,7 +66,7 @@ class Phrases:
 
 
 def expand(pattern: str) -> Iterator[str]:
-    """Every text that a pattern with `(a|b|)` stands for. Brackets without a bar are text."""
+    """Every expansion of a pattern with `(a|b|)`. Brackets without a bar are text."""
     pieces = re.split(r"\(([^()]*\|[^()]*)\)", pattern)
     parts = [piece.split("|") if index % 2 else [piece] for index, piece in enumerate(pieces)]
     for words in itertools.product(*parts):
@@ -127,9 +127,9 @@ FILES = (
 
 @functools.cache
 def concept_words() -> Mapping[str, frozenset[str]]:
-    """Every word of the lexicon that carries meaning, with the concepts whose phrases hold it.
+    """Every content word of the lexicon, with the concepts of its phrases.
 
-    Concepts are sections without their second word: "beach at" and "beach seen" are both "beach".
+    A concept is a section's first word: "beach at" and "beach seen" are both "beach".
     """
     found: dict[str, set[str]] = {}
     for name in FILES:

@@ -1,6 +1,6 @@
-"""What hurried fingers do to a text: typos, lower case, missing punctuation.
+"""Typing errors: typos, lower case, missing punctuation.
 
-A typo never makes one concept's word into another's: a misspelling stays nearer to its own word than to any other word
+A typo never turns a word into one of another concept: a misspelling stays closer to its own word than to any other word
 of the lexicon.
 """
 
@@ -32,7 +32,7 @@ _SMALL_WORDS = frozenset(
 
 @functools.cache
 def _known() -> Mapping[str, frozenset[str]]:
-    """Words of the lexicon in every form, with their concepts."""
+    """All forms of the lexicon's words, with their concepts."""
     known: dict[str, frozenset[str]] = {}
     for word, concepts in concept_words().items():
         forms = {word}
@@ -45,7 +45,7 @@ def _known() -> Mapping[str, frozenset[str]]:
 
 @functools.cache
 def _known_by_deletion() -> Mapping[str, frozenset[str]]:
-    """Known words by what they are with one letter deleted, and by themselves."""
+    """Known words, indexed by themselves and by every one-letter deletion."""
     found: dict[str, set[str]] = {}
     for word in {*_known(), *_SMALL_WORDS}:
         for key in _deletions(word):
@@ -58,9 +58,9 @@ def _deletions(word: str) -> set[str]:
 
 
 def is_safe(word: str, typo: str) -> bool:
-    """True if no known word of another concept is one edit from the typo.
+    """Whether no known word of another concept is one edit from the typo.
 
-    One edit: a letter swapped with its neighbour, dropped, added or replaced. Words that share a concept may be near.
+    One edit: a letter swapped with its neighbour, dropped, added or replaced. Words of the same concept may be close.
     """
     own = _known().get(word, frozenset())
     near = {known for key in _deletions(typo) for known in _known_by_deletion().get(key, ())}
@@ -73,7 +73,7 @@ def is_safe(word: str, typo: str) -> bool:
 
 
 def misspell(rng: random.Random, word: str) -> str:
-    """The word with one typo, or unchanged if no safe one is found. Its first letter stays."""
+    """The word with one typo, or unchanged if no safe one is found. The first letter stays."""
     if len(word) < 4 or not word.isalpha():
         return word
     for _ in range(6):
@@ -93,7 +93,7 @@ def misspell(rng: random.Random, word: str) -> str:
 
 
 def with_typos(rng: random.Random, text: str, count: int) -> str:
-    """The text with up to `count` words misspelt; a word of seven letters or more gets a second typo at times."""
+    """The text with up to `count` misspelt words; a word of seven letters or more sometimes gets a second typo."""
     words = text.split(" ")
     for _ in range(count):
         index = rng.randrange(len(words))
@@ -117,7 +117,7 @@ _TEXTING = {
 
 
 def texted(rng: random.Random, text: str) -> str:
-    """The text as it is typed on a phone: short forms, lower case, hardly any punctuation."""
+    """The text as typed on a phone: abbreviations, lower case, little punctuation."""
     text = text.lower()
     for long, short in _TEXTING.items():
         if rng.random() < 0.45:
@@ -139,7 +139,7 @@ _THIRD = re.compile(
 
 
 def learned(rng: random.Random, text: str) -> str:
-    """The text of somebody who learns English: articles missing, an -s missing, "is want"."""
+    """Learner's English: missing articles, a missing -s, "is want"."""
     if rng.random() < 0.75:
         text = _ARTICLE.sub(lambda match: "" if rng.random() < 0.65 else match.group(), text)
     if rng.random() < 0.5:
@@ -148,7 +148,7 @@ def learned(rng: random.Random, text: str) -> str:
 
 
 def untidy(rng: random.Random, text: str, amount: float) -> str:
-    """Typos, case and punctuation by chance. amount: 0 leaves the text as it is, 1 is a hurried phone."""
+    """Random typos, case and punctuation. amount: 0 leaves the text unchanged, 1 is a hurried phone user."""
     if rng.random() < 0.12 + 0.35 * amount:
         text = with_typos(rng, text, rng.choice((1, 1, 2)))
     if rng.random() < 0.15 + 0.5 * amount:

@@ -1,4 +1,4 @@
-"""Noun phrases of the people: names, groups and pronouns, and the slots that hold them."""
+"""Noun phrases for the characters: names, groups and pronouns, and the slots they fill."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from .clothes import Clothes
 from .references import Reference, alone, from_pronoun, group, named, one_named
 
 _PRONOUN_LEAVES = 0.35
-"""How often somebody leaves, or stays, by pronoun, where it tells who."""
+"""How often a pronoun that is unambiguous says who leaves or stays."""
 
 
 class Nouns(Clothes):
-    """Who is spoken of. A noun phrase that fills a slot sets the number that verbs agree with."""
+    """The referents. A noun phrase that fills a slot sets the number for verb agreement."""
 
     def _set(self, reference: Reference) -> Reference:
         self.plural = reference.plural
         return reference
 
     def _one(self, name: str, attach: bool, last: bool = True, genitive: bool = False) -> str:
-        """A character, at times with its new clothes. last: the last of several, whose clothes may seem everybody's."""
+        """A character, sometimes with its new clothes. last: of several, whose clothes may seem everybody's."""
         text = name if genitive else one_named(self.rng, name, self.voice)
         if attach and self.attaching and name in self.clothes and self.rng.random() < 0.45:
             worn = self._garment(self.clothes[name], (name,))
@@ -41,7 +41,7 @@ class Nouns(Clothes):
         return named(self.rng, texts, self.pronouns.get(people[0], "they"))
 
     def _subject(self, attach: bool) -> Reference:
-        """The subject of a main frame: pronouns where the people are known, names where they are not."""
+        """The subject of a main frame: pronouns for known characters, names for others."""
         after = self.after
         if self.introduced and self.rng.random() < 0.65:
             return self._pronoun()
@@ -69,7 +69,7 @@ class Nouns(Clothes):
         return self._names((name,), attach=False)
 
     def _worn_by(self, name: str) -> str:
-        """The new clothes of one character behind its name: dressed up for a gala."""
+        """The new clothes of one character after its name: dressed up for a gala."""
         kept, self.wearers = self.wearers, (name,)
         text = self._clothes_slot("worn")
         self.wearers = kept
@@ -80,7 +80,7 @@ class Nouns(Clothes):
         return text
 
     def _returning(self) -> Reference:
-        """Who comes back: those who left last, by name, pronoun or as the other one."""
+        """Who returns: those who left last, by name, pronoun or as the other one."""
         new, rng = self.plan.new, self.rng
         chance = rng.random()
         if chance < 0.35:
@@ -98,14 +98,14 @@ class Nouns(Clothes):
         return Reference(text, text, False, *from_pronoun(pronoun).possessive_and_reflexive)
 
     def _one_of_two(self, name: str) -> Reference:
-        """One of the pair, by a pronoun where that tells which."""
+        """One of the pair, by a pronoun if unambiguous."""
         pronouns = [self.pronouns[other] for other in self.after.characters]
         if len(set(pronouns)) == 2 and "they" not in pronouns and self.rng.random() < 0.5:
             return from_pronoun(self.pronouns[name])
         return self._names((name,), attach=False)
 
     def _told_apart(self) -> bool:
-        """True if one of two leaves and their pronouns tell which: she leaves, he stays."""
+        """Whether one of two leaves and pronouns are unambiguous: she leaves, he stays."""
         plan = self.plan
         if plan.kind != "leave" or len(plan.left) != 1 or len(plan.stay) != 1:
             return False

@@ -1,7 +1,7 @@
-"""Turns that pocket cannot draw as they are said: unknown names, actions, places and things, other languages.
+"""Turns that pocket cannot draw literally: unknown names, actions, places and things, other languages.
 
 The labels hold the nearest meaning, and `unknown` what was not understood. What has no near meaning changes nothing.
-"Zelki on Tofi's skateboard" means Zelki alone, doing what comes nearest to riding it.
+"Zelki on Tofi's skateboard" means Zelki alone, doing what comes closest to riding it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BORROWED = {
 _WEARS = ("{a} in {b}'s {thing}", "{a} wears {b}'s {thing}", "{a} puts on {b}'s {thing}", "dress {a} in {b}'s {thing}",
           "{a} borrows {b}'s {thing} and wears it", "{a} has {b}'s {thing} on")  # fmt: skip
 _MADE_UP = 0.4
-"""How often an action that pocket cannot draw is a word that nobody knows."""
+"""How often an action that pocket cannot draw is a made-up word."""
 _FOREIGN = (
     "{a} tanzt im Wald", "{a} läuft am Strand entlang", "Lass {a} schlafen", "{a} sitzt in der Stadt", "es ist Nacht",
     "und jetzt springt er ganz hoch", "{a} winkt uns zu", "zieh {a} einen Regenmantel an", "mach weiter bitte",
@@ -228,7 +228,7 @@ _ENDS = (
 
 
 def _made_up(rng: random.Random) -> str:
-    """A verb that no language has: "to sprazzle"."""
+    """A made-up verb: "to sprazzle"."""
     verb = rng.choice(_ONSETS) + rng.choice(_VOWELS)
     if rng.random() < 0.3:
         verb += rng.choice("bdgklmnprtvz") + rng.choice(_VOWELS)
@@ -237,7 +237,7 @@ def _made_up(rng: random.Random) -> str:
 
 
 def _foreign(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
-    """A sentence in another language: who is named is shown, and nothing else changes."""
+    """A sentence in another language: the named characters are shown, and nothing else changes."""
     name = rng.choice(before.characters if before else CHARACTERS)
     text = rng.choice(_FOREIGN)
     if before is not None and before.is_pair and "{a}" in text:

@@ -1,4 +1,4 @@
-"""What a text has to say of a change, and by chance some of what it need not."""
+"""What a text must say about a change, plus random optional details."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from animegamer_pocket.world.scene import Scene
 from .change import change_of, default_level, default_night, default_outfit, default_place, spot_to_say
 
 FIRST_MOTION = "walk"
-"""What is shown if a first turn names no motion. Its label is left out."""
+"""The motion of a first turn that does not name one. Its label is omitted."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Plan:
-    """What the text has to say. outfits: the characters whose clothes it names, with the clothes.
+    """What the text must say. outfits: the characters whose clothes it names, with the clothes.
 
-    back: those who come are those who left last, so that "she is back" says who.
+    back: the newcomers are those who left last, so "she is back" identifies them.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Plan:
 def plan_of(
     rng: random.Random, before: Scene | None, after: Scene, worn: Mapping[str, str], left: Sequence[str] = ()
 ) -> Plan:
-    """What a text of the change must say, and by chance some of what it need not."""
+    """What a text about the change must say, plus random optional details."""
     change = change_of(before, after)
     said = set()
     names_motion = before is None or before.motion != after.motion or rng.random() < 0.35

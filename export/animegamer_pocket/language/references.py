@@ -1,4 +1,4 @@
-"""How a text refers to the characters: by name, nick, description or pronoun."""
+"""How a text refers to characters: by name, nickname, description or pronoun."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SINGULAR_GROUPS = frozenset(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reference:
-    """A noun phrase. object: behind a verb; possessive and reflexive: the pronouns that go back to it."""
+    """A noun phrase. object: after a verb; possessive and reflexive: matching pronouns."""
 
     subject: str
     object: str
@@ -45,7 +45,7 @@ class Reference:
 
     @property
     def possessive_and_reflexive(self) -> tuple[str, str]:
-        """The pronouns that go back to it: his, himself."""
+        """The matching pronouns: his, himself."""
         return self.possessive, self.reflexive
 
     @property
@@ -67,7 +67,7 @@ def from_pronoun(pronoun: str) -> Reference:
 
 
 def one_named(rng: random.Random, character: str, voice: Voice) -> str:
-    """One character by name, nick or description."""
+    """One character by name, nickname or description."""
     people = load("people")
     chance = rng.random()
     if chance < voice.described:
@@ -78,7 +78,7 @@ def one_named(rng: random.Random, character: str, voice: Voice) -> str:
 
 
 def named(rng: random.Random, names: Sequence[str], pronoun: str) -> Reference:
-    """A reference by name to one or two characters, whose names or descriptions are given with what they wear."""
+    """One or two characters by name or description, with what they wear."""
     if len(names) == 1:
         return Reference(names[0], names[0], False, *_FORMS[pronoun][1:])
     a, b = names

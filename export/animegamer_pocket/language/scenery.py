@@ -1,4 +1,4 @@
-"""Places and hours, and the slots that hold them."""
+"""Places and hours, and the slots they fill."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Scenery(State):
         return None
 
     def _shared_places(self) -> tuple[str, ...]:
-        """The scene's place and the one that has the same things, sand."""
+        """The scene's place and the one that shares its things, such as sand."""
         place = self.after.place
         return ("beach", "desert") if place in ("beach", "desert") else (place,)
 
@@ -86,7 +86,7 @@ class Scenery(State):
         return load("hours")[self.night].text(self.rng)
 
     def _place_at(self, still: bool = True) -> str:
-        """Where it happens. still: not "through" or "across", which need a motion that gets somewhere."""
+        """Where it happens. still: not "through" or "across", which need a travelling motion."""
         if self.override.place:
             return f"{_preposition(self.override.place)} {self.override.place}"
         text = (
@@ -130,7 +130,7 @@ class Scenery(State):
         return inflect.third_person(phrase)
 
     def _reach(self, verb: str) -> str:
-        """The verb with the place as its object, or with where it is: "visits the beach", "ends up on the beach"."""
+        """The verb with the place as its object or with a preposition: "visits the beach", "ends up on the beach"."""
         if verb.endswith(" in"):
             return f"{verb.removesuffix(' in')} {self._place_at()}"
         if self.override.place:

@@ -1,16 +1,15 @@
-"""What a person says to move a game from one scene to the next: `say`.
+"""What a person types to move a game from one scene to the next: `say`.
 
-The text says every field that changes against what an unsaid field means, and at times one that stays. Unsaid means:
+The text states every field that differs from its default, and sometimes one that stays. The defaults:
 - people, place, hour and motion stay as they were; a first turn has the meadow, day and no motion of its own;
-- clothes are those that the character wore last in the game, everyday clothes if it is new;
+- clothes are the character's last in the game, everyday clothes if it is new;
 - the level is 3 if the turn names a motion, and stays if it names none, repeats ("again", "keep dancing") or changes
-  only who is there; "faster" and its kin move it by one, "much faster" by two;
+  only who is present; "faster" and its kin change it by one, "much faster" by two;
 - a position is that of `next_start_x`.
-Who is named as the one who moves is the cast: "Bixo dances" after a turn with two means Bixo alone. A sentence about
-clothes alone names who wears them and leaves the cast as it is.
-A newcomer stands behind those who stay. Two who are named stand in the order of their names.
-A label is left out where text and game do not determine it: the level where only a verb like "sprint" or "tiptoe" shows
-it or where a motion is named anew that was at another level, the motion of a first turn that names none.
+The named movers are the cast: "Bixo dances" after a turn with two means Bixo alone. A sentence about clothes alone
+names the wearers and keeps the cast. A newcomer stands behind those who stay. Two named characters stand in the order
+of their names. A label is omitted if text and game do not determine it: the level where only a verb like "sprint" or
+"tiptoe" implies it or where a motion that had another level is named again, the motion of a first turn that names none.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from .writer import Writer
 Labels = dict[str, "str | int | bool | list[str]"]
 
 FIELDS = ("who", "motion", "place", "night", "outfits", "level", "position")
-"""What a text may say. `Utterance.said` names some of them."""
+"""The fields that a text may state. `Utterance.said` lists some of them."""
 
 MAX_CHARACTERS = 500
 
@@ -42,7 +41,7 @@ _DIALECT_SHARE = 0.06
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Utterance:
-    """One turn as it is said. labels: the fields that text and game determine. said: the FIELDS that the text names."""
+    """One turn's text. labels: the fields that text and game determine. said: the FIELDS that the text states."""
 
     text: str
     labels: Labels
@@ -60,8 +59,8 @@ def say(
 ) -> Utterance:
     """A text that moves a game from `before` (None: its first turn) to `after`.
 
-    worn: what characters wore last who are not in `before`. left: who left last before that.
-    override: unknown words for the motion or the place.
+    worn: last outfits of characters who are not in `before`. left: who left last before that. override: unknown words
+    for the motion or the place.
     """
     voice = VOICE_BY_NAME[voice] if isinstance(voice, str) else voice
     while True:

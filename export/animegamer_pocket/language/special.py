@@ -1,4 +1,4 @@
-"""The forms that are not sentences: the reference caption, whole or loosely typed, and emoji."""
+"""Forms other than sentences: the reference caption, complete or loosely typed, and emoji."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORDS = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "pa
 
 
 def caption_form(rng: random.Random, after: Scene, plan: Plan) -> str | None:
-    """`Character: A in a raincoat and B; Motion: wildly run; Background: night city.`, at times typed carelessly."""
+    """`Character: A in a raincoat and B; Motion: wildly run; Background: night city.`, sometimes carelessly typed."""
     names = []
     for name, outfit in zip(after.characters, after.outfits, strict=True):
         dressed = name in plan.outfits or (outfit != DEFAULT_OUTFIT and rng.random() < 0.6)
@@ -40,7 +40,7 @@ def caption_form(rng: random.Random, after: Scene, plan: Plan) -> str | None:
 
 
 def emoji_form(rng: random.Random, after: Scene, plan: Plan) -> str | None:
-    """Emoji alone: people, motion, and what must be said. None if something must be said that has no emoji."""
+    """Emoji alone: characters, motion, and what must be stated. None if something has no emoji."""
     if plan.said & {"level", "position"} or len(set(plan.outfits.values())) > 1:
         return None
     if plan.outfits and len(plan.outfits) < len(after.characters):

@@ -1,4 +1,4 @@
-"""One utterance in the making: what the words of all kinds share."""
+"""One utterance under construction: state shared by the slots."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from .voices import Voice
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Override:
-    """Words that pocket does not know, said in place of the scene's motion or place."""
+    """Words unknown to pocket, used instead of the scene's motion or place."""
 
     motion: Phrase | None = None
     place: str = ""
 
 
 class State:
-    """`pending` and `said`: the fields still to say and said. `level_known`: the text determines the level.
+    """`pending` and `said`: the fields to state and stated. `level_known`: the text determines the level.
 
-    `apart`: the frame names a newcomer apart from those who stay, so that clothes behind the name are its own.
-    `early`: the sentence stands before the one that says who is there.
-    `bare`: it says no more of who leaves than who moves.
+    `apart`: the frame names a newcomer separately, so that clothes after the name are its own. `early`: the sentence
+    comes before the one that says who is present. `bare`: it says no more about who leaves than who moves.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class State:
         self.said.add(field)
 
     def _one_group(self) -> bool:
-        """True if everybody in the scene gets the same clothes, so that one garment serves all."""
+        """Whether everybody in the scene gets the same clothes, so that one garment serves all."""
         return len(self.clothes) == len(self.after.characters) and len(set(self.clothes.values())) == 1
 
     def _who_pronoun(self) -> Reference:
@@ -70,7 +69,7 @@ class State:
         return from_pronoun(self.pronouns[self.after.characters[0]])
 
     def _old_outfit(self) -> str:
-        """What the wearers wore the turn before, or "" if that is unknown or differs between them."""
+        """What the wearers wore the turn before, or "" if unknown or different."""
         if self.before is None:
             return ""
         worn = dict(zip(self.before.characters, self.before.outfits, strict=True))

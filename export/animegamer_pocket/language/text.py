@@ -1,4 +1,4 @@
-"""Capital letters of sentences that are joined."""
+"""Capitalisation of joined sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def cap(text: str) -> str:
 
 
 def lower(text: str) -> str:
-    """The first letter in lower case, unless the text begins with a name or I."""
+    """The first letter in lower case, unless the text starts with a name or I."""
     first = re.split(r"[ ',-]", text, maxsplit=1)[0]
     names = ("Mirel", "Dovan", "Zelki", "Bixo", "Tofi", "I", "Mr", "Miss", "Master", "Daylight")
     if first in names or first.isupper():

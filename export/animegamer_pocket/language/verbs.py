@@ -1,4 +1,4 @@
-"""Verbs of the motions and adverbs of their level, and the slots that hold them."""
+"""Verbs of the motions and adverbs of their level, and the slots they fill."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Verbs(State):
         return None
 
     def _denied_motion(self) -> str:
-        """A phrase of another motion, which the sentence takes back."""
+        """A phrase of another motion, which the sentence negates."""
         other = self.rng.choice([motion for motion in MOTIONS if motion != self.after.motion])
         return load("motions")[other].pick(self.rng, self._fits_any).text
 

@@ -1,4 +1,4 @@
-"""The voices in which a turn may be said: which frames, which references, how tidy."""
+"""The voices of players: frames, references and tidiness."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ class Voice:
     """One way of speaking.
 
     weight: how often games use it. noise: 0 tidy to 1 hurried. own: how often a frame comes from the voice's own file
-    and not from plain.txt. described: how often a character is called by a description; nicked: by a nick. joiners
-    and ends: what stands between sentences and behind the last one. decorated: how often small words are added.
-    quiet: no capitals.
+    instead of plain.txt. described, nicked: how often a character is called by a description or a nickname. joiners and
+    ends: between sentences and after the last one. decorated: how often small words are added. quiet: no capitals.
     """
 
     name: str

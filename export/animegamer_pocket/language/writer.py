@@ -1,7 +1,4 @@
-"""Writes one turn: chooses frames, fills their slots, and joins the sentences.
-
-It knows grammar and the plan of what to say. It does not know typos or labels.
-"""
+"""Writes one turn: chooses frames, fills their slots, and joins the sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ _HERE_SHARE = 0.12
 """How often a turn that stays names a thing of its place: "on the sand" means another place elsewhere."""
 
 _BACK_SHARE = 0.75
-"""How often those who left last and return are said to be back."""
+"""How often returning characters are said to be back."""
 
 _STEPS = {1: "up 1", 2: "up 2", -1: "down 1", -2: "down 2"}
 
@@ -59,7 +56,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
         return self._joined(self._decorated(texts))
 
     def _main(self) -> str | None:
-        """The sentence of people and motion; "" if the turn says neither."""
+        """The sentence about people and motion; "" if the turn states neither."""
         plan, rng = self.plan, self.rng
         kind = plan.kind
         if not plan.names_motion and kind == "start":
@@ -204,7 +201,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
         return "".join(" " + part for part in parts)
 
     def _place_is_known(self) -> bool:
-        """True if the turn stays where it was and does not name the place."""
+        """Whether the turn stays where it was without naming the place."""
         stays = self.before is not None and self.before.place == self.after.place
         return stays and "place" not in self.said and "place" not in self.pending and not self.override.place
 

@@ -1,4 +1,4 @@
-"""`python -m animegamer_pocket.reader train|measure|add|language`: train the readers, measure, add them to a bundle."""
+"""`python -m animegamer_pocket.reader train|measure|add|language`: trains and measures readers, updates a bundle."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ def main(argv: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_pocket.reader", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    training = commands.add_parser("train", help="train both readers, or go on with a training that was stopped")
-    training.add_argument("--recipe", choices=sorted(CONFIGS), default="full", help="full ships; short is for tests")
-    measuring = commands.add_parser("measure", help="read files of sentences and count what is read right")
+    training = commands.add_parser("train", help="train both readers, or resume training")
+    training.add_argument(
+        "--recipe", choices=sorted(CONFIGS), default="full", help="full: as shipped; short: for tests"
+    )
+    measuring = commands.add_parser("measure", help="measure accuracy on labelled files")
     measuring.add_argument(
         "games", type=Path, nargs="+", help="files in the format of benchmarks/language/development.jsonl"
     )
-    measuring.add_argument("--bundle", help="measure the reader of this bundle (a folder or a name), not the weights")
-    measuring.add_argument("--out", type=Path, help="write the record to this file, e.g. benchmarks/language/read.json")
-    adding = commands.add_parser("add", help="add the readers to a pocket bundle, in place of earlier ones")
-    adding.add_argument("bundle", type=Path, help="the bundle's folder, e.g. engines/pocket")
-    speaking = commands.add_parser("language", help="give a pocket bundle the present language file, and nothing else")
-    speaking.add_argument("bundle", type=Path, help="the bundle's folder, e.g. engines/pocket")
+    measuring.add_argument("--bundle", help="measure this bundle's reader instead of the trained weights")
+    measuring.add_argument("--out", type=Path, help="file for the record, e.g. benchmarks/language/read.json")
+    adding = commands.add_parser("add", help="replace the readers of a pocket bundle")
+    adding.add_argument("bundle", type=Path, help="folder of the bundle, e.g. engines/pocket")
+    speaking = commands.add_parser("language", help="update only the language file of a pocket bundle")
+    speaking.add_argument("bundle", type=Path, help="folder of the bundle, e.g. engines/pocket")
     for command in (training, measuring, adding):
         command.add_argument("--work", type=Path, default=Path("pocket-work"), help="folder of the trained weights")
     args = parser.parse_args(argv)
@@ -56,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _measure(games: list[Path], bundle: str | None, work: Path, out: Path | None) -> None:
-    """Print each turn that is not all right, then the record as one line; write it to `out` if given."""
+    """Prints each wrong turn, then the record as one line; writes it to `out` if given."""
     if bundle is None:
         reader, measured = reader_of(TrainedReader(load_reader(work / TEXT))), {"weights": TEXT}
     else:

@@ -1,4 +1,4 @@
-"""Plays files of sentences through a reader and counts what it reads right."""
+"""Measures a reader's accuracy on labelled files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def reader_of(engine: ReaderEngine) -> InstructionReader:
 
 
 def bundle_reader(bundle: Bundle) -> InstructionReader:
-    """The reader that a bundle ships, with its own words. Raises BackendError as `load_reader`."""
+    """The reader of a bundle, with its own words. Raises BackendError like `load_reader`."""
     return InstructionReader.from_bundle(bundle, load_reader(bundle))
 
 
@@ -67,7 +67,7 @@ def labels_of(scene: Scene) -> dict[str, Any]:
 
 
 def judge(line: Line, got: Mapping[str, Any]) -> dict[str, bool]:
-    """Which of the line's labels are read right. Levels may be one off; the order of people does not count."""
+    """Which of the line's labels are read right. Levels may be one off; the order of people does not matter."""
     right: dict[str, bool] = {}
     for field in FIELDS:
         if field not in line:
@@ -85,10 +85,10 @@ def judge(line: Line, got: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
-    """Shares of a file's turns that are read right, each game played from its start with the reader's own scenes.
+    """Accuracy on a file's turns, each game played from its start with the reader's own scenes.
 
-    ms_median: processor time to read a turn, which other programs hardly change. notices: how many turns got one.
-    wrong: the turns that are not all right, with what was asked and read.
+    ms_median: processor time per turn, which is insensitive to other programs. notices: number of turns with one.
+    wrong: the wrong turns, with label and reading.
     """
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     counts: dict[str, list[bool]] = {field: [] for field in ("all_right", "first", "later", *FIELDS)}

@@ -55,7 +55,7 @@ _EXAMPLE = "Tofi waves gently in the meadow, at night."
 
 
 class _PackedPieces(nn.Module):
-    """The table of pieces in 8 bits, a scale a row: half the bytes of float16."""
+    """The table of pieces in 8 bits, one scale per row: half the bytes of float16."""
 
     codes: Tensor
     scales: Tensor
@@ -71,7 +71,7 @@ class _PackedPieces(nn.Module):
 
 
 def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -> ExportResult:
-    """Write reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 15] -> logits f32 of `OUTPUTS`."""
+    """Writes reader.onnx: features int64 [1, W, GRAMS] and scene int64 [1, 15] -> logits f32 of `OUTPUTS`."""
     reader = export_copy(reader, precision)
     if precision == "fp16":
         reader.pieces = _PackedPieces(reader.pieces.weight.detach())  # type: ignore[assignment]
@@ -87,7 +87,7 @@ def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -
 
 
 class _AtUsualLevel(nn.Module):
-    """The picture reader with the output `level`: a picture shows none, so it is the usual one."""
+    """The picture reader with a constant output `level`, which pictures do not show."""
 
     usual_level: Tensor
 
@@ -103,7 +103,7 @@ class _AtUsualLevel(nn.Module):
 
 
 def export_picture_reader(reader: PictureReader, folder: Path, precision: Precision = "fp16") -> ExportResult:
-    """Write picture_reader.onnx: picture f32 [1, 3, 96, 144] in -1..1 -> the logits of `HEADS`, f32."""
+    """Writes picture_reader.onnx: picture f32 [1, 3, 96, 144] in -1..1 -> the logits of `HEADS`, f32."""
     module = export_copy(_AtUsualLevel(reader.to(memory_format=torch.contiguous_format)), precision)  # type: ignore[call-overload]
     inputs = {"picture": torch.rand(1, 3, HEIGHT, WIDTH, generator=torch.Generator().manual_seed(0)) * 2 - 1}
     with torch.no_grad():
@@ -116,9 +116,9 @@ def export_picture_reader(reader: PictureReader, folder: Path, precision: Precis
 def add_readers(
     folder: Path, reader: Reader, pictures: PictureReader, vocabulary: str, precision: Precision = "fp16"
 ) -> Bundle:
-    """Write both readers into a bundle's folder and name them in the manifest; the other parts stay as they are.
+    """Writes both readers into a bundle's folder and manifest; other parts are unchanged.
 
-    vocabulary: of `samples.vocabulary`.
+    vocabulary: see `samples.vocabulary`.
     """
     manifest = load(folder).manifest
     written = [export_reader(reader, folder, precision), export_picture_reader(pictures, folder, precision)]

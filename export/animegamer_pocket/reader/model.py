@@ -1,4 +1,4 @@
-"""The network: words and the scene before them -> the scene that is asked for."""
+"""The network: words and the previous scene -> the requested scene."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SCENE_SIZES = (
     3,
     len(POSITIONS) + 1,
 )
-"""How many values each of the ten numbers of a scene has; the last one of the latter five is "no scene yet"."""
+"""Number of values of each of a scene's ten numbers; the last value of the latter five is "no scene yet"."""
 
 SCENE_NUMBERS = len(SCENE_SIZES) + len(CHARACTERS)
-"""Of the input `scene`: after the ten, 1 for each character that left last and is not back, else 0."""
+"""Of the input `scene`: the ten numbers, then 1 for each character that left last and has not returned, else 0."""
 
 HEADS = {
     "people": (len(CHARACTERS), 3),
@@ -50,7 +50,7 @@ class Block(nn.Module):
         batch, tokens, _ = x.shape
         qkv = self.qkv(self.norm1(x)).reshape(batch, tokens, 3, ATTENTION_HEADS, WIDTH // ATTENTION_HEADS)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        # Plain products: on a CPU they are faster than the fused attention at these lengths.
+        # Unfused products are faster on a CPU at these lengths.
         scores = q @ k.transpose(-1, -2) * (WIDTH // ATTENTION_HEADS) ** -0.5
         if mask is not None:
             scores = scores.masked_fill(~mask, -1e4)

@@ -1,7 +1,7 @@
-"""The picture reader: a small network that reads a scene off a picture, for games that start from one.
+"""The picture reader: a small network that reads a scene from a picture, for games that start from one.
 
-It is trained on frames of rendered clips that are shifted, cut, recoloured, blurred and made smaller, and on pictures
-without anybody, from which it reads that nobody is there.
+It is trained on frames of rendered clips that are shifted, cropped, recoloured, blurred and downscaled, and on pictures
+without characters.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PictureReader(nn.Module):
 
 
 def train_picture_reader(path: Path, phase: PhaseConfig, seed: int = 3) -> PictureReader:
-    """Train and leave the weights in `path`. A file that exists is loaded instead."""
+    """Trains and saves the weights to `path`. An existing file is loaded instead."""
     reader = PictureReader()
     if path.exists():
         checkpoint.load(path, ("reader", reader))
@@ -87,7 +87,7 @@ def _losses(reader: PictureReader, phase: PhaseConfig, seed: int) -> Iterator[di
 
 
 def picture_loss(logits: tuple[Tensor, ...], truth: Tensor) -> Tensor:
-    """The sum of the cross entropies of all heads; truth int64 [B, 14], as of `picture_truth`."""
+    """The sum of the cross entropies of all heads; truth int64 [B, 14], see `picture_truth`."""
     people = len(CHARACTERS)
     columns = [truth[:, :people], truth[:, people : 2 * people], *truth[:, 2 * people :].unbind(1)]
     total = torch.zeros(())
@@ -99,7 +99,7 @@ def picture_loss(logits: tuple[Tensor, ...], truth: Tensor) -> Tensor:
 
 
 def picture_truth(scene: Scene | None, place: str, night: bool) -> list[int]:
-    """What a picture shows; without a scene nobody is there."""
+    """What a picture shows; without a scene, no character."""
     if scene is None:
         unknown = [NOT_JUDGED] * len(CHARACTERS)
         return [*[0] * len(CHARACTERS), *unknown, NOT_JUDGED, PLACES.index(place), int(night), NOT_JUDGED]
@@ -111,7 +111,7 @@ def picture_truth(scene: Scene | None, place: str, night: bool) -> list[int]:
 
 
 def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
-    """Random pictures f32 [B, 3, 96, 144] in -1..1, changed as pictures from elsewhere are, and what they show."""
+    """Random augmented pictures f32 [B, 3, 96, 144] in -1..1, and what they show."""
     pictures, truth = [], []
     for _ in range(size):
         scene = _scene(rng)
@@ -127,7 +127,7 @@ def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
 
 
 def _scene(rng: random.Random) -> Scene:
-    """A random scene of any combination; half of them have two characters, which are harder."""
+    """A random scene of any combination; half have two characters, which are harder."""
     pair = rng.random() < 0.5
     while True:
         scene = sample_scene(rng, rng.random() < 0.94)
@@ -136,7 +136,7 @@ def _scene(rng: random.Random) -> Scene:
 
 
 def change_picture(frame: npt.NDArray[np.uint8], rng: random.Random) -> npt.NDArray[np.float32]:
-    """A frame shifted, cut or made smaller, recoloured, blurred and with noise: f32 [96, 144, 3] in 0..255."""
+    """A frame shifted, cropped or downscaled, recoloured, blurred and with noise: f32 [96, 144, 3] in 0..255."""
     picture: Any = frame.astype(np.float32)
     if rng.random() < 0.7:
         zoom = rng.uniform(0.85, 1.25)
@@ -165,7 +165,7 @@ def change_picture(frame: npt.NDArray[np.uint8], rng: random.Random) -> npt.NDAr
 
 
 def picture_accuracy(reader: PictureReader) -> dict[str, float]:
-    """The share of 400 changed pictures whose people, place, hour and clothes are read right."""
+    """The share of 400 augmented pictures whose people, place, hour and clothes are read right."""
     batch, truth = picture_batch(random.Random(99), 400)
     with torch.no_grad():
         logits = dict(zip(PICTURE_HEADS, reader(batch), strict=True))

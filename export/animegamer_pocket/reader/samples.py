@@ -1,4 +1,4 @@
-"""Turns of the language corpus as arrays: the words, the scene before them, and the scene that they ask for."""
+"""Turns of the language corpus as arrays: words, previous scene, requested scene."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .model import SCENE_SIZES
 
 NOT_JUDGED = -100
 _EASY_SHARE = 0.45
-"""How many of the turns that keep people and clothes are trained on."""
+"""The share of turns without changes of people and clothes that is trained on."""
 POOL = 24
-"""How many batches are sorted by length together."""
+"""Number of batches sorted by length together."""
 _LEAST_USES = 3
-"""How often a word of the vocabulary was used: rarer ones are mostly misspelt."""
+"""Minimum uses of a vocabulary word; rarer ones are mostly typos."""
 _POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 POSITION_NAMES = tuple(POSITIONS)
 
@@ -51,7 +51,7 @@ class Sample:
 
 
 def encode_scene(scene: Scene | None, worn: Mapping[str, str], left: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The numbers of a scene. worn: what characters wore last; left: who left last. None: no scene yet."""
+    """The numbers of a scene. worn: last outfits; left: who left last. None: no scene yet."""
     row = []
     for name in CHARACTERS:
         presence = 1 + scene.characters.index(name) if scene is not None and name in scene.characters else 0
@@ -76,7 +76,7 @@ def position_of(scene: Scene) -> str:
 
 
 def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
-    """The turns of a game, each after the scene before it."""
+    """The turns of a game, each with the scene before it."""
     worn: dict[str, str] = {}
     before: Scene | None = None
     left: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ def _forms(word: str) -> frozenset[str]:
 
 
 def endless_samples(seed: int) -> Iterator[Sample]:
-    """Samples of random games without end; the same seed gives the same ones."""
+    """Samples of random games without end, reproducible by seed."""
     rng = random.Random(seed)
     while True:
         for sample in samples_of(sample_game(rng, train=False)):
@@ -140,7 +140,7 @@ def endless_samples(seed: int) -> Iterator[Sample]:
 
 
 def _is_hard(sample: Sample) -> bool:
-    """Whether people or their clothes change, or something is not understood: the later turns read wrong most often."""
+    """Whether people or clothes change, or something is not understood: the later turns read wrong most often."""
     people = len(CHARACTERS)
     before, after, worn = sample.scene[:people], sample.truth[:people], sample.truth[people : 2 * people]
     changed = before // len(OUTFITS) != after
@@ -151,7 +151,7 @@ def _is_hard(sample: Sample) -> bool:
 def vocabulary(turns: int) -> str:
     """The words and emoji in that many turns of the corpus, sorted, separated by spaces: `ReaderWords.vocabulary`.
 
-    What is only said of what pocket cannot draw is left out.
+    Excludes words used only for what pocket cannot draw.
     """
     uses: Counter[str] = Counter()
     for sample in itertools.islice(endless_samples(seed=0), turns):
@@ -160,7 +160,7 @@ def vocabulary(turns: int) -> str:
 
 
 def batches(seed: int, size: int) -> Iterator[list[Sample]]:
-    """Batches of samples of about the same length: POOL batches are sorted by length and shuffled."""
+    """Batches of samples of similar length: POOL batches are sorted by length and shuffled."""
     samples, rng = endless_samples(seed), random.Random(seed)
     while True:
         taken = sorted((next(samples) for _ in range(size * POOL)), key=lambda sample: len(sample.words))

@@ -1,4 +1,4 @@
-"""Trains the reader on endless games of the language corpus. A run may be stopped and goes on where it was saved."""
+"""Trains the reader on endless games of the language corpus, resuming interrupted runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tensors(batch: list[Sample]) -> tuple[Tensor, ...]:
 
 
 def train_reader(path: Path, phase: PhaseConfig, seed: int = 1) -> Reader:
-    """Train to the phase's end and write the averaged weights to `path`; goes on from the step that stands there."""
+    """Trains to the phase's end and writes the averaged weights to `path`; resumes from the step saved there."""
     torch.manual_seed(seed)
     reader = Reader().train()
     average = exponential_average(reader)

@@ -1,8 +1,8 @@
 """Trains pocket's VAE: encoder and decoder together, then the decoder alone on latents of the frozen encoder.
 
 The decoder's group norms take statistics of a chunk, so training decodes the same two chunks ([0:3], [3:5]) as play.
-The encoder is frozen early, so that the denoiser can be trained while the decoder improves.
-Training on crops was worse, because their group statistics differ.
+The encoder is frozen early, so that the denoiser can be trained while the decoder improves. Training on crops was
+worse, because their group statistics differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .vae_loss import change_loss, reconstruction_loss
 
 KL_WEIGHT = 3e-4
 CHANGE_WEIGHT = 6.0  # in the decoder's last phase
-LATENT_NOISE = 0.05  # noise on latents / their standard deviation: a denoiser's latents are not exact
+LATENT_NOISE = 0.05  # noise on latents / their standard deviation, because generated latents are inexact
 FIRST_CHUNK = 3  # latent frames; the second chunk has the rest
 FIRST_CHUNK_FRAMES = 9
 GENERATED_SHARE = 0.5  # of the steps of the decoder's last phase train on generated latents
@@ -40,7 +40,7 @@ def to_pixels(clips: np.ndarray, device: torch.device) -> Tensor:
 
 
 def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
-    """[B, 16, 5, h, w] -> [B, 3, 17, H, W] as at play: two chunks; the second gets the first one's caches."""
+    """[B, 16, 5, h, w] -> [B, 3, 17, H, W] in two chunks, the second with the first one's caches."""
     first, caches = decoder(latent[:, :, :FIRST_CHUNK], None)
     if latent.shape[2] <= FIRST_CHUNK:
         return torch.as_tensor(first)
@@ -51,7 +51,7 @@ def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
 def train_frames(
     encoder: VaeEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: PhaseConfig, seed: int
 ) -> Iterator[dict[str, float]]:
-    """Train encoder and decoder together on single frames; motion is learned later. Yields each step's losses."""
+    """Trains encoder and decoder together on single frames; motion is learned later. Yields each step's losses."""
 
     def pick(rng: np.random.Generator) -> np.ndarray:
         rows, moments = rng.integers(0, len(clips), phase.batch), rng.integers(0, clips.shape[1], phase.batch)
@@ -66,7 +66,7 @@ def train_frames(
 def train_autoencoder(
     encoder: VaeEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: PhaseConfig, seed: int
 ) -> Iterator[dict[str, float]]:
-    """Train encoder and decoder together on whole clips, uint8 [N, 17, H, W, 3]. Yields each step's losses."""
+    """Trains encoder and decoder together on whole clips, uint8 [N, 17, H, W, 3]. Yields each step's losses."""
 
     def pick(rng: np.random.Generator) -> np.ndarray:
         picked: np.ndarray = clips[np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))]
@@ -118,10 +118,10 @@ def train_decoder(
     seed: int,
     generated: GeneratedLatents | None = None,
 ) -> Iterator[dict[str, float]]:
-    """Train the decoder alone on mean latents [N, 16, 5, h, w] with a little noise. Yields each step's loss.
+    """Trains the decoder alone on mean latents [N, 16, 5, h, w] with a little noise. Yields each step's loss.
 
-    With `generated` half of the steps use its latents, and the loss includes `change_loss`. Guidance makes the
-    denoiser's latents stronger than the encoder's, so a decoder trained without them first meets such latents at play.
+    With `generated` half of the steps use its latents, and the loss includes `change_loss`. Guidance makes generated
+    latents stronger than the encoder's, so a decoder trained without them would first meet them at play.
     """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)

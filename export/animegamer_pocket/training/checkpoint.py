@@ -1,4 +1,4 @@
-"""One file of trained weights a phase, with a few figures beside them."""
+"""One weights file per phase, with a few figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 
 def save(path: Path, *modules: tuple[str, nn.Module], **figures: object) -> None:
-    """Write the modules' weights and figures about them. The file is written whole or not at all."""
+    """Saves the modules' weights and figures atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     saved = {name: module.state_dict() for name, module in modules}
     saved["facts"] = {"json": json.dumps(figures)}
@@ -20,7 +20,7 @@ def save(path: Path, *modules: tuple[str, nn.Module], **figures: object) -> None
 
 
 def load(path: Path, *modules: tuple[str, nn.Module]) -> dict[str, object]:
-    """Load the weights that `save` wrote into the modules; returns the figures."""
+    """Loads the weights saved by `save` into the modules; returns the figures."""
     saved = torch.load(path, weights_only=True, map_location="cpu")
     for name, module in modules:
         module.load_state_dict(saved[name])

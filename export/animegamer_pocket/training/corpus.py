@@ -1,6 +1,6 @@
 """A corpus: games of equal length, their instructions and their rendered turns.
 
-A game's turns follow each other: clip `g * turns + k` is turn k of game g.
+Clip `g * turns + k` is turn k of game g.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from animegamer_pocket.world.scene import FRAMES, Scene, position_name
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """clips: uint8 [games * turns, frames, H, W, 3], memory-mapped; scenes and instructions: one a clip."""
+    """clips: uint8 [games * turns, frames, H, W, 3], memory-mapped; scenes and instructions: one per clip."""
 
     clips: np.ndarray
     scenes: list[Scene]
@@ -28,18 +28,18 @@ class Corpus:
 
     @property
     def games(self) -> int:
-        """How many games there are."""
+        """Number of games."""
         return len(self.scenes) // self.turns
 
     @property
     def moved(self) -> list[bool]:
-        """Of each clip: does it start at another named position than the turn before? False for first turns."""
+        """Per clip, whether it starts at another named position than the turn before. False for first turns."""
         positions = [position_name(scene.start_x) for scene in self.scenes]
         return [index % self.turns > 0 and position != positions[index - 1] for index, position in enumerate(positions)]
 
 
 def build_corpus(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:
-    """Sample and render games into `folder`, the first `frames` frames of each turn; or read them if they are there."""
+    """Samples games into `folder` and renders the first `frames` frames of each turn, or loads existing ones."""
     key = {"games": games, "turns": turns, "seed": seed, "train": train, "frames": frames}
     path = folder / "corpus.json"
     if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["facts"] != key:

@@ -1,4 +1,4 @@
-"""How a fresh decoder starts: its norms, its work on single frames, and its temporal convolutions after them."""
+"""Initialisation of the decoder: its norms, training on single frames, and its temporal convolutions after that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from animegamer_rt.models.vae import CausalConv, LatentNorm, ResidualBlock, Stag
 
 
 def init_latent_norms(decoder: VaeDecoder) -> None:
-    """Start every latent-conditioned norm as a plain one: biases of scale 1 and shift 0, projections cut to a tenth.
+    """Initialises every latent-conditioned norm as a plain one: scale 1 and shift 0, projections cut to a tenth.
 
     With PyTorch's initial values the scales are about 0, signals vanish between blocks, and the loss does not fall.
     """
@@ -25,7 +25,7 @@ def init_latent_norms(decoder: VaeDecoder) -> None:
 
 
 def decode_frames(decoder: VaeDecoder, latent: Tensor) -> Tensor:
-    """Decode single frames: latent [B, 16, h, w] -> [B, 3, H, W], as decoding [B, 16, 1, h, w] does, 40 times cheaper.
+    """Decodes single frames: latent [B, 16, h, w] -> [B, 3, H, W], like decoding [B, 16, 1, h, w], 40 times cheaper.
 
     A causal convolution repeats the first frame before it, so on one frame it is a 2-D convolution with summed taps.
     """
@@ -57,7 +57,7 @@ def decode_frames(decoder: VaeDecoder, latent: Tensor) -> Tensor:
 
 @torch.no_grad()
 def init_temporal_taps(decoder: VaeDecoder) -> None:
-    """After training on single frames: move each causal convolution's weights to its tap of the present frame."""
+    """After training on single frames, moves each causal convolution's weights to its tap of the present frame."""
     for module in decoder.modules():
         if isinstance(module, CausalConv):
             module.weight[:, :, -1] = module.weight.sum(2)

@@ -1,6 +1,6 @@
 """Trains pocket's denoiser: with its shot encoder first (phase one), then alone on predicted shots too (phase three).
 
-v-prediction on the noise schedule of play (zero terminal SNR). One clip in ten gets the unconditional shot, for
+v-prediction on the runtime's noise schedule (zero terminal SNR). One clip in ten gets the unconditional shot, for
 classifier-free guidance. Source: MODEL.md sections 1, 4, 5; the paper's phases one and three.
 """
 
@@ -29,16 +29,15 @@ PREDICTED_SHARE = 0.5  # of the clips of phase three get the predicted shot, the
 GENERATION_BATCH = 8
 MAX_MOTION_RATIO = 12.0  # limit on a cell's change / the clip's mean change, in phase three's weights
 TIMESTEP_POWER = 0.65
-"""Phase three draws timesteps as 1000 u ** 0.65, more of them noisy: layout and motion are decided there."""
+"""Phase three draws timesteps as 1000 u ** 0.65, more of them noisy, where layout and motion are decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class DenoiserExamples:
-    """Training examples, one row a clip.
+    """Training examples, one row per clip.
 
-    latents: float16 [N, 5, 16, h, w], unit variance. motion_scopes: float32 [N]. motion_ids: int64 [N, 30].
-    pictures: uint8 [N, H, W, 3], the first frames. predicted: the predictor's shots, float16 [N, 226, D]; None in
-    phase one.
+    latents: float16 [N, 5, 16, h, w], unit variance. motion_scopes: float32 [N]. motion_ids: int64 [N, 30]. pictures:
+    uint8 [N, H, W, 3], the first frames. predicted: the predictor's shots, float16 [N, 226, D]; None in phase one.
     """
 
     latents: np.ndarray
@@ -69,7 +68,7 @@ def to_pictures(frames: np.ndarray, device: torch.device) -> Tensor:
 
 
 def add_noise(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """The network's input x_t and target v, each like latents; signal [B] is the level a, with a^2 + sigma^2 = 1."""
+    """The network's input x_t and target v, shaped like latents; signal [B] is the level a, with a^2 + sigma^2 = 1."""
     a = signal.view(-1, 1, 1, 1, 1)
     sigma = (1.0 - a.square()).sqrt()
     return a * latents + sigma * noise, a * noise - sigma * latents
@@ -78,7 +77,7 @@ def add_noise(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, T
 def motion_weights(latents: Tensor) -> Tensor:
     """Loss weights [B, 5, 1, h, w], mean 1, of latents [B, 5, C, h, w]: a constant plus the cell's change over time.
 
-    Nine tenths of a picture stand still and are learned soon; unweighted, they would make up most of the loss.
+    Nine tenths of a picture are static and learned early; unweighted, they would dominate the loss.
     """
     change = latents.sub(latents.mean(1, keepdim=True)).square().mean(2, keepdim=True)
     relative = change / change.mean((1, 2, 3, 4), keepdim=True).clamp_min(1e-6)
@@ -102,7 +101,7 @@ def denoiser_loss(
     noise: Tensor,
     weights: Tensor | None = None,
 ) -> Tensor:
-    """Mean squared error of v at integer timesteps [B]; weights: None or as of `motion_weights`. A scalar."""
+    """Mean squared error of v at integer timesteps [B]; weights: None or from `motion_weights`. A scalar."""
     signals = torch.from_numpy(np.asarray(full_signal_levels(), dtype=np.float32)).to(latents.device)
     x, target = add_noise(latents, signals[timesteps], noise)
     with autocast(latents.device):
@@ -158,7 +157,7 @@ def _stratified_timesteps(rng: np.random.Generator, batch: int, power: float) ->
 
 @torch.no_grad()
 def held_out_loss(denoiser: nn.Module, shot_encoder: nn.Module, examples: DenoiserExamples) -> float:
-    """The v loss of examples that were not trained on, with fixed noise, over twenty timesteps."""
+    """The v loss of held-out examples, with fixed noise, over twenty timesteps."""
     torch.manual_seed(1)
     total, device = 0.0, device_of(denoiser)
     latents = torch.from_numpy(examples.latents).to(device).float()
@@ -181,7 +180,7 @@ def generate_latents(
     plan: DenoisePlan,
     seed: int,
 ) -> np.ndarray:
-    """Generate a latent for each of shots [N, 226, D] by a plan: float16 [N, 5, 16, h, w], unit variance."""
+    """Generates a latent for each of shots [N, 226, D] by a plan: float16 [N, 5, 16, h, w], unit variance."""
     torch.manual_seed(seed)
     device, generated = device_of(denoiser), np.empty((len(shots), *examples.latents.shape[1:]), np.float16)
     denoiser.eval()

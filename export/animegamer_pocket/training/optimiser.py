@@ -1,4 +1,4 @@
-"""What every training phase shares: optimisers, the learning-rate schedule, mixed precision and averaged weights."""
+"""Shared by all training phases: optimisers, learning-rate schedule, mixed precision and averaged weights."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch.optim.swa_utils import AveragedModel
 from animegamer_pocket.config import PhaseConfig
 
 WARMUP_SHARE = 0.03
-EMA_DECAY = 0.995  # of the weights' moving average, once it is long enough
+EMA_DECAY = 0.995  # final decay of the weights' moving average
 MUON_WEIGHT_DECAY = 0.01
 CLIP_NORM = 1.0
-PRODUCT_SIDE, PRODUCT_REPEATS = 256, 3  # of the product that is timed in float32 and in bfloat16
+PRODUCT_SIDE, PRODUCT_REPEATS = 256, 3  # size of the product timed in float32 and in bfloat16
 
 
 class Optimisers:
@@ -37,7 +37,7 @@ class Optimisers:
         self._weights = [weight for _, weight in named]
 
     def step(self, loss: Tensor, step: int) -> None:
-        """Back-propagate and update every weight at the learning rate of `step` (from 0)."""
+        """Backpropagates and updates every weight at the learning rate of `step` (from 0)."""
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._weights, CLIP_NORM)
         factor = learning_rate_factor(step, self.phase)
@@ -49,7 +49,7 @@ class Optimisers:
 
 
 def _is_hidden(name: str) -> bool:
-    """True for weights inside transformer blocks. AdamW trains embeddings, heads and adaLN."""
+    """Whether a weight is inside transformer blocks. AdamW trains embeddings, heads and adaLN."""
     return "blocks." in name and "modulation" not in name and "embed" not in name
 
 
@@ -66,13 +66,13 @@ def device_of(module: nn.Module) -> torch.device:
 
 
 def autocast(device: torch.device) -> torch.autocast:
-    """bfloat16 products with float32 weights; on a CPU that is slower at them than at float32, float32 products."""
+    """bfloat16 products with float32 weights; float32 on a CPU that is slower in bfloat16."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type != "cpu" or cpu_gains_from_bfloat16())
 
 
 @cache
 def cpu_gains_from_bfloat16() -> bool:
-    """Whether a product in bfloat16 is at least as fast as in float32 on this processor, measured once.
+    """Whether a bfloat16 product is at least as fast as a float32 one on this processor, measured once.
 
     With AMX it takes a third of the time, without bfloat16 instructions about a hundred times as long.
     """

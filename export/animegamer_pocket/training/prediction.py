@@ -1,6 +1,6 @@
 """Trains pocket's predictor (the paper's phase two): prompt with history -> next shot (squared error) and strengths.
 
-The runtime's `PromptBuilder` builds every prompt, so prompts are the same in training and at play.
+Prompts come from the runtime's `PromptBuilder`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .optimiser import Optimisers, autocast, device_of
 STATE_WEIGHT = 0.4
 STATE_EVERY = 4  # steps: the four strengths are learned ten times faster than the shot
 LABEL_WEIGHT = 0.5
-HISTORY_NOISE = 0.15  # on the encoder's earlier shots: at play they are predictions, so never exact
+HISTORY_NOISE = 0.15  # on the encoder's earlier shots, because predictions are inexact
 STRENGTH_CHOICES = len(STRENGTHS)
 ROLLOUT_SHARE = 0.5
-"""Of the rollout phase's prompts have the predictor's own earlier shots, as at play; the others the encoder's."""
+"""Share of the rollout phase's prompts with the predictor's own earlier shots; the others have the encoder's."""
 
 
 @dataclass(frozen=True, slots=True)
 class GameTurns:
-    """Games as the predictor is trained on them; a game has `turns` rows.
+    """Training games for the predictor; a game has `turns` rows.
 
-    states: the state of each row. shots: the encoder's, float16 [N, 226, D]. labels: what each turn shows, float32
-    [N, L] (`scene_labels`). weights: float64 [N], how often a row is drawn among the same turns of other games.
+    states: the state of each row. shots: the encoder's, float16 [N, 226, D]. labels: scene labels of each turn, float32
+    [N, L] (`scene_labels`). weights: float64 [N], sampling weights among the same turns of other games.
     """
 
     instructions: Sequence[str]
@@ -48,7 +48,7 @@ class GameTurns:
 
     @property
     def games(self) -> int:
-        """How many games there are."""
+        """Number of games."""
         return len(self.instructions) // self.turns
 
 
@@ -73,29 +73,29 @@ def train_predictor(
     seed: int,
     rollouts: np.ndarray | None = None,
 ) -> Iterator[dict[str, float]]:
-    """Train the predictor for one phase; yields each step's losses.
+    """Trains the predictor for one phase; yields each step's losses.
 
-    A batch has the same turn of several games, each with its shot and, at every fourth step, its strengths.
-    rollouts: None, or for the rollout phase the predictor's own shots of the first games (`roll_out_games`).
+    A batch has the same turn of several games, each with its shot and, at every fourth step, its strengths. rollouts:
+    None, or for the rollout phase the predictor's own shots of the first games (`roll_out_games`).
     """
     rng = np.random.default_rng(seed)
     torch.manual_seed(seed)
     device = device_of(predictor)
-    # The named character changes few of the shot's tokens, so its squared error alone teaches names in over an hour.
-    # With a linear probe that reads the scene's labels off the shot's hidden states it takes minutes (docs/LOG.md).
+    # Names change few of the shot's tokens, so squared error alone takes over an hour to learn them. A linear probe
+    # that reads the scene's labels off the shot's hidden states cuts that to minutes (docs/LOG.md).
     probe = nn.Linear(predictor.size.hidden, turns.labels.shape[1]).to(device)
     optimisers = Optimisers(nn.ModuleList([predictor, probe]), phase)
     predictor.train()
     for step in range(phase.steps):
         earlier = None
         if rollouts is None:
-            # First turns alone, then one more turn of history each tenth of the phase.
+            # First turns alone, then one more turn of history per tenth of the phase.
             turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
         else:
-            turn = int(rng.integers(turns.turns, size=2).max())  # later turns more often
+            turn = int(rng.integers(turns.turns, size=2).max())  # favours later turns
             earlier = rollouts if rng.random() < ROLLOUT_SHARE else None
         known = turns.games if earlier is None else len(earlier) // turns.turns
-        count = phase.batch * turns.turns // (turn + 1)  # short histories are cheap: more games, as many tokens a step
+        count = phase.batch * turns.turns // (turn + 1)  # more games with short histories: as many tokens per step
         weights = turns.weights[turn :: turns.turns][:known]
         games = rng.choice(known, count, replace=count > known, p=weights / weights.sum())
         rows = [int(game) * turns.turns + turn for game in games]
@@ -137,7 +137,7 @@ def _example(
 ) -> tuple[Prompt, list[int]]:
     """A turn's prompt, and the token ids of its state.
 
-    Its history has shots of `rollouts`, or without them the encoder's with noise.
+    The history has shots from `rollouts`, or else the encoder's with noise.
     """
     past = []
     for earlier in range(row - min(turn, history_turns), row):
@@ -153,7 +153,7 @@ def _example(
 
 
 def _collate(examples: Sequence[tuple[Prompt, list[int]]], count: int, device: torch.device) -> _Batch:
-    """Pad and stack: first the rows that read shots, then those that read states. The causal mask hides the padding."""
+    """Pads and stacks: first the rows that read shots, then those that read states. The mask hides the padding."""
     length = max(sum(run.ids.shape[1] for run in prompt.runs) + len(answer) for prompt, answer in examples)
     ids = np.zeros((2 * count, length), np.int64)
     index = np.full((2 * count, length), -1, np.int64)
@@ -169,7 +169,7 @@ def _collate(examples: Sequence[tuple[Prompt, list[int]]], count: int, device: t
             index[row, :size] = np.where(injected >= 0, injected + first_row, -1)
             masks[row, :size, :size] = allowed
         ids[count + i, size : size + len(answer)] = answer
-        places = size - 1 + np.arange(STRENGTH_CHOICES) * 3  # a strength and two fixed tokens a slot
+        places = size - 1 + np.arange(STRENGTH_CHOICES) * 3  # a strength and two fixed tokens per slot
         choices[i], chosen[i] = places, np.asarray(answer)[::3]
         shots.append(prompt.runs[0].history_shots)
         first_row += len(shots[-1])
@@ -182,7 +182,7 @@ def _collate(examples: Sequence[tuple[Prompt, list[int]]], count: int, device: t
 
 
 def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids [L], history index [L] and mask [L, L] of the whole prompt, for the shot's read-out and for the state's."""
+    """Ids [L], history index [L] and mask [L, L] of the whole prompt, for the shot's and the state's read-out."""
     ids, rows = np.concatenate([run.ids[0] for run in prompt.runs]), []
     for row in range(2):
         index = np.concatenate([run.history_index[min(row, len(run.history_index) - 1)] for run in prompt.runs])
@@ -197,9 +197,9 @@ def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
 def roll_out_games(
     predictor: Predictor, prompt_builder: PromptBuilder, turns: GameTurns, games: Sequence[int], history_turns: int
 ) -> tuple[np.ndarray, float]:
-    """Predict every turn of the games, each after the predictor's own earlier shots and the true earlier states.
+    """Predicts every turn of the games, each after the predictor's own earlier shots and the true earlier states.
 
-    Returns shots, float16 [len(games) * turns, 226, D], and the share of turns whose motion level was right.
+    Returns shots, float16 [len(games) * turns, 226, D], and the share of turns with the right motion level.
     """
     predictor.eval()
     shots = np.empty((len(games) * turns.turns, *turns.shots.shape[1:]), np.float16)

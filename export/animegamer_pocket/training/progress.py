@@ -1,4 +1,4 @@
-"""Runs a training phase to its end and prints how far it is."""
+"""Runs a training phase to its end and prints progress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ REPORT_EVERY_S = 20.0
 
 
 def run_phase(name: str, losses: Iterator[dict[str, float]], steps: int) -> None:
-    """Run a phase to its end; print step, smoothed losses and seconds left every twenty seconds."""
+    """Prints step, smoothed losses and seconds left every twenty seconds."""
     started = reported = time.monotonic()
     smooth: dict[str, float] = {}
     for step, loss in enumerate(losses):

@@ -1,6 +1,6 @@
-"""The encoder of pocket's VAE: clip -> latent distribution. Only training needs it.
+"""The encoder of pocket's VAE: clip -> latent distribution. Only needed for training.
 
-The four frames of a latent frame become channels. Averaging them would lose which way a limb moves.
+The four frames of a latent frame become channels; averaging them would lose the direction of motion.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 LATENT_CHANNELS = 16
 WIDTHS = (64, 96, 128)
-FRAMES_PER_LATENT = 4  # the first frame of a clip has a latent frame of its own
+FRAMES_PER_LATENT = 4  # the first frame of a clip has its own latent frame
 
 
 class _ResBlock(nn.Module):

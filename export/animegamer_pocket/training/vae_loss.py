@@ -1,4 +1,4 @@
-"""What a decoded clip costs against the true one: pixels, edges and the amount of change."""
+"""The VAE's reconstruction losses: pixels, edges and amount of change."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def reconstruction_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
 
 
 def change_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
-    """The error of the local amount of change, in time, down and across.
+    """The error of the local amount of change, in time, vertically and horizontally.
 
     Where something may be in one of two places, a squared error rewards a blurred mean of both, which hardly moves.
-    This loss rates that mean no better than either place. Shapes as in `reconstruction_loss`.
+    This loss does not prefer that mean. Shapes as in `reconstruction_loss`.
     """
     weight = 1.0 + MOVING_WEIGHT * _motion_mask(pixels)[..., ::4, ::4]
     errors = []
@@ -40,7 +40,7 @@ def change_loss(decoded: Tensor, pixels: Tensor) -> Tensor:
 
 
 def _local_change(pixels: Tensor, axis: int) -> Tensor:
-    """Mean change along an axis in windows of 7 x 7 pixels, one every fourth pixel: [B, 3, T, H / 4, W / 4]."""
+    """Mean change along an axis in windows of 7 x 7 pixels, stride 4: [B, 3, T, H / 4, W / 4]."""
     changes = pixels.diff(dim=axis, append=pixels.narrow(axis, pixels.shape[axis] - 1, 1)).abs()
     return F.avg_pool3d(changes, (1, 7, 7), stride=(1, 4, 4), padding=(0, 3, 3))
 

@@ -1,1 +1,1 @@
-"""The procedural cartoon world that pocket is trained on: scenes, their texts and their pictures."""
+"""The procedural cartoon world that pocket is trained on: scenes, captions and rendered clips."""

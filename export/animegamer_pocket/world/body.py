@@ -1,4 +1,4 @@
-"""What the drawing of a character needs: its style, and a canvas in the body's own coordinates."""
+"""A character's style, and a canvas in the body's own coordinates."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NIGHT = np.array([0.90, 0.90, 0.98])
 
 
 class Body:
-    """Draws in a body's coordinates: x to the front, y down, the hip at (0, 0), px at scale 1."""
+    """Draws in body coordinates: x to the front, y down, the hip at (0, 0), px at scale 1."""
 
     def __init__(self, canvas: Canvas, night: bool, scale: float) -> None:
         self.canvas, self.night, self.scale = canvas, night, scale
@@ -82,6 +82,6 @@ def _night_color(color: Color) -> Color:
 
 
 def rotation(angle: float, x: float = 0.0, y: float = 0.0) -> Points:
-    """A 3 x 3 matrix: rotate about (0, 0), then move to (x, y). A positive angle moves the head to the front."""
+    """A 3 x 3 matrix: rotate about (0, 0), then translate to (x, y). A positive angle moves the head to the front."""
     cosine, sine = math.cos(angle), math.sin(angle)
     return np.array([[cosine, -sine, x], [sine, cosine, y], [0.0, 0.0, 1.0]])

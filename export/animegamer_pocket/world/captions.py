@@ -1,7 +1,7 @@
 """Scenes as text: the reference caption, free paraphrases, and the parser of both.
 
-What a text leaves out comes from the game so far. In a first turn it comes from the defaults: the meadow, day, everyday
-clothes, the centre, level 3.
+What a text omits comes from the game so far, or in a first turn from the defaults: the meadow, day, everyday clothes,
+the centre, level 3.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .scene import (
 )
 
 PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
-"""What a paraphrase may leave out."""
+"""The parts that a paraphrase may omit."""
 
 _OUTFIT_WORDS = {"everyday": "everyday clothes", "raincoat": "a raincoat", "party": "party clothes"}
 _PLACE_WORDS = {
@@ -65,9 +65,9 @@ def caption(scene: Scene) -> str:
 
 
 def complete_caption(scene: Scene) -> str:
-    """The caption that the instruction reader writes for a scene: with everybody's clothes and the position.
+    """The caption that the instruction reader writes for a scene, with everybody's clothes and the position.
 
-    It is all that the predictor of a bundle with a reader sees of an instruction.
+    The only form of an instruction that the predictor of a bundle with a reader sees.
     """
     return caption(scene).replace(
         f"Character: {_names(scene)};",
@@ -86,7 +86,7 @@ def _names(scene: Scene, all_clothes: bool = False) -> str:
 def paraphrase(scene: Scene, rng: random.Random, omit: Collection[str] = ()) -> str:
     """The scene in free words, or in a shortened reference form.
 
-    omit: the PARTS to leave out. An outfit that is not left out is named even if it is the everyday one.
+    omit: the PARTS to leave out. Otherwise even the everyday outfit is named.
     """
     assert set(omit) <= set(PARTS), f"unknown parts to leave out: {sorted(set(omit) - set(PARTS))}"
     adverb = "" if "adverb" in omit else ADVERBS[scene.level - 1]
@@ -143,8 +143,7 @@ def _closed(text: str, rng: random.Random) -> str:
 def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     """The scene that a text asks for after the earlier turns of a game.
 
-    Raises:
-        ValueError: the text names no motion, or no character in a game's first turn.
+    Raises ValueError if the text names no motion, or no character in a game's first turn.
     """
     lowered = text.lower()
     previous = game[-1] if game else None
@@ -152,11 +151,11 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     characters = tuple(name for _, name in found[:2])
     if not characters:
         if previous is None:
-            raise ValueError(f"{text!r} names no character; say one of {', '.join(CHARACTERS)}")
+            raise ValueError(f"{text!r} names no character; expected one of {', '.join(CHARACTERS)}")
         characters = previous.characters
     motion = next((motion for motion in MOTIONS if any(_word(verb, lowered) for verb in _VERBS[motion])), None)
     if motion is None:
-        raise ValueError(f"{text!r} names no motion; say one of {', '.join(MOTIONS)}")
+        raise ValueError(f"{text!r} names no motion; expected one of {', '.join(MOTIONS)}")
     level = next((index + 1 for index, adverb in enumerate(ADVERBS) if _word(adverb, lowered)), DEFAULT_LEVEL)
     place = next((place for place in PLACES if _word(place, lowered)), previous.place if previous else DEFAULT_PLACE)
     if _word("night", lowered) or _word("day", lowered):
@@ -193,7 +192,7 @@ def _word(word: str, text: str) -> re.Match[str] | None:
 
 
 def _outfits(lowered: str, starts: list[int], characters: int) -> list[str | None]:
-    """The outfit named after each name and before the next, or None. Without names it is everybody's."""
+    """The outfit named after each name and before the next, or None. Without names it applies to everybody."""
     starts = starts or [0] * characters
     ends = [*(start or len(lowered) for start in starts[1:]), len(lowered)]
     return [

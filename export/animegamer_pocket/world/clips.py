@@ -1,6 +1,6 @@
 """Many rendered clips, in memory or in a folder.
 
-The folder holds clips.npy (uint8 [N, T, 96, 144, 3]) and scenes.jsonl (a scene with its caption a line).
+The folder holds clips.npy (uint8 [N, T, 96, 144, 3]) and scenes.jsonl (one scene with its caption per line).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .render import render
 from .scene import FRAMES, HEIGHT, WIDTH, Scene
 
 _CHUNK = 8
-_POOL_PAYS_FROM = 80  # clips: a new process takes as long to start as some forty clips take to render
+_POOL_PAYS_FROM = 80  # clips: starting a process takes as long as rendering some forty clips
 
 
 def render_many(scenes: Sequence[Scene]) -> npt.NDArray[np.uint8]:
-    """Render scenes: uint8 [N, 17, 96, 144, 3], 0.7 MB a clip."""
+    """Renders scenes: uint8 [N, 17, 96, 144, 3], 0.7 MB per clip."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
     for index, clip in enumerate(map(render, scenes)):
         clips[index] = clip
@@ -32,7 +32,7 @@ def render_many(scenes: Sequence[Scene]) -> npt.NDArray[np.uint8]:
 
 
 def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int = FRAMES) -> None:
-    """Render the first `frames` frames of scenes into folder/clips.npy and folder/scenes.jsonl."""
+    """Renders the first `frames` frames of scenes into folder/clips.npy and folder/scenes.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
     shape = (len(scenes), frames, HEIGHT, WIDTH, 3)
     clips = np.lib.format.open_memmap(folder / "clips.npy", mode="w+", dtype=np.uint8, shape=shape)
@@ -44,7 +44,7 @@ def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int
 
 
 def read(folder: Path) -> tuple[npt.NDArray[np.uint8], list[Scene]]:
-    """Read what `write` wrote: the clips, memory-mapped and read-only, and the scenes."""
+    """Reads the clips, memory-mapped and read-only, and the scenes of `write`."""
     clips: npt.NDArray[np.uint8] = np.load(folder / "clips.npy", mmap_mode="r")
     return clips, [_scene(line) for line in (folder / "scenes.jsonl").read_text(encoding="utf-8").splitlines()]
 

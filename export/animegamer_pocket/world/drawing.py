@@ -19,8 +19,8 @@ Points: TypeAlias = npt.NDArray[np.float64]
 Canvas: TypeAlias = npt.NDArray[np.uint8]
 
 SCALE = 4
-"""4 x 4 samples a pixel: a small VAE reproduces soft edges better. Halving twice is fast in OpenCV (0.2 ms a picture;
-3 x 3 samples take 0.4 ms)."""
+"""4 x 4 samples per pixel: a small VAE reproduces soft edges better. Halving twice is fast in OpenCV (0.2 ms per
+picture; 3 x 3 samples take 0.4 ms)."""
 _SHIFT = 4
 _FIXED = SCALE * (1 << _SHIFT)
 
@@ -63,12 +63,12 @@ def smooth(corners: tuple[tuple[float, float], ...], rounds: int = 2) -> Points:
 
 
 def to_fixed_point(points: Points) -> npt.NDArray[np.int32]:
-    """Px of the picture to OpenCV's fixed-point coordinates on the canvas."""
+    """Converts px of the picture to OpenCV's fixed-point coordinates on the canvas."""
     return (points * _FIXED).astype(np.int32)
 
 
 def fill(canvas: Canvas, points: Points, color: Color, outline: Color | None = None, outline_px: float = 1.0) -> None:
-    """Fill a closed shape; half of the outline is outside it."""
+    """Fills a closed shape; half of the outline is outside it."""
     where = [to_fixed_point(points)]
     if outline is not None:
         cv2.polylines(canvas, where, True, outline, max(1, round(2 * outline_px * SCALE)), cv2.LINE_8, _SHIFT)
@@ -83,7 +83,7 @@ def stroke(
     outline: Color | None = None,
     outline_px: float = 1.0,
 ) -> None:
-    """Draw an open line with round ends, `width` px wide; an outline adds `outline_px` on each side."""
+    """Draws an open line with round ends, `width` px wide; an outline adds `outline_px` on each side."""
     where = [to_fixed_point(np.asarray(points, dtype=np.float64))]
     if outline is not None:
         thickness = max(1, round((width + 2 * outline_px) * SCALE))
@@ -92,7 +92,7 @@ def stroke(
 
 
 def gradient(canvas: Canvas, top: Color, bottom: Color, first_y: float, last_y: float) -> None:
-    """Fill the rows between two heights with a vertical gradient."""
+    """Fills the rows between two heights with a vertical gradient."""
     low, high = round(first_y * SCALE), round(last_y * SCALE)
     share = (np.arange(high - low, dtype=np.float64) / max(1, high - low - 1))[:, None]
     rows = np.asarray(top) * (1 - share) + np.asarray(bottom) * share
@@ -100,7 +100,7 @@ def gradient(canvas: Canvas, top: Color, bottom: Color, first_y: float, last_y: 
 
 
 def downsample(canvas: Canvas) -> Canvas:
-    """Average the canvas down to the picture's size."""
+    """Averages the canvas down to the picture's size."""
     for _ in range(2):
         size = (canvas.shape[1] // 2, canvas.shape[0] // 2)
         canvas = cv2.resize(canvas, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]

@@ -8,7 +8,7 @@ from .poses import Pose
 
 
 def draw_back_of_head(body: Body, name: str, style: CharacterStyle, outfit: str) -> None:
-    """Draw the hair or hood behind the face. The neck is at (0, 0), the middle of the face at (0, -13)."""
+    """Draws the hair or hood behind the face. The neck is at (0, 0), the centre of the face at (0, -13)."""
     if outfit == "raincoat":
         body.shape(ellipse(-1.5, -12.5, 18.0, 17.0), RAINCOAT)
     if name == "Mirel":
@@ -35,7 +35,7 @@ def draw_back_of_head(body: Body, name: str, style: CharacterStyle, outfit: str)
 
 
 def draw_front_of_head(body: Body, name: str, style: CharacterStyle, outfit: str, pose: Pose) -> None:
-    """Draw the face, with the hair, ears or hat before it."""
+    """Draws the face, with the hair, ears or hat in front of it."""
     if name == "Bixo":
         body.line([(0, -24), (0, -33)], (120, 140, 160), 2.8)
         body.shape(ellipse(0, -34.5, 3.6, 3.6), (250, 110, 100))
@@ -121,7 +121,7 @@ def draw_front_of_head(body: Body, name: str, style: CharacterStyle, outfit: str
 def _face(
     body: Body, style: CharacterStyle, pose: Pose, x: float, white_eyes: bool = False, snout: bool = False
 ) -> None:
-    """Draw eyes at least 4 px wide, and a mouth that opens with the level."""
+    """Draws eyes at least 4 px wide, and a mouth that opens with the level."""
     eye_y = -11.5 if not white_eyes else -13.0
     for side in (-1, 1):
         middle = x + side * 5.8

@@ -10,7 +10,7 @@ from .drawing import SCALE, Canvas, Color, ellipse, fill, gradient, mix, smooth
 from .scene import HEIGHT, WIDTH
 
 _NIGHT_LIGHT, _NIGHT_GLOW = (0.36, 0.42, 0.60), (14, 14, 34)
-"""By night a colour is multiplied by the one and added to the other: dark and blue, with its hue still visible."""
+"""By night a colour is multiplied by the first and added to the second: dark and blue, with its hue still visible."""
 
 
 def _night_color(day: Color) -> Color:
@@ -41,7 +41,7 @@ class PlacePainter:
         fill(self.canvas, smooth(((x0, y0), (x1, y0), (x1, y1), (x0, y1)), 0), self.color(color))
 
     def glow(self, x: float, y: float, radius_x: float, radius_y: float, color: Color) -> None:
-        """An ellipse that shines: its colour is the same by night."""
+        """A glowing ellipse, with the same colour by night."""
         fill(self.canvas, ellipse(x, y, radius_x, radius_y, 32), color)
 
     def sky(self, top: Color = (126, 190, 250), bottom: Color = (222, 240, 255)) -> None:

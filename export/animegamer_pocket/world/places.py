@@ -1,6 +1,6 @@
 """The eight places of the pocket world, by day and by night.
 
-They are pale and low in contrast, with large shapes only, so that characters stand out.
+Pale and low in contrast, with large shapes only, so that characters stand out.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ _PLACES: dict[str, Callable[[PlacePainter], None]] = {
 
 @lru_cache(maxsize=32)
 def paint_place(place: str, night: bool) -> Canvas:
-    """The picture of a place on a canvas, uint8 [384, 576, 3]. Cached: copy it before you draw on it."""
+    """The picture of a place on a canvas, uint8 [384, 576, 3]. Cached: copy it before drawing on it."""
     paint = PlacePainter(night)
     _PLACES[place](paint)
     return paint.canvas

@@ -1,7 +1,7 @@
 """The pose of a character in each frame, by motion and level.
 
-Larger levels make larger and slightly faster swings. A swing takes at least 10 frames, so that the VAE's latents (4
-frames each) can follow. How far a travelling motion goes is in scene.py.
+Higher levels have larger and slightly faster swings. A swing takes at least 10 frames, so that the VAE's latents (4
+frames each) can follow. scene.py defines how far a travelling motion goes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from .scene import FRAMES
 
 CYCLES = (1.0, 1.0, 1.2, 1.4, 1.5)
-"""Swings in one clip, by level."""
+"""Swings per clip, by level."""
 
 STRENGTH: dict[str, tuple[float, float, float, float, float]] = {
     "walk": (0.15, 0.39, 0.50, 0.76, 1.03),
@@ -25,12 +25,12 @@ STRENGTH: dict[str, tuple[float, float, float, float, float]] = {
     "fly": (0.12, 0.24, 0.33, 0.44, 0.53),
     "bow": (0.13, 0.30, 0.41, 0.47, 0.60),
 }
-"""Amplitude of the swings by motion and level, fitted to a mean flow of 0.5, 0.95, 1.4, 1.9 and 2.4 px a frame."""
+"""Swing amplitude by motion and level, fitted to a mean flow of 0.5, 0.95, 1.4, 1.9 and 2.4 px per frame."""
 
 
 @dataclasses.dataclass(slots=True)
 class Pose:
-    """One body in one frame. Angles are in radians: 0 hangs down, positive is to the front, where the body faces.
+    """One body in one frame. Angles in radians: 0 hangs down, positive is to the front.
 
     shift: px to the front; hip_y: the hip's px above the ground (both at scale 1). turn rotates the whole figure, lean
     the body above the hip, nod the head. mouth: 0 closed .. 1 open. gaze: px that the face is moved to the front.

@@ -1,4 +1,4 @@
-"""Renders a scene to its clip: 17 frames of 96 x 144 at 8 frames a second, the same for the same scene."""
+"""Renders a scene to its clip: 17 frames of 96 x 144 at 8 fps. Deterministic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALONE_SCALE, _PAIR_SCALE = 1.06, 0.9
 _JITTER_PX, _JITTER_RADIANS = 1.5, 0.25
 _PARTNER_DELAY_RADIANS = 0.6
 
-cv2.setNumThreads(1)  # one clip is too small to share; many are rendered by several processes
+cv2.setNumThreads(1)  # One clip is too small to parallelise; many are rendered by several processes.
 
 
 def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
@@ -32,7 +32,7 @@ def render(scene: Scene, frames: int = FRAMES) -> npt.NDArray[np.uint8]:
     scale = _PAIR_SCALE if scene.is_pair else _ALONE_SCALE
     apart = (-PAIR_SPACING_PX / 2, PAIR_SPACING_PX / 2) if scene.is_pair else (0.0,)
     clip = np.empty((frames, HEIGHT, WIDTH, 3), np.uint8)
-    canvas = np.empty_like(place)  # one for all frames: a new one for each would cost page faults
+    canvas = np.empty_like(place)  # Reused for all frames: a new one for each would cost page faults.
     for frame in range(frames):
         np.copyto(canvas, place)
         middle = scene.start_x + shift_x + scene.direction * scene.travel * frame / (FRAMES - 1)

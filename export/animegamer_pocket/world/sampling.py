@@ -51,7 +51,7 @@ def sample_scenes(count: int, seed: int, train: bool = True) -> list[Scene]:
 def sample_game(rng: random.Random, turns: int, train: bool = True) -> list[tuple[Scene, str]]:
     """A random game: each turn's scene, and an instruction that means this scene after the earlier turns.
 
-    With `train` no turn has a held-out combination; else the last one does.
+    With `train` no turn has a held-out combination; else only the last one does.
     """
     while True:
         game: list[tuple[Scene, str]] = []
@@ -105,7 +105,7 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
 
 
 def _caption_is_enough(scene: Scene, worn: dict[str, str]) -> bool:
-    """A caption names no everyday clothes. So it means the scene only if they were worn before, or nothing was."""
+    """A caption omits everyday clothes, so it is unambiguous only if they were worn before, or nothing was."""
     return all(
         outfit != DEFAULT_OUTFIT or worn.get(name, DEFAULT_OUTFIT) == DEFAULT_OUTFIT
         for name, outfit in zip(scene.characters, scene.outfits, strict=True)

@@ -1,4 +1,4 @@
-"""What a clip of the pocket world shows: a frozen `Scene` and what follows from it."""
+"""The content of a clip of the pocket world: a frozen `Scene` and what follows from it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ HEIGHT, WIDTH, FRAMES = 96, 144, 17
 DEFAULT_PLACE, DEFAULT_NIGHT, DEFAULT_OUTFIT, DEFAULT_LEVEL = "meadow", False, "everyday", 3
 POSITIONS = {"left": 40, "centre": 64, "right": 104}
 PAIR_POSITIONS = {"left": 48, "centre": 56, "right": 96}
-"""Named start positions, px. The two of a pair stand 48 px apart around their centre, so they have less room."""
+"""Named start positions, px. A pair stands 48 px apart around its centre, so it has less room."""
 
 TRAVEL_PER_LEVEL_PX = 8
-"""A travelling motion covers 8 px a level in a clip: 0.5 px a frame at level 1, 2.5 at level 5."""
+"""A travelling motion covers 8 px per level in a clip: 0.5 px per frame at level 1, 2.5 at level 5."""
 PAIR_SPACING_PX = 48
 
 _HELD_OUT_SHARE_PERCENT = 6
@@ -30,9 +30,9 @@ _HELD_OUT_SHARE_PERCENT = 6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scene:
-    """One clip: who does what, how strongly, where and when.
+    """One clip: characters, motion, level, place and hour.
 
-    level: 1..5. outfits: one a character. start_x: px, the centre of the character or of the pair. seed: moves
+    level: 1..5. outfits: one per character. start_x: px, the centre of the character or of the pair. seed: shifts
     characters by a pixel or two.
     """
 
@@ -51,17 +51,17 @@ class Scene:
 
     @property
     def is_pair(self) -> bool:
-        """True when two characters are in the clip."""
+        """Whether the clip has two characters."""
         return len(self.characters) == 2
 
     @property
     def direction(self) -> int:
-        """+1 (to the right) or -1: towards the side with more space. The characters face there."""
+        """+1 (right) or -1: the side with more space, which the characters face."""
         return 1 if self.start_x <= WIDTH // 2 else -1
 
     @property
     def travel(self) -> int:
-        """How many px the characters move during the clip."""
+        """How far the characters travel during the clip, px."""
         if self.motion not in TRAVELLING:
             return 0
         low, high = x_range(len(self.characters))
@@ -70,20 +70,20 @@ class Scene:
 
     @property
     def end_x(self) -> int:
-        """The x, px, at the clip's end. The next turn of a game starts near it (`next_start_x`)."""
+        """The x at the clip's end, px. The next turn of a game starts near it (`next_start_x`)."""
         return self.start_x + self.direction * self.travel
 
 
 def x_range(characters: int) -> tuple[int, int]:
-    """The lowest and highest x, px, of one character or of the centre of a pair."""
+    """The minimum and maximum x, px, of one character or of the centre of a pair."""
     return (48, 96) if characters == 2 else (32, 112)
 
 
 def next_start_x(previous: Scene, characters: tuple[str, ...]) -> int:
-    """The x, px, at which the next turn starts: the named position nearest to the last clip's end.
+    """The x at which the next turn starts, px: the named position nearest to the last clip's end.
 
-    The predictor could not read an exact px off earlier shots (docs/LOG.md). If no character stays, it is the centre,
-    as in a first turn.
+    The predictor could not read an exact x off earlier shots (docs/LOG.md). If no character stays, it is the centre, as
+    in a first turn.
     """
     if not set(characters) & set(previous.characters):
         return position_x("centre", len(characters))
@@ -127,7 +127,7 @@ _COLUMNS_PX = range(32, 113, 10)
 
 
 def scene_labels(scene: Scene) -> list[float]:
-    """What a clip's first frame shows, as 0s and 1s: characters, outfits, place, night, motion, nearest column."""
+    """The content of a clip's first frame as 0s and 1s: characters, outfits, place, night, motion, nearest column."""
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
     nearest = min(_COLUMNS_PX, key=lambda x: abs(x - scene.start_x))
     labels = [
@@ -142,7 +142,7 @@ def scene_labels(scene: Scene) -> list[float]:
 
 
 def is_held_out(scene: Scene) -> bool:
-    """True for combinations of first character, motion, place and night that training never sees, about 6 % of all."""
+    """Whether first character, motion, place and night are a combination excluded from training, about 6 % of all."""
     return is_held_out_combination(scene.characters[0], scene.motion, scene.place, scene.night)
 
 
