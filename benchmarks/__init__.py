@@ -1,1 +1,1 @@
-"""Scripts that measure, and that write the tables and plots of the documents from records."""
+"""Measurement scripts, and scripts that write the docs' tables and plots from records."""

@@ -25,9 +25,9 @@ RESULTS = Path(__file__).resolve().parent / "results"
 COLOURS = {"predictor": "#4e79a7", "denoiser": "#f28e2b", "vae": "#59a14f", "ahead": "#b07aa1", "frames": "#333333"}
 BAR, SPREAD, GOAL = "#4e79a7", "#9c755f", "#e15759"
 WIDTH = 8.6
-"""Of every plot, in inches."""
+"""Width of every plot, in inches."""
 SKIPPING = "-skipping"
-"""The end of the name of a plan that skips blocks."""
+"""Name suffix of a plan that skips blocks."""
 STYLE: Any = {
     "svg.hashsalt": "animegamer-rt",
     "svg.fonttype": "none",
@@ -59,7 +59,7 @@ def draw_all(results: Path) -> Iterator[Path]:
 
 
 def serving_plot(record: Record) -> Figure:
-    """What serving adds to a turn: medians as bars, 95th percentiles as lines, goals dashed."""
+    """The cost of serving per turn: medians as bars, 95th percentiles as lines, goals dashed."""
     overhead = [(place(one), one["overhead_s"]) for one in record["overhead"]]
     transfer = [(f"{one['size']}, {one['codec']}", one["clip_s"]) for one in record["transfer"]]
     lost = [
@@ -86,7 +86,7 @@ def serving_plot(record: Record) -> Figure:
 
 
 def plan_plot(record: Record) -> Figure:
-    """Fidelity against cost of the plans that a search tried; the chosen ones are named."""
+    """Fidelity against cost of a search's plans; the chosen ones are named."""
     points = [{"cost": point["rows"], "skipped": "", **point} for point in record["points"]]
     plain = [point for point in points if not point["skipped"]]
     figure, (axes,) = _figure([4.4])
@@ -133,7 +133,7 @@ def trace_plot(trace: dict[str, Any]) -> Figure:
 
 
 def _times(axes: Axes, bars: Sequence[tuple[str, dict[str, Any]]], goal: float | None = None) -> None:
-    """Bars of series in seconds, drawn in milliseconds with a line to the 95th percentile, of few to the longest."""
+    """Bars of series in seconds, drawn in milliseconds with a line to the 95th percentile, or to the maximum of few."""
     ends = [1e3 * (one["max"] if one["p95"] is None else one["p95"]) for _, one in bars]
     _bars(axes, [(name, 1e3 * series["p50"]) for name, series in bars], "ms", goal, ends)
     axes.set_xlabel("ms (bar: median; line: to the 95th percentile)")
@@ -161,7 +161,7 @@ def _bars(
 
 
 def _figure(heights: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """A figure of panels below each other, of these heights in inches."""
+    """A figure of stacked panels with these heights in inches."""
     matplotlib.rcParams.update(STYLE)
     figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
     panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)

@@ -1,4 +1,4 @@
-"""Selects and names the records of turns that tables and plots show."""
+"""Selects and names the records of turns shown in tables and plots."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from animegamer_bench.records import Record, of_the_gpu
 
 CITED = ("standard", "full-size")
-"""The presets whose records README shows. A quick run, or one with other settings, changes no row and no plot."""
+"""The presets whose records README shows; other runs change no row and no plot."""
 
 
 FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
-"""Beginnings of their names."""
+"""Their name prefixes."""
 
 
 def cited(record: Record) -> bool:
@@ -23,9 +23,8 @@ def cited(record: Record) -> bool:
 def newest(records: Sequence[Record]) -> list[Record]:
     """The newest record of each processor, device, engine settings, bundle, plan and peer; the slowest plan first.
 
-    records: oldest first. One of a suite stands before any other. Of several variants of one precision, the fastest.
-    Only the newest fingerprint of a bundle counts, on any machine: an earlier bundle of the same name can no longer be
-    measured.
+    records: oldest first. Suite records win over others. Of several variants of one precision, the fastest. Only the
+    newest fingerprint of a bundle counts, on any machine, because earlier ones can no longer be measured.
     """
     current = {record["bundle"]: record.get("fingerprint") for record in records}
     records = [record for record in records if record.get("fingerprint") == current[record["bundle"]]]
@@ -38,18 +37,18 @@ def newest(records: Sequence[Record]) -> list[Record]:
 
 
 def processor(record: Record) -> str:
-    """A record's machine, with the instruction sets that decide its speed: processors of one name differ in them."""
+    """A record's machine, with its instruction sets, which may differ between processors of one name."""
     sets = fast_sets(record)
     return f"{record['machine']}, with {', '.join(sets)}" if sets else str(record["machine"])
 
 
 def fast_sets(record: Record) -> list[str]:
-    """Of a record's instruction sets, those that multiply small numbers or wide vectors; older records name none."""
+    """A record's instruction sets for small numbers or wide vectors; older records name none."""
     return [name for name in record.get("instruction_sets") or () if name.startswith(FAST_SETS)]
 
 
 def measured_by(records: Sequence[Record]) -> str:
-    """The suites and presets of records, in words, or the GPU benchmark; older ones have neither."""
+    """The suites and presets of records as text, or the GPU benchmark; older ones have neither."""
     suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
     others = [record for record in records if record.get("suite") is None]
     names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
@@ -58,9 +57,9 @@ def measured_by(records: Sequence[Record]) -> str:
 
 
 def device_label(record: Record) -> str:
-    """ ", device, settings" of a record that is not of the CPU; a record older than `--device` is of the CPU.
+    """ ", device, settings" of a record that is not of the CPU; records older than `--device` are of the CPU.
 
-    For a peer, its name stands in place of the device.
+    A peer has its name in place of the device.
     """
     device = record["peer"] or record.get("device", "cpu")
     return "" if device == "cpu" else ", ".join(["", device, *_engine_settings(record)])

@@ -1,9 +1,9 @@
-"""How wide the project is: lines by folder, words of prose, and the files that one turn enters.
+"""Measures the size of the project: lines by folder, words of prose, and the files that one turn enters.
 
-python benchmarks/size.py               lines and words, counted over the files that git tracks
-python benchmarks/size.py --turns       also the runtime's files that a turn enters, played with the pocket bundle
+    python benchmarks/size.py               lines and words of the files that git tracks
+    python benchmarks/size.py --turns       also the runtime's files that a turn enters, played with the pocket bundle
 
-A file counts as entered if one of its functions is called while a second turn is played, in any thread: first through
+A file counts as entered if one of its functions is called during a second turn, in any thread: first through
 `animegamer_rt.open`, then in the process of `serve --device simulated:0.01`, with the Python client.
 """
 
@@ -29,7 +29,7 @@ CODE = re.compile(r"\.(py|cs|cpp|cc|c|h|hpp|cu|cuh|js|css|html|gd|sh)$")
 
 
 class FilesEntered:
-    """Within, the runtime's files whose functions are called, in every thread that starts within."""
+    """The runtime's files whose functions are called inside the block, by any thread started there."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -48,7 +48,7 @@ class FilesEntered:
             self.files.add(frame.f_code.co_filename)
 
     def of_runtime(self) -> list[str]:
-        """Paths below runtime/animegamer_rt, sorted."""
+        """Paths relative to runtime/animegamer_rt, sorted."""
         paths = (Path(name) for name in self.files)
         return sorted(str(path.relative_to(RUNTIME)) for path in paths if path.is_relative_to(RUNTIME))
 
@@ -76,7 +76,7 @@ def counts() -> dict[str, int]:
 
 
 def api_turn() -> list[str]:
-    """The files that a second turn enters through `animegamer_rt.open`."""
+    """The files entered by a second turn through `animegamer_rt.open`."""
     import animegamer_rt
 
     with animegamer_rt.open("pocket", plan="fast") as player, FilesEntered() as entered:
@@ -88,7 +88,7 @@ def api_turn() -> list[str]:
 
 
 def served_turn() -> list[str]:
-    """The files that a second turn enters in the server's process."""
+    """The files entered by a second turn in the server's process."""
     from animegamer_client import Client
 
     with tempfile.TemporaryDirectory() as state:
@@ -113,7 +113,7 @@ def served_turn() -> list[str]:
 
 
 def serve_profiled(report: Path, arguments: list[str]) -> int:
-    """Run a command; SIGUSR1 starts the list of files anew, SIGUSR2 writes it."""
+    """Runs a command; SIGUSR1 clears the list of files, SIGUSR2 writes it."""
     from animegamer_rt.cli import main as command
 
     with FilesEntered() as entered:
@@ -123,7 +123,7 @@ def serve_profiled(report: Path, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Print the counts, one JSON line last."""
+    """Prints the counts, one JSON line last."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", action="store_true", help="also count the files that a turn enters")
     figures: dict[str, Any] = counts()

@@ -2,7 +2,7 @@
 
 The figures come from benchmarks/results and the shipped bundle's manifest.
 
-`python benchmarks/tables.py` renews them in place; `--check` writes nothing and exits with 1 if one is out of date.
+`python benchmarks/tables.py` updates them in place; `--check` writes nothing and exits with 1 if one is out of date.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ COLUMNS = (
     "commit, date",
 )
 NOTHING = frozenset({"not measured", "not known", "not judged", f"n < {FEWEST[95]}", RANDOM_WEIGHTS})
-"""A column in which most rows of a machine have no more than these is left out."""
+"""A column that most rows of a machine fill with no more than these is omitted."""
 ONCE = {"steady": "every run {}", "commit, date": "commit {}"}
-"""Columns that stand in the line above a table if all its rows agree: a page has room for nine."""
+"""Columns moved to the line above a table if all its rows agree: a page has room for nine."""
 
 FIRST_TURNS_SHARE, LATER_TURNS_SHARE = (
     "share of held-out first turns",
@@ -86,7 +86,7 @@ QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("position kept", ("game", "position_kept"), None),
     ("instruction followed, turns 1 to 5 of a game", ("game", "instruction_mean_by_turn"), None),
 )
-"""Rows of docs/QUALITY.md: the figure in words, its keys in a plan's quality, and its goal."""
+"""Rows of docs/QUALITY.md: the figure's name, its keys in a plan's quality, and its goal."""
 VAE_QUALITY: tuple[tuple[str, tuple[str, ...], float | None], ...] = (
     ("vae, PSNR of held-out clips, dB", ("psnr_db",), 25.0),
     ("vae, the fastest level alone, dB", ("psnr_db_by_level", "5"), 23.0),
@@ -109,7 +109,7 @@ MISSED = " (missed)"
 
 
 def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
-    """The newest record of each processor and plan as Markdown, a table a processor.
+    """The newest record of each processor and plan as Markdown, one table per processor.
 
     served: records of `bench serve`, oldest first.
     """
@@ -138,9 +138,9 @@ def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
 
 
 def headline_table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
-    """README's one table: each bundle on the machine measured last, a row a plan, with the caveats in its title.
+    """README's one table: each bundle on the machine measured last, one row per plan, with the caveats in its title.
 
-    At full size with random weights, pocket's plans are left out.
+    At full size with random weights, pocket's plans are omitted.
     """
     titles, lines = [], []
     for bundle in sorted({record["bundle"] for record in records}):
@@ -202,13 +202,13 @@ def _p95(record: Record) -> str:
 
 
 def baseline(record: Record, here: Sequence[Record]) -> Record | None:
-    """The record, of those of one machine, of the peer that goals compare with, at the same size."""
+    """The record of the peer, among those of one machine, that goals are compared with at the same size."""
     same = (other for other in here if other["bundle"] == record["bundle"])
     return next((other for other in same if other["peer"] == BASELINE), None)
 
 
 def row(record: Record, peer: Record | None = None, served: Sequence[Record] = ()) -> list[str]:
-    """The cells of one record. peer: the record that it is compared with. served: records of `bench serve`."""
+    """The cells of one record. peer: the record to compare with. served: records of `bench serve`."""
     frames = {} if record["peer"] else first_frames(record, [record["plan"]], served)
     stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in STAGES]
     memory, first, floor = (
@@ -233,12 +233,12 @@ def row(record: Record, peer: Record | None = None, served: Sequence[Record] = (
 
 
 def short_commit(commit: str) -> str:
-    """The first ten digits of a commit, and the + of files that differ from it."""
+    """The first ten digits of a commit, and the + of a dirty checkout."""
     return commit[:10] + "+" * commit.endswith("+")
 
 
 def wire_table(records: Sequence[Record]) -> str:
-    """The newest `bench serve` record as Markdown: one table of single figures, one of many players at once."""
+    """The newest `bench serve` record as Markdown: one table of single figures, one for many players at once."""
     if not records:
         return "Nothing was measured yet.\n"
     record = max(records, key=_date)
@@ -269,7 +269,7 @@ def wire_table(records: Sequence[Record]) -> str:
 
 
 def peers_table(records: Sequence[Record]) -> str:
-    """The newest `benchmarks.peers` record of each processor, bundle and plan as Markdown, a table each."""
+    """The newest `benchmarks.peers` record of each processor, bundle and plan as Markdown, one table each."""
     newest_of_each = {(processor(record), record["bundle"], record["plan"]): record for record in records}
     parts = []
     for record in sorted(newest_of_each.values(), key=_date, reverse=True):
@@ -285,7 +285,7 @@ def peers_table(records: Sequence[Record]) -> str:
 
 
 def _busy(record: Record) -> str:
-    """What other programs took before and after a run of `bench serve`, if that is a tenth of the processor or more."""
+    """CPU use of other programs before and after a run of `bench serve`, if at least a tenth of the processor."""
     watched = record.get("activity", {})
     shares = {when: found["others_share"] or 0.0 for when, found in watched.items()}
     if max(shares.values(), default=0.0) < TENTH:
@@ -295,7 +295,7 @@ def _busy(record: Record) -> str:
 
 
 def quality_table(quality: Mapping[str, Any]) -> str:
-    """A bundle's measured quality as Markdown: a row a figure, a column a plan, the goals beside them."""
+    """A bundle's measured quality as Markdown: one row per figure, one column per plan, and the goals."""
     plans = [name for name in quality if name != "vae"]
     if not plans:
         return "Nothing was measured yet.\n"
@@ -316,7 +316,7 @@ def timed_box() -> str:
 
 
 def fidelity(record: Record) -> str:
-    """How close the frames are to those of the plan `exact`, as text."""
+    """Similarity to the frames of the plan `exact`, as text."""
     found = record["fidelity"]
     if record["peer"] or record.get("origin") == RANDOM_WEIGHTS:
         return RANDOM_WEIGHTS
@@ -374,7 +374,7 @@ def main(arguments: Sequence[str]) -> int:
             path.write_text(wanted, encoding="utf-8")
     if check:
         return int(stale)
-    print(f"README: {len(newest(turns))} measurements of time; WIRE.md: {len(wire)}")
+    print(f"README: {len(newest(turns))} timing records; WIRE.md: {len(wire)}")
     return 0
 
 

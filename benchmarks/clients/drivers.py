@@ -1,4 +1,4 @@
-"""The clients' drivers, built as a game ships them."""
+"""The clients' drivers, built the way a game ships them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLIENTS = ("native", "unity", "python", "aio")
 
 
 def command(name: str) -> list[str]:
-    """Starts a client's driver, which is built first: native as Release, C# by Mono. Tools: client/tools.py."""
+    """Builds and starts a client's driver: native as Release, C# by Mono. Tools: client/tools.py."""
     if name == "native":
         folder, driver = BUILDS / "native", BUILDS / "native" / "tests" / "driver"
         _run("cmake", "-S", ROOT / "client" / "native", "-B", folder, "-DCMAKE_BUILD_TYPE=Release")
@@ -26,5 +26,5 @@ def command(name: str) -> list[str]:
 
 
 def _run(*words: object) -> None:
-    """A step of a build; what it says goes to the standard error. Raises CalledProcessError."""
+    """Runs a build step; its output goes to standard error. Raises CalledProcessError."""
     subprocess.run([str(word) for word in words], stdout=sys.stderr, check=True)

@@ -35,7 +35,7 @@ def ask(driver: Process, command: str) -> str:
     """The driver's answer. Raises RuntimeError for an error."""
     answer = driver.ask(command)
     if not answer.startswith(("ok", "{")):
-        raise RuntimeError(f"{command!r} was answered {answer!r}")
+        raise RuntimeError(f"{command!r} got {answer!r}")
     return answer
 
 
@@ -105,7 +105,7 @@ def frames(driver: Process) -> dict[str, Any]:
 def main() -> int:
     """Returns 1 if a client missed a goal; the goals are in README.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--client", action="append", choices=CLIENTS, help="only this one; may be given again")
+    parser.add_argument("--client", action="append", choices=CLIENTS, help="measure only this client; repeatable")
     parser.add_argument("--turns", type=int, default=100, help="timed turns of each client (default: 100)")
     parser.add_argument(
         "--out", type=Path, default=ROOT / "bench-results" / "clients.json", help="default: %(default)s"

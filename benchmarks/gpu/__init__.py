@@ -1,1 +1,1 @@
-"""The GPU run: checks, kernels, turns and peers on the GPU that is there."""
+"""The GPU benchmark: checks, kernels, turns and peers on this machine's GPU."""

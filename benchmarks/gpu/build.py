@@ -1,4 +1,4 @@
-"""Builds the kernels' library for this machine's GPU where nvcc is, unless ANIMEGAMER_KERNELS names one."""
+"""Builds the kernel library for this machine's GPU if nvcc is found, unless ANIMEGAMER_KERNELS names one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUDA = "/usr/local/cuda/bin"
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One entry: the path of the library, null if there is none. A failed build ends the process with its output."""
+    """One entry: the library's path, null if there is none. A failed build ends the process with its output."""
     can_build = job_args["device"] == "cuda" and not os.environ.get(PATH_VARIABLE)
     path = os.pathsep.join([os.environ.get("PATH", ""), CUDA])
     if not can_build or shutil.which("cmake") is None or shutil.which("nvcc", path=path) is None:
@@ -29,11 +29,11 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"built": False, "library": str(found) if found is not None and found.is_file() else None}
         return
     started = time.perf_counter()
-    # CMake uses make unless told otherwise; an image with CMake and Ninja from pip may have none.
+    # CMake's default is make, which an image with CMake and Ninja from pip may lack.
     generator = [] if shutil.which("make") or os.environ.get("CMAKE_GENERATOR") else ["-G", "Ninja"]
-    # As PyTorch says it: for `native` CMake would have to run a program of its own on the GPU.
+    # From PyTorch: for `native`, CMake would have to run its own program on the GPU.
     target = "-DCMAKE_CUDA_ARCHITECTURES={}{}-real".format(*torch.cuda.get_device_capability())
-    # --fresh: a build folder that was copied from elsewhere names another source folder, and CMake would stop.
+    # --fresh: CMake rejects a build folder that was copied from another source folder.
     for command in (
         ["cmake", "--fresh", *generator, "-S", str(ROOT), "-B", str(FOLDER), target],
         ["cmake", "--build", str(FOLDER), "--parallel"],

@@ -1,6 +1,6 @@
-"""What the card did while a job ran: clocks, power, temperature, and why it was slowed down.
+"""Records the card's clocks, power, temperature and throttling while a job runs.
 
-Read by NVML from the process that runs the jobs, so a job that dies loses nothing. Imports no torch.
+Reads NVML from the process that runs the jobs, so nothing is lost if a job crashes. Imports no torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ FIGURES = ("sm_clock_mhz", "memory_clock_mhz", "temperature_c", "power_w")
 
 
 class CardWatch:
-    """Collects readings of one card; None for a card that NVML does not tell of."""
+    """Collects readings of one card; None without NVML."""
 
     def __init__(self, card: Card | None) -> None:
         self._card = card
@@ -21,7 +21,7 @@ class CardWatch:
         self._throttled: set[str] = set()
 
     def look(self) -> None:
-        """Take one reading; a figure that the card does not tell is left out."""
+        """Takes one reading, without figures that the card does not report."""
         if self._card is None:
             return
         now = {**self._card.facts(), "power_w": self._card.watts()}
@@ -31,7 +31,7 @@ class CardWatch:
         self._throttled.update(self._card.throttled())
 
     def seen(self) -> dict[str, Any] | None:
-        """The least and the most of each figure since the last call, and the reasons of throttling; None if nothing."""
+        """Minimum and maximum of each figure since the last call, and the throttling reasons; None without readings."""
         found: dict[str, Any] = {name: [min(values), max(values)] for name, values in self._read.items() if values}
         if found:
             found["throttled"] = sorted(self._throttled)

@@ -1,4 +1,4 @@
-"""Checks outputs before any time counts: against recorded outputs, onnxruntime, and graphs against eager runs.
+"""Checks outputs before timing: against recorded outputs, onnxruntime, and graphs against eager runs.
 
 Each check is an entry with its error and the allowed error.
 """
@@ -38,21 +38,21 @@ from benchmarks.gpu.parts import skipping_plan
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
 """Relative errors by precision: about twice the largest that these checks show with pocket on a CPU; three times in
-fp32, where pixels round the other way. A mistake is far above."""
+fp32, where pixels round the other way. A bug gives far larger errors."""
 SCORES_ALLOWED = {**ALLOWED, "fp16": 1.4e-2}
-"""The same for attention with INT8 scores, whose rounding shows only in float16."""
+"""The same for attention with INT8 scores, whose rounding is visible only in float16."""
 EXACT = 0.0
 SKIPPED = "denoiser.latent, blocks skipped,"
 """onnxruntime cannot skip blocks: the reference is this backend on the CPU."""
 CHOICES = "predictor.choices"
 SKIPPED_MORE = 1.5
-"""Factor on the allowed error: a step also has the rounding of the step whose blocks it reuses. With pocket on a CPU,
-errors are up to 1.7 times as large; blocks that are wrongly not skipped give 0.32."""
+"""Factor on the allowed error: a step also inherits the rounding of the step whose blocks it reuses. With pocket on a
+CPU, errors are up to 1.7 times as large; blocks wrongly computed anew give 0.32."""
 SEED, SYNCED_STEPS = 11, 4
 DRY_STEPS = 2
-"""Of a plan on a CPU: a step of a skipping plan that stores and one that reuses are among them."""
+"""Steps of a plan on a CPU: enough for a skipping plan to store and to reuse blocks."""
 GRAPH_ROUNDS = 3
-"""Of all answers: one runs eagerly, one captures the graphs, one replays them."""
+"""Runs of each part: eager, capturing graphs, replaying them."""
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
@@ -68,7 +68,7 @@ class BackendVariant:
     attention: AttentionChoice = "torch"
 
     def open(self, bundle: Bundle, graphs: bool = True) -> Engines:
-        """The engines of a bundle. Raises BackendError where they run in another precision than this one."""
+        """The engines of a bundle. Raises BackendError if they run in another precision."""
         kernels = self.kernels or False
         device = "torch-cpu" if self.device == "cpu" else "torch"
         config = EngineConfig(device, self.precision, self.attention)
@@ -82,7 +82,7 @@ Group = Callable[[BackendVariant], Iterator[Entry]]
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """All checks of one variant. A check that raises is an entry, and the others go on."""
+    """All checks of one variant. An exception in a check becomes an entry, and the others continue."""
     device, library = job_args["device"], Path(job_args["library"]) if job_args["kernels"] else None
     bundle = open_bundle(job_args["bundle"])
     variant = BackendVariant(device, job_args["precision"], library, job_args["attention"])
@@ -94,23 +94,23 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def groups(bundle: Bundle, variant: BackendVariant) -> dict[str, Group]:
-    """The checks of a variant; of another attention, only those that attention can change."""
+    """The checks of a variant; with another attention, only those that depend on it."""
     graphs: dict[str, Group] = {}
-    # With plain operators only in bf16; "fastest" may choose another attention each time.
+    # Plain operators only in bf16; "fastest" may choose another attention each time.
     if variant.device == "cuda" and (variant.kernels or variant.precision == "bf16") and variant.attention != "fastest":
         graphs = {"graphs": partial(same_under_graphs, bundle), "no waiting": partial(no_waiting, bundle)}
     parts: dict[str, Group] = {"parts": partial(compare_parts, bundle)}
     if variant.attention != "torch":
         return parts | graphs
     recorded: dict[str, Group] = {"recorded step": recorded_step}
-    if variant.kernels is None:  # the clip's groups of two channels are no kernel's
+    if variant.kernels is None:  # No kernel supports the clip's groups of two channels.
         recorded["recorded clip"] = recorded_clip
     return recorded | parts | graphs
 
 
 def recorded_step(variant: BackendVariant) -> Iterator[Entry]:
-    """A guided pair of the reference, as recorded in tests/golden."""
-    # Export's libraries are imported here, so that where they are missing the other checks go on.
+    """A CFG pair of the reference, as recorded in tests/golden."""
+    # Imported here, so that the other checks run without export's libraries.
     from animegamer_export.parity import diffusion
     from animegamer_export.parity.fixtures import open_folder
 
@@ -155,14 +155,14 @@ def recorded_clip(variant: BackendVariant) -> Iterator[Entry]:
 
 
 def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
-    """Takes a copy of a cache."""
+    """Copies a cache."""
     kept.append(cache.clone())
 
 
 def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
-    """Every output of every part of the bundle against the reference's; and which attention is the fastest, if asked.
+    """Every part's outputs against the reference's; and which attention is the fastest, if requested.
 
-    A dry run leaves out most steps and the second chunk of the vae, which turns at tiny size have.
+    A dry run omits most steps and the second vae chunk, which turns at tiny size cover.
     """
     dry = variant.device != "cuda"
     engines = variant.open(bundle)
@@ -170,9 +170,9 @@ def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
         yield {**entry("an attention was taken", variant, EXACT, EXACT), "runs_on": engines.device}
     expected, source = reference_answers(bundle.folder, dry)
     if not dry:
-        list(answers(bundle, engines))  # the second run uses the graphs
+        list(answers(bundle, engines))  # The second run uses the graphs.
     for name, values in answers(bundle, engines, dry):
-        if name == CHOICES:  # two strengths may be as good as equal, and rounding choose
+        if name == CHOICES:  # Two strengths may be nearly equal, so that rounding decides.
             continue
         by = "torch on the CPU" if name == SKIPPED else source
         allowed = SKIPPED_MORE * allowed_error(variant) if name == SKIPPED else None
@@ -180,7 +180,7 @@ def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
 
 
 def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tuple[str, Array]]:
-    """(part.output, values) of every part, on inputs that depend on the bundle's sizes alone. dry: not all of it."""
+    """(part.output, values) of every part, on inputs that depend only on the bundle's sizes. dry: a subset."""
     shot, start = inputs(bundle)
     prompt_builder, text = PromptBuilder.from_bundle(bundle), bundle.manifest.world.examples[0]
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
@@ -206,7 +206,7 @@ def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tup
 
 
 def inputs(bundle: Bundle) -> tuple[Array, Array]:
-    """A shot and the latent that a turn starts from."""
+    """A shot and the initial latent of a turn."""
     geometry, random = bundle.manifest.geometry, np.random.default_rng(SEED)
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
     return shot, random.standard_normal(geometry.latent_shape, np.float32)
@@ -224,7 +224,7 @@ def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array, dry
 
 @cache
 def reference_answers(folder: Path, dry: bool) -> tuple[Mapping[str, Array], str]:
-    """Reference outputs: onnxruntime's on the CPU; this backend's in float32 where onnxruntime is missing or cannot."""
+    """Reference outputs: onnxruntime's on the CPU; else this backend's in float32."""
     bundle = open_bundle(folder)
     ours = backend.load(bundle, EngineConfig("torch-cpu", "fp32"))
     try:
@@ -246,7 +246,7 @@ def same_under_graphs(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry
 
 
 def no_waiting(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
-    """Denoise steps under torch's debug mode, which raises at a host synchronisation."""
+    """Runs denoise steps under torch's debug mode, which raises at a host synchronisation."""
     engines, geometry = variant.open(bundle), bundle.manifest.geometry
     plan = DenoisePlan.from_dict(bundle.plan("balanced"))
     start = np.zeros(geometry.latent_shape, np.float32)
@@ -279,7 +279,7 @@ def allowed_error(variant: BackendVariant) -> float:
 
 
 def entry(what: str, variant: BackendVariant, error: float, allowed: float | None = None) -> Entry:
-    """The result of one check. allowed: by default the variant's. An error that is not finite is null, and fails."""
+    """The result of one check. allowed: by default the variant's. A non-finite error is stored as null, and fails."""
     allowed = allowed_error(variant) if allowed is None else allowed
     about = {
         "check": what,

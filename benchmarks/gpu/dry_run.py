@@ -1,7 +1,7 @@
 """Runs the jobs of the GPU benchmark in this process, on the CPU at tiny size: the same code, in seconds, in CI.
 
-Half-precision products are summed in float32, as a GPU does them: a processor without instructions for them would take
-a hundred times as long. Times mean nothing.
+Half-precision products are emulated in float32: a processor without instructions for them would take a hundred times as
+long. Times mean nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from benchmarks.gpu import half_products, stage
 
 
 def run(job_args: Mapping[str, Any], take: Callable[[dict[str, Any]], None]) -> tuple[str, str]:
-    """Runs a job and passes on its results as they come; (outcome, the traceback of one that failed)."""
+    """Runs a job and passes on its results; (outcome, the traceback of a failure)."""
     prepare()
     try:
         for entry in stage.entries(job_args):
@@ -29,6 +29,6 @@ def run(job_args: Mapping[str, Any], take: Callable[[dict[str, Any]], None]) -> 
 
 @cache
 def prepare() -> None:
-    """Once in this process: one thread, as the work is tiny and other programs run beside it, and half products."""
+    """Process-wide setup: one thread, because the work is tiny, and emulated half-precision products."""
     torch.set_num_threads(1)
     half_products.install()

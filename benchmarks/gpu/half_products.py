@@ -1,7 +1,7 @@
-"""Products of half-precision numbers as a GPU does them, on a CPU: summed in float32 and rounded once.
+"""Emulates a GPU's half-precision products on a CPU: summed in float32 and rounded once.
 
-A CPU without bfloat16 instructions takes about a hundred times as long for them as for float32. No dry run and no test
-may depend on what instructions a processor has, so those that run half-precision networks on the CPU use this.
+A CPU without bfloat16 instructions takes about a hundred times as long for them as for float32. Dry runs and tests must
+not depend on the processor's instruction set, so all that run half-precision networks on the CPU use this.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PRODUCTS = {
     *(getattr(torch, name) for name in ("mm", "addmm", "bmm", "baddbmm", "matmul", "einsum")),
     *(getattr(Tensor, name) for name in ("mm", "addmm", "bmm", "baddbmm", "matmul", "__matmul__", "__rmatmul__")),
 }
-"""What multiplies matrices."""
+"""Matrix multiplications."""
 
 
 class HalfProducts(TorchFunctionMode):
@@ -47,9 +47,9 @@ def install() -> None:
 
 
 def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """func(*args, **kwargs); a product of half-precision tensors runs in float32 and is rounded to their type.
+    """func(*args, **kwargs); a product of half-precision tensors runs in float32 and is rounded to their dtype.
 
-    A product of INT8 codes has the same sums as ever, made in float64.
+    INT8 products stay exact, in float64.
     """
     if func is torch._int_mm:
         # Exact in float64; PyTorch's own takes ten times as long on a CPU without instructions for it.
@@ -65,5 +65,5 @@ def call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 
 def is_half(value: object) -> bool:
-    """Whether this is a tensor of half precision."""
+    """Whether this is a half-precision tensor."""
     return isinstance(value, Tensor) and value.dtype in HALF

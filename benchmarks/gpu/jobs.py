@@ -1,6 +1,6 @@
-"""The jobs of the GPU benchmark as data: variants, peers, and all jobs in the order of their value.
+"""The jobs of the GPU benchmark as data: variants, peers, and all jobs in order of priority.
 
-Knows names and time limits. It imports no torch and knows nothing of how anything is measured.
+Imports no torch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ LIMITS_S: Mapping[str, float] = {
     "serve": 100,
     "profile": 200,
 }
-"""Time limit of a job in each stage, in seconds: several times what it should take."""
+"""Time limit of a job by stage, in seconds: several times the expected duration."""
 SKIPPING = "balanced-skipping"
-"""Not in the bundle; made from its plan `balanced` by parts.skipping_plan."""
+"""Not in the bundle; parts.skipping_plan derives it from `balanced`."""
 EXPORTED = ("exported-balanced", "exported-fast")
-"""The coarse plans that a bundle of checkpoints begins with, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
+"""Initial coarse plans of an exported bundle, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
 PLANS = ("balanced", "fast", "exact", *EXPORTED, SKIPPING)
-"""In the order of their turns: the short ones first, so that a run that is cut has most of its answers."""
+"""Short turns first, so that an interrupted run has most of its results."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
-"""Kind -> whether it needs the kernels' library."""
+"""Kind -> whether it needs the kernel library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
 
@@ -52,7 +52,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The name that `--variants` takes: the precision, and what differs from the defaults."""
+        """The name for `--variants`: the precision, and what differs from the defaults."""
         words = [self.precision, "" if self.graphs else "eager"]
         words += ["kernels" * self.kernels, self._attention, "compiled" * self.compiled]
         words += ["int4-predictor" * self.int4_predictor]
@@ -61,7 +61,7 @@ class Variant:
 
     @property
     def check(self) -> str:
-        """The name of the check of its outputs."""
+        """The name of its check."""
         return "-".join(filter(None, [self.precision, "kernels" * self.kernels, self._attention]))
 
     @property
@@ -77,7 +77,7 @@ FOR_GOALS = (
     Variant("bf16", kernels=True),
     Variant("bf16"),
 )
-"""The variants that should reach the goals, and plain operators in case the kernels fail."""
+"""Expected to reach the goals, and plain operators in case the kernels fail."""
 VARIANTS = (
     *FOR_GOALS,
     Variant("fp8", kernels=True, attention="fastest"),
@@ -87,15 +87,15 @@ VARIANTS = (
     Variant("bf16", graphs=False),
     Variant("fp8", kernels=True, int4_predictor=True),
 )
-"""On a GPU, the most valuable first."""
+"""On a GPU, in order of priority."""
 POCKET = ("bf16", "bf16-kernels", "bf16-eager")
-"""Those timed with pocket too, where launches cost more than arithmetic."""
+"""Also timed with pocket, where launches cost more than arithmetic."""
 CPU_VARIANTS = (
     Variant("fp32", graphs=False),
     Variant("fp8", graphs=False, kernels=True, int4_predictor=True),
     Variant("int8", graphs=False, kernels=True, attention="fastest"),
 )
-"""In a dry run, without a GPU: the same code, emulated; the kernels' references run in their place."""
+"""In a dry run, without a GPU: the same code, with the kernels' references."""
 QUEUED = Variant("fp8", kernels=True)
 """The variant of the stage `queue`, with the plan `balanced`; in a dry run with `fast`."""
 PROFILED = (Variant("bf16", graphs=False), Variant("fp8", graphs=False, kernels=True))
@@ -111,9 +111,9 @@ FURTHER_CHECKS = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One process. args: its arguments, beside those of every job. plans: of turns; each has its own result.
+    """One process. args: its arguments, in addition to the common ones. plans: of turns; each has its own result.
 
-    after: a job of `checks`. If that crashed or never ended, this one would too, so it comes last.
+    after: a job of `checks`. If that crashed or never ended, this one would too, so it runs last.
     """
 
     stage: str
@@ -124,22 +124,22 @@ class Job:
 
     @property
     def kernels(self) -> bool:
-        """Whether it needs the kernels' library."""
+        """Whether it needs the kernel library."""
         return bool(self.args.get("kernels"))
 
     @property
     def limit_s(self) -> float:
-        """Its time limit in seconds."""
+        """Time limit in seconds."""
         return LIMITS_S[self.stage]
 
 
 def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Callable[[Variant], bool]) -> Iterator[Job]:
-    """All jobs of the selected variants, each once, the most valuable first."""
+    """All jobs of the selected variants, without duplicates, in order of priority."""
     on_gpu = device == "cuda"
     profiles = [profile_job(sizes[0], one) for one in (PROFILED if on_gpu else CPU_VARIANTS[:1])]
     variants = [variant for variant in (VARIANTS if on_gpu else CPU_VARIANTS) if selected(variant)]
     first, *others = sizes
-    # Where the time goes decides what to do next: right after the first variants that should play.
+    # Profiles guide what to do next: run them right after the first variants.
     profiled_after = next(iter(variants[1:] or variants), None)
     yield Job("build", "library")
     seen: set[str] = set()
@@ -149,7 +149,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
             yield from peer_jobs(PEER_MODES[0])
             yield queue_job(first, on_gpu)
             yield serve_job(on_gpu)
-        # Checks run side by side, so those of all goals come together.
+        # Checks run concurrently, so those of all goals come together.
         goals = [one for one in variants if one in FOR_GOALS] if variant in FOR_GOALS else [variant]
         fresh = {one.check: check_job(one) for one in goals if one.check not in seen}
         seen.update(fresh)
@@ -179,14 +179,14 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
 
 
 def profile_job(size: str, variant: Variant) -> Job:
-    """Where the time of a turn goes."""
+    """Profiles a turn."""
     return Job(
         "profile", f"{size}-{variant.name}", {"size": size, "variant": asdict(variant), "kernels": variant.kernels}
     )
 
 
 def check_job(variant: Variant) -> Job:
-    """The check of a variant's precision, kernels and attention."""
+    """Checks a variant's precision, kernels and attention."""
     args = {"precision": variant.precision, "kernels": variant.kernels, "attention": variant.attention}
     return Job("checks", variant.check, args)
 
@@ -206,7 +206,7 @@ def turn_job(size: str, variant: Variant, plans: Sequence[str]) -> Job:
 
 
 def peer_jobs(mode: str) -> Iterator[Job]:
-    """Each part by a peer's library. Compiling the predictor may take all the time there is, for 2 % of a turn."""
+    """Each part by a peer's library. Compiling the predictor may exhaust the time limit, for 2 % of a turn."""
     parts = [part for part in PEER_PARTS if (mode, part) != ("compiled", "predictor")]
     return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in parts)
 

@@ -1,6 +1,6 @@
-"""This GPU: its name, memory, clocks, power limit and driver, and the versions of the software.
+"""This GPU's name, memory, clocks, power limit and driver, and the software versions.
 
-By NVML where `nvidia-ml-py` is installed; without it only PyTorch's facts.
+Uses NVML if `nvidia-ml-py` is installed, else only PyTorch's facts.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         found["machine"] = f"{properties.name}, {describe_host()}"
         about = {"memory_gib": round(properties.total_memory / 2**30, 1), "sm": f"{properties.major}{properties.minor}"}
         found["gpu"] = {**(facts() or {}), "name": properties.name, "uuid": uuid(), **about}
-        torch.ones(1, device="cuda").add_(1).item()  # whether it runs anything at all
+        torch.ones(1, device="cuda").add_(1).item()  # Whether the GPU runs anything at all.
     yield found
 
 
 def facts() -> dict[str, Any] | None:
-    """The GPU as it is now; None without NVML."""
+    """The GPU's current state; None without NVML."""
     card, _ = open_card(uuid())
     return card.facts() if card is not None else None
 
 
 def uuid() -> str | None:
-    """The card's that torch runs on, as NVML writes it; None where torch does not say."""
+    """UUID of torch's GPU in NVML's format; None if torch does not report it."""
     found = getattr(torch.cuda.get_device_properties(0), "uuid", None) if torch.cuda.is_available() else None
     return None if found is None else f"GPU-{str(found).removeprefix('GPU-')}"

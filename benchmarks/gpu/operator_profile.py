@@ -1,6 +1,6 @@
-"""Where the time of a turn goes: torch's profiler over each of its parts.
+"""Profiles each part of a turn with torch's profiler.
 
-Runs eagerly, as kernels inside a graph have no names of their own. Each entry has the memory of its stage too.
+Runs eagerly, because kernels inside a graph have no names. Each entry has its stage's memory too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Entry = dict[str, Any]
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """An entry a stage: its seconds, the device's busy ones of them, the kernels that take most, its memory."""
+    """One entry per stage: seconds, the device's busy seconds, the most expensive kernels, memory."""
     on_gpu = job_args["device"] == "cuda"
     parts = open_parts(job_args, Variant(**job_args["variant"]))
     for name, work in stages(parts).items():
@@ -55,7 +55,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def stages(parts: Parts) -> dict[str, Callable[[], object]]:
-    """Work that waits for its own end: the results of each come to the host."""
+    """The stages' work, each ending with its results on the host."""
     geometry, engines = parts.geometry, parts.engines
     latent = np.random.default_rng(0).standard_normal(geometry.latent_shape, dtype=np.float32)
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
@@ -78,7 +78,7 @@ def stages(parts: Parts) -> dict[str, Callable[[], object]]:
 
 
 def busiest(profiler: profile, on_gpu: bool) -> list[Entry]:
-    """Kernels (operators on a CPU) by their total milliseconds, the largest first."""
+    """The kernels (operators on a CPU) with the most total milliseconds, in descending order."""
     kind = DeviceType.CUDA if on_gpu else DeviceType.CPU
     found = []
     for event in profiler.key_averages():
@@ -90,5 +90,5 @@ def busiest(profiler: profile, on_gpu: bool) -> list[Entry]:
 
 
 def weights_mib() -> float:
-    """What lies on the card between stages: weights, buffers and caches."""
+    """GPU memory in use between stages: weights, buffers and caches."""
     return round(torch.cuda.memory_allocated() / 2**20, 1)

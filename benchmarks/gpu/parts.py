@@ -1,7 +1,7 @@
 """Opens the engines and plans of a variant: pocket's from its bundle, other sizes with random weights.
 
-Random weights are made on the device, and good for time and memory only. `tiny` is the same as full size at sizes that
-any machine runs in seconds; its times mean nothing.
+Random weights are made on the device, for timing and memory only. `tiny` has full size's structure and runs anywhere in
+seconds; its times mean nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from benchmarks.gpu.jobs import EXPORTED, SKIPPING, Variant
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Sizes of the networks whose weights are drawn here."""
+    """Sizes of the networks with random weights."""
 
     geometry: Geometry
     predictor: PredictorSize
@@ -62,16 +62,16 @@ SIZES: Mapping[str, Size] = {
 """Full size: MODEL.md sections 2, 4 and 6."""
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 LATER_BYTES = 0.4e9
-"""What cuBLAS and cuDNN take outside of PyTorch's count when they are first used. An estimate."""
+"""Memory of cuBLAS and cuDNN outside PyTorch's count, once used. An estimate."""
 CODE_STD = 4.6
-"""Standard deviation of drawn codes of 4 bits. That of a weight is 1 / sqrt(inputs), so any size computes alike."""
+"""Standard deviation of random 4-bit codes. A weight's is 1 / sqrt(inputs), so all sizes behave alike."""
 BLOCK = 64
 """Inputs that share a scale, as in a bundle's `int4-qdq`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The engines and plans that a variant's turns run on."""
+    """The engines and plans of a variant."""
 
     name: str
     fingerprint: str | None
@@ -122,8 +122,8 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
 def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
     """The bundle's `balanced`, with the middle two thirds of the blocks reused in every second step.
 
-    A step reuses the blocks of the step before, if that computed the same rows. blocks: of the network, if it is not
-    the bundle's.
+    A step reuses the blocks of the step before, if that computed the same rows. blocks: number of blocks, if not the
+    bundle's.
     """
     blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
     middle = round(blocks / 6), round(blocks * 5 / 6) - 1
@@ -133,16 +133,16 @@ def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
 
 
 def limit_memory(gb: float) -> None:
-    """Limit this process to the memory of a GPU of that size, CUDA's context and libraries included."""
+    """Limits this process to the memory of a GPU of that size, CUDA's context and libraries included."""
     free, whole = torch.cuda.mem_get_info()
     left = gb * 1e9 - (whole - free) - LATER_BYTES
     torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, left / whole)))
 
 
 def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> Models:
-    """Networks with weights drawn on the device, the same in every type and variant: nothing passes through the host.
+    """Networks with random weights made on the device, the same in every dtype and variant.
 
-    Each tensor has a seed of its own, made from its name, so it does not depend on what is drawn before it.
+    Each tensor has its own seed, derived from its name, so it does not depend on the order.
     """
     with torch.device("meta"):
         predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
@@ -160,13 +160,13 @@ def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool 
             elif name.endswith(".scales"):
                 tensor.fill_((tensor.shape[1] * BLOCK) ** -0.5 / CODE_STD)
             elif tensor.ndim > 1:
-                # Drawn in bfloat16: its values are also float16's and float32's.
+                # Made in bfloat16: its values are exact in float16 and float32.
                 drawn = torch.empty(tensor.shape, dtype=torch.bfloat16, device=tensor.device)
                 tensor.copy_(drawn.normal_(0.0, tensor[0].numel() ** -0.5, generator=random))
             else:
                 tensor.fill_(1.0)
     assert decoder.conv_out.bias is not None
-    decoder.conv_out.bias.zero_()  # ones would make all frames white
+    decoder.conv_out.bias.zero_()  # Ones would make all frames white.
     random = torch.Generator(torch_device.device).manual_seed(0)
     shape = (size.denoiser.shot_tokens, size.denoiser.hidden)
     constant = torch.randn(shape, generator=random, device=torch_device.device)
@@ -174,7 +174,7 @@ def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool 
 
 
 def pack(predictor: PredictorNetwork) -> None:
-    """Puts layers in 4 bits in the place of those that a bundle in `int4-qdq` has so; their values are not set."""
+    """Replaces layers by 4-bit ones, as in an `int4-qdq` bundle, with uninitialised values."""
     for name, layer in list(predictor.blocks.named_modules()):
         if isinstance(layer, torch.nn.Linear):
             outputs, blocks = layer.out_features, layer.in_features // BLOCK

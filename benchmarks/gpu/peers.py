@@ -1,8 +1,8 @@
-"""The same work by the libraries that people use today: diffusers' CogVideoX networks, transformers' Mistral.
+"""The same work by the usual libraries: diffusers' CogVideoX networks, transformers' Mistral.
 
-Timed in the same run, on the same GPU and shapes, with random weights. A turn is 50 guided pairs, one decode, and one
-prompt read twice (for the shot's hidden states, and to write the state's tokens). The solver's arithmetic is left out,
-in favour of the peers. Each part is timed in its own process, so that one that fails ends no other.
+Timed in the same run, on the same GPU and shapes, with random weights. A turn is 50 CFG pairs, one decode, and one
+prompt read twice (for the shot's hidden states, and to write the state's tokens). The solver's arithmetic is omitted,
+in favour of the peers. Each part is timed in its own process, so that a failure affects no other.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TINY = Shape(40, 300, 32, 64, 1, 2, 1, 1, 2, 32, 4, 6, (8, 8, 8, 8), 1, 4)
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One entry: seconds of one part of a turn, eager or compiled. An ImportError says which library is missing."""
+    """One entry: seconds of one part of a turn, eager or compiled. An ImportError names the missing library."""
     device, part, mode = job_args["device"], job_args["part"], job_args["mode"]
     on_gpu = device == "cuda"
     shape = FULL if on_gpu else TINY
@@ -173,12 +173,12 @@ _MAKERS: Mapping[str, tuple[str, Callable[[str, Shape], partial[None]]]] = {
     "denoiser": ("diffusers", _transformer),
     "vae": ("diffusers", _vae),
 }
-"""Part -> its library, and what makes the work."""
+"""Part -> its library, and a function that prepares the work."""
 
 
 @contextmanager
 def _random_weights(device: str) -> Iterator[None]:
-    """Networks made inside are made on the device in its own type, as their libraries initialise them."""
+    """Modules created inside are initialised by their libraries on the device, in its dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(_dtype(device))
     try:

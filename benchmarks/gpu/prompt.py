@@ -1,11 +1,11 @@
-"""The length of the prompt that the GPU benchmark times: a full history and the turn. Source: MODEL.md section 2."""
+"""Length of the benchmark's prompt: a full history and the turn. Source: MODEL.md section 2."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 HISTORY_TURNS = 4
-"""Turns of history that bundles keep."""
+"""History window of bundles, in turns."""
 CAPTION_TOKENS = 20
 """Assumed for an instruction; pocket's examples have 18 to 32."""
 SHOT_BLOCK = 230
@@ -15,7 +15,7 @@ STATE_TOKENS = 14
 
 
 def prompt_tokens(captions: Sequence[int]) -> tuple[int, int]:
-    """(history, turn) tokens, for the tokens of each instruction; the last is the turn's."""
+    """(history, turn) tokens, given each instruction's tokens; the last is the turn's."""
     *past, current = captions
     history = 1 + sum(1 + caption + SHOT_BLOCK + STATE_TOKENS for caption in past)
     return history, 1 + current + SHOT_BLOCK + 1

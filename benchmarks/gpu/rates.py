@@ -1,7 +1,7 @@
-"""The rates of this GPU on the denoiser's own shapes: products in bfloat16, FP8 and INT8, and attention.
+"""This GPU's rates on the denoiser's shapes: bf16, FP8 and INT8 products, and attention.
 
-They give the roofline bound of a turn, and the attention to use. Each output is checked on some rows; a wrong one gives
-no rate. Without a GPU the same code runs at tiny shapes.
+They give the roofline bound of a turn, and the attention to use. Some rows of each output are checked; a wrong result
+gives no rate. Without a GPU the same code runs at tiny shapes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Prepared = tuple[Sequence[Run], Callable[[], Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A guided pair: tokens of one branch, width, heads, layers."""
+    """A CFG pair: tokens of one branch, width, heads, layers."""
 
     tokens: int
     hidden: int
@@ -47,22 +47,22 @@ Maker = Callable[[Tensor, Tensor], tuple[Callable[[], Tensor], Tensor]]
 FULL, TINY = Shape(6976, 1920, 30, 30), Shape(64, 128, 2, 2)
 """Full size: MODEL.md section 4."""
 WIDTHS: Mapping[str, tuple[int, int]] = {"qkv": (1, 3), "output": (1, 1), "mlp_in": (1, 4), "mlp_out": (4, 1)}
-"""Of the products of a block, in widths of the denoiser."""
+"""A block's products, in widths of the denoiser."""
 
 
 FP8_MAX, INT8_MAX, EPSILON = 448.0, 127.0, 1e-6
 CHECKED_ROWS = 64
 TOLD_CHARACTERS = 6000
 ALLOWED = 3e-2
-"""Relative error of the rows that are checked: the roundings of bfloat16 are under 1e-2."""
+"""Relative error allowed for the checked rows: bfloat16 rounding is under 1e-2."""
 WARM_UP, REPEATS, GRAPH_MS, MAX_RUNS = 3, 7, 10.0, 200
-"""A graph holds so many runs that a replay takes about so many milliseconds, and is replayed at least so often."""
+"""Target milliseconds per graph replay, and minimum replays."""
 SUSTAINED_MS = 1500.0
-"""Of a rate: turns run at the card's power limit, which a burst of a few milliseconds does not reach."""
+"""Minimum duration of a rate measurement: turns run at the card's power limit, which a short burst does not reach."""
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """One entry per shape and library: milliseconds, TFLOP/s and error, or what failed."""
+    """One entry per shape and library: milliseconds, TFLOP/s and error, or the failure."""
     device = job_args["device"]
     shape = FULL if device == "cuda" else TINY
     with torch.no_grad():
@@ -98,7 +98,7 @@ def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: floa
     """
     width = shape.hidden // shape.heads
     qkv = torch.randn(2, shape.tokens, 3, shape.heads, width, device=device, dtype=torch.bfloat16)
-    qkv[:, :, :2] = functional.layer_norm(qkv[:, :, :2], (width,))  # already normed: another norm changes only rounding
+    qkv[:, :, :2] = functional.layer_norm(qkv[:, :, :2], (width,))  # already normalised: again changes only rounding
     work = 4.0 * 2 * shape.heads * shape.tokens**2 * width
     query, key, value = (part.transpose(1, 2) for part in qkv.unbind(2))
     some = query[0, 0, :CHECKED_ROWS].double() @ key[0, 0].double().T / width**0.5
@@ -123,7 +123,7 @@ def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: floa
 
 
 def measure_rate(make: Callable[[], Prepared], work: float, device: str, sustained_ms: float = SUSTAINED_MS) -> Entry:
-    """Time and check what `make` prepares; an exception is an entry."""
+    """Times and checks what `make` prepares; an exception becomes an entry."""
     try:
         runs, rows, expected = make()
         error = float((rows().double() - expected).norm() / expected.norm())
@@ -137,8 +137,8 @@ def measure_rate(make: Callable[[], Prepared], work: float, device: str, sustain
 def describe_error(failure: Exception) -> str:
     """The traceback of an error with its causes: in a graph capture the last error hides the first.
 
-    Raises the error again if the GPU was lost: no later result of this process can be right. After a capture that
-    failed, or memory that was full, it was not.
+    Re-raises the error if the GPU was lost, because later results of this process would be invalid. A failed capture or
+    full memory does not lose it.
     """
     if isinstance(failure, DeviceLostError):
         raise failure
@@ -148,10 +148,10 @@ def describe_error(failure: Exception) -> str:
 
 
 def milliseconds(runs: Sequence[Run], device: str, sustained_ms: float = 0.0) -> float:
-    """Of one run, the median of repeats over all of them in turn, so that no cache holds their inputs.
+    """Median milliseconds of one run, cycling over the inputs so that no cache holds them.
 
-    On a GPU the runs of a repeat are one CUDA graph: launching them costs the host more than many take; they repeat for
-    at least sustained_ms.
+    On a GPU the runs of a repeat are one CUDA graph, because launches cost the host more than many runs take; they
+    repeat for at least sustained_ms.
     """
     if device != "cuda":
         seconds = [_seconds(run) for _ in range(REPEATS) for run in runs]
@@ -172,7 +172,7 @@ def milliseconds(runs: Sequence[Run], device: str, sustained_ms: float = 0.0) ->
 
 
 def sustained(repeat: Callable[[], float], at_least_ms: float) -> float:
-    """The median of the last half of so many repeats that they take at_least_ms in all; repeat: gives its own ms."""
+    """The median of the last half of enough repeats for at_least_ms in all; repeat: returns its own ms."""
     taken: list[float] = []
     while len(taken) < REPEATS or sum(taken) < at_least_ms:
         taken.append(repeat())
@@ -205,12 +205,12 @@ def _products(maker: Maker, inputs: Sequence[Tensor], weight: Tensor) -> Prepare
 
 
 def plain_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
-    """A product as it is, and its first rows in float64."""
+    """A plain product, and its first rows in float64."""
     return partial(functional.linear, x, weight), x[:CHECKED_ROWS].double() @ weight.double().T
 
 
 def fp8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
-    """A product with one scale a row of each side and a bias; scaling and rounding are not counted."""
+    """A product with one scale per row of each side and a bias, without the time to quantise."""
     scaled = []
     for matrix in (x, weight):
         scale = matrix.abs().amax(1, keepdim=True).float() / FP8_MAX
@@ -234,6 +234,6 @@ def fp8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor
 
 
 def int8_product(x: Tensor, weight: Tensor) -> tuple[Callable[[], Tensor], Tensor]:
-    """A product in INT8 to its int32 sums; scaling and rounding are not counted."""
+    """An INT8 product to int32 sums, without the time to quantise."""
     left, right = ((matrix / matrix.abs().amax(1, keepdim=True) * INT8_MAX).to(torch.int8) for matrix in (x, weight))
     return lambda: torch._int_mm(left, right.t()), left[:CHECKED_ROWS].double() @ right.double().T

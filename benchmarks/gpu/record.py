@@ -1,7 +1,6 @@
-"""The record of a run of the GPU benchmark: written again after each result, continued by a later run, read as turns.
+"""The record of a GPU benchmark: rewritten after each result, resumable, readable as turns.
 
-Knows entries and files; nothing of how anything was measured. It has a list of entries for each stage, and `jobs`: how
-each process ended, with the last lines of one that did not end well.
+It has a list of entries for each stage, and `jobs`: how each process ended, with the last lines of a failure.
 """
 
 from __future__ import annotations
@@ -34,30 +33,30 @@ RECORD_NAMES = {"size": "bundle", "branches": "network_rows", "first_prompt_seco
 FAILED = ("failed", "timed out")
 EIGHT_BITS = ("fp8", "int8")
 PRODUCTS = 4
-"""Large products of a transformer block, each with its own rate."""
+"""A transformer block's large products, each with its own rate."""
 
 
 class Record:
-    """One file, written again after every change. Jobs may write from several threads."""
+    """One file, rewritten after every change. Thread-safe."""
 
     def __init__(self, path: Path, data: Entry) -> None:
         self.path, self.data = path, data
         self._lock = RLock()
 
     def start(self, job: Job) -> None:
-        """Remove the entries of an earlier, unfinished run of the job."""
+        """Removes the entries of an earlier, unfinished run of the job."""
         with self._lock:
             kept = [entry for entry in self.data.get(job.stage, []) if not _to_redo(entry, job)]
             self.data[job.stage] = kept
 
     def add(self, job: Job, entry: Entry) -> None:
-        """Append an entry of a job to its stage."""
+        """Appends an entry of a job to its stage."""
         with self._lock:
             self.data.setdefault(job.stage, []).append({"job": job.name, **entry})
             self._write()
 
     def end(self, job: Job, outcome: str, seconds: float, output: str, card: Entry | None = None) -> None:
-        """Note how a job ended, with its last lines if it did not end well. card: what the card did meanwhile."""
+        """Records how a job ended, with the last lines of a failure. card: the card's state during the job."""
         about = {"stage": job.stage, "job": job.name, "ended": outcome, "seconds": round(seconds, 1)}
         about |= ({"said": output} if outcome != "well" else {}) | ({"card": card} if card else {})
         with self._lock:
@@ -71,18 +70,18 @@ class Record:
         return next(found, None)
 
     def forget(self, stage: str) -> None:
-        """Remove all of a stage."""
+        """Removes all entries of a stage."""
         self.data["jobs"] = [entry for entry in self.data["jobs"] if entry["stage"] != stage]
         self.data.pop(stage, None)
 
     def update(self, **fields: Any) -> None:
-        """Replace fields of the record itself."""
+        """Replaces fields of the record itself."""
         with self._lock:
             self.data.update(fields)
             self._write()
 
     def remaining(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs still to do, without plans that were measured; those that failed before come last."""
+        """The jobs still to run, without measured plans; those that failed before come last."""
         ended = {(entry["stage"], entry["job"]): entry["ended"] for entry in self.data["jobs"]}
         fresh: list[Job] = []
         again: list[Job] = []
@@ -99,7 +98,7 @@ class Record:
 
 
 def _relative(value: Any) -> Any:
-    """The value with paths relative to the checkout, in tracebacks too: a record is read on other machines."""
+    """The value with paths relative to the checkout, also in tracebacks, because records are read elsewhere."""
     if isinstance(value, dict):
         return {name: _relative(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -112,7 +111,7 @@ def _to_redo(entry: Entry, job: Job) -> bool:
 
 
 def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
-    """A new record, or the one to continue. Raises ConfigError if that one is of another machine, commit or bundle."""
+    """A new record, or the one to continue. Raises ConfigError if that is of another machine, commit or bundle."""
     if before is None:
         stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         return Record(results / f"{stamp}-gpu.json", {**heading, "jobs": []})
@@ -123,11 +122,11 @@ def open_record(results: Path, heading: Entry, before: Path | None) -> Record:
             found, expected = (words.partition(",")[0] for words in (found, expected))
         if found != expected:
             raise ConfigError(
-                f"the record is of another {name}",
+                f"the record has a different {name}",
                 where=before,
                 found=found,
                 expected=expected,
-                do="begin a new one: leave out --continue; --stages and --variants say what is measured",
+                do="start a new one without --continue; select with --stages and --variants",
             )
     return Record(before, data)
 
@@ -136,12 +135,12 @@ def read_run(path: Path) -> Entry:
     """The record of a run. Raises ConfigError for any other file."""
     data = read_json(path)
     if not isinstance(data, dict) or data.get("kind") != "gpu":
-        raise ConfigError("not a record of the GPU benchmark", where=path, do="give a file that ends in -gpu.json")
+        raise ConfigError("not a record of the GPU benchmark", where=path, do="pass a file that ends in -gpu.json")
     return data
 
 
 def turn_records(data: Mapping[str, Any]) -> list[Entry]:
-    """Every timed turn and peer as a record of `animegamer-rt bench`, with the roofline bound where it is known."""
+    """Every timed turn and peer as a record of `animegamer-rt bench`, with the roofline bound if known."""
     heading = {name: data[name] for name in HEADING}
     found = []
     for entry in [*data.get("turns", []), *_peers(data.get("peers", []))]:
@@ -152,7 +151,7 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
             rows = entry.get("cost_rows", entry["branches"])
             floor = floor_seconds(data.get("rates", []), rows, precision, attention)
         counted = {
-            # A run times a few turns: they carry no 95th percentile.
+            # Too few turns for a 95th percentile.
             "seconds_per_turn_p95": entry["seconds_per_turn_p95"] if entry["n"] >= FEWEST[95] else None,
             "stages": {stage: {"p50": figures["p50"]} for stage, figures in entry["stages"].items()},
             "denoiser_floor_seconds": floor,
@@ -167,7 +166,7 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
 
 
 def write_turns(results: Path, data: Mapping[str, Any]) -> int:
-    """Write those records as files; the same names each time. Returns how many. Raises OutputError."""
+    """Writes those records as files, with the same names each time. Returns their number. Raises OutputError."""
     records = turn_records(data)
     for record in records:
         stamp = datetime.fromisoformat(record["date"]).strftime("%Y%m%dT%H%M%SZ")
@@ -182,7 +181,7 @@ def floor_seconds(
 ) -> float | None:
     """The roofline bound of denoising at full size, in seconds: products and attention at the rates measured here.
 
-    Only rates whose answer was right count. attention: the one in use; if unknown, the fastest of PyTorch's.
+    Uses only rates with a correct result. attention: the one in use; if unknown, the fastest of PyTorch's.
     """
     kind = precision if precision in EIGHT_BITS else "bf16"
     right = [rate for rate in rates if rate.get("passed")]
@@ -230,11 +229,11 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         "seconds_per_turn_p95": total["p95"],
         "stages": {part: {"p50": parts[part]["p50"], "p95": parts[part]["p95"]} for part in sorted(parts)},
         "seconds_to_state_p50": parts["predictor"]["p50"],
-        "seconds_to_first_frame_p50": total["p50"],  # its decoder gives all frames at once
+        "seconds_to_first_frame_p50": total["p50"],  # Its decoder returns all frames at once.
         "real_time_factor": round(last["playback_seconds"] / total["p50"], 3),
         "energy_j_per_turn": None,
         "energy_source": "not measured: its parts were timed one by one",
         "first_prompt_seconds": None,
-        "memory_peak_mib": None,  # each part had the card to itself
+        "memory_peak_mib": None,  # Each part had the card to itself.
         "fidelity": {},
     }

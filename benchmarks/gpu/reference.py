@@ -1,4 +1,4 @@
-"""Stores the outputs of a whole network in plain bf16, run eagerly, that every variant of `turns` is held against."""
+"""Stores the outputs of a whole network in plain bf16, run eagerly, as the reference for every variant of `turns`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN = Variant("bf16", graphs=False)
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One entry: the file with the outputs, and the root mean square of each."""
     file = Path(job_args["reference"])
-    file.unlink(missing_ok=True)  # an earlier run's must not serve if this one fails
+    file.unlink(missing_ok=True)  # A stale file must not be used if this run fails.
     parts = open_parts(job_args, PLAIN)
     found = {
         f"{plan} {name}": array

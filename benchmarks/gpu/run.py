@@ -1,10 +1,10 @@
 """Checks and times PyTorch's engines, our kernels and their peers on this GPU, into one JSON record.
 
-Made for a GPU that is available for minutes. Each job (a check, a variant, a peer) is a process with a time limit; the
-most valuable come first. The record is written again after each result. A job that fails is in it with its last lines.
-`--minutes N` ends the run after N minutes; what did not fit is listed as `not_run`. `--continue RECORD` goes on there.
-`--unpack RECORD` writes its turns as records of `animegamer-rt bench`. `--dry-run` walks through every job's code on a
-CPU at tiny size, in this process; its times mean nothing. Requirements: benchmarks/README.md.
+Made for a GPU that is available for minutes. Each job (a check, a variant, a peer) is a process with a time limit, in
+order of priority. The record is rewritten after each result and includes the last lines of failed jobs. `--minutes N`
+ends the run after N minutes; the remaining jobs are listed as `not_run`, and `--continue RECORD` runs them. `--unpack
+RECORD` writes its turns as records of `animegamer-rt bench`. `--dry-run` runs every job's code on a CPU at tiny size,
+in this process; its times mean nothing. Requirements: benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from benchmarks.gpu.jobs import LIMITS_S, PLANS, STAGES, Job, Variant  # noqa: E
 from benchmarks.gpu.record import Entry, Record  # noqa: E402
 
 Runner = Callable[[Mapping[str, Any], float, Callable[[Entry], None]], tuple[str, str]]
-"""(arguments of a job, time limit in seconds, what takes its results) -> (outcome, its last output)."""
+"""(arguments of a job, time limit in seconds, result callback) -> (outcome, its last output)."""
 POLL_S, END_S = 0.2, 15.0
 INSTALL = "run: pip install 'torch>=2.9'"
 WITHOUT_GPU = "--dry-run runs the same code without a GPU"
 REFERENCES = ROOT / "build" / "gpu-reference"
-"""Outputs of plain bf16, by size: as large as frames are, and made again by every run, so not among the results."""
+"""Outputs of plain bf16, by size; large and remade by every run, so not stored with the results."""
 KEPT_CHARACTERS = 12000
-"""Of the output of a job that did not end well."""
+"""Lines kept of a failed job's output."""
 CHECKS_AT_ONCE, CHECK_GIB = 8, 10.0
-"""At most so many checks at once, and one for each so many GiB of the card: a kernel's full size takes a few."""
+"""Maximum number of concurrent checks, and GiB of the card per check: a kernel's full size takes a few."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is not measured yet; 1 if a check or job failed, 2 if nothing could start, 130 at Ctrl-C."""
+    """Runs what is not measured yet; 1 if a check or job failed, 2 if nothing could start, 130 at Ctrl-C."""
     options = parse(arguments)
     deadline = time.monotonic() + 60 * options.minutes
     try:
@@ -66,13 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         record = open_record(options)
         if library_of(record) is None:
-            record.forget("build")  # a library that was built on another machine is not here
+            record.forget("build")  # A library built on another machine is not available here.
         if not all((ROOT / entry["file"]).is_file() for entry in record.data.get("reference", [])):
             record.forget("reference")
         try:
             work(record, record.remaining(select_jobs(options)), options, deadline)
         except KeyboardInterrupt:
-            print(f"stopped; the rest: --continue {record.path}", file=sys.stderr)
+            print(f"stopped; resume with --continue {record.path}", file=sys.stderr)
             return INTERRUPTED
         return summary(record)
     except AnimeGamerError as error:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def select_jobs(options: argparse.Namespace) -> list[Job]:
-    """The jobs of the chosen stages, and those that they need: the kernels' library, the outputs of plain bf16."""
+    """The jobs of the chosen stages, and their dependencies: the kernel library and the outputs of plain bf16."""
     jobs = [*gpu_jobs.jobs(options.device, options.size, options.plans, variant_filter(options.variants))]
     selected = [job for job in jobs if job.stage in options.stages and (job.plans or job.stage != "turns")]
     needed = {"build"} if any(job.kernels for job in selected) else set()
@@ -90,15 +90,15 @@ def select_jobs(options: argparse.Namespace) -> list[Job]:
 
 
 def open_record(options: argparse.Namespace) -> Record:
-    """The record, new or continued, after asking the machine what it is. Raises AnimeGamerError."""
-    open_bundle(options.bundle)  # a wrong name fails here, before the work
+    """The record, new or continued, after querying the machine. Raises AnimeGamerError."""
+    open_bundle(options.bundle)  # Fail early for a wrong name.
     found: list[Entry] = []
     job = Job("machine", options.device)
     limit = LIMITS_S["machine"] * options.timeout_scale
     outcome, output = runner(options)(vars_of(options, job, None), limit, found.append)
     if not found:
-        do = f"see what is needed in benchmarks/README.md; {WITHOUT_GPU}" if options.device == "cuda" else INSTALL
-        raise AnimeGamerError(f"asking the machine {outcome}", found=output.splitlines()[-1], do=do)
+        do = f"see the requirements in benchmarks/README.md; {WITHOUT_GPU}" if options.device == "cuda" else INSTALL
+        raise AnimeGamerError(f"querying the machine: {outcome}", found=output.splitlines()[-1], do=do)
     heading = {
         "format": RECORD_FORMAT,
         "kind": "gpu",
@@ -113,14 +113,14 @@ def open_record(options: argparse.Namespace) -> Record:
 
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
-    """Run the jobs until the deadline, checks side by side; one that fails only puts off those that come `after` it."""
+    """Runs the jobs until the deadline, checks concurrently; a failure only postpones jobs that come `after` it."""
     watch = CardWatch(None if options.dry_run else open_card((record.data["gpu"] or {}).get("uuid"))[0])
     queue, put_off = deque(jobs), list[Job]()
     at_once = side_by_side(record, options)
     while queue:
-        record.update(not_run=[f"{job.stage} {job.name}" for job in queue])  # so a run that is killed tells it too
+        record.update(not_run=[f"{job.stage} {job.name}" for job in queue])  # Recorded now, in case the run is killed.
         if deadline <= time.monotonic():
-            print(f"the time is up: {len(queue)} jobs are left (--continue)")
+            print(f"time limit reached: {len(queue)} jobs remain (--continue)")
             return
         job = queue.popleft()
         if job not in put_off and record.outcome("checks", job.after) in gpu_record.FAILED:
@@ -135,12 +135,12 @@ def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadl
             try:
                 list(pool.map(partial(work_on, record, options, watch, deadline, stop), together))
             finally:
-                stop.set()  # at Ctrl-C the jobs still run, and the pool would wait for them
+                stop.set()  # At Ctrl-C jobs are still running, and the pool would wait for them.
     record.update(not_run=[])
 
 
 def side_by_side(record: Record, options: argparse.Namespace) -> int:
-    """How many checks run at once: nothing in them is timed, and most of their time is the start of a process."""
+    """Number of concurrent checks: they are not timed, and mostly process start-up."""
     memory_gib = (record.data["gpu"] or {}).get("memory_gib", 0)
     return 1 if options.dry_run else max(1, min(CHECKS_AT_ONCE, int(memory_gib / CHECK_GIB)))
 
@@ -148,7 +148,7 @@ def side_by_side(record: Record, options: argparse.Namespace) -> int:
 def work_on(
     record: Record, options: argparse.Namespace, watch: CardWatch, deadline: float, stop: Event, job: Job
 ) -> None:
-    """Run one job, and write down how it ended. stop: ends it when it is set."""
+    """Runs one job and records how it ended. stop: ends it when set."""
     library = library_of(record)
     if job.kernels and library is None:
         record.end(job, "left out", 0.0, "no library of the kernels: see build")
@@ -159,20 +159,20 @@ def work_on(
     job_runner = runner(options, watch, stop)
     outcome, output = job_runner(vars_of(options, job, library), limit, partial(record.add, job))
     if outcome == "timed out" and (limit < allowed or stop.is_set()):
-        outcome = "cut"  # by --minutes or Ctrl-C, which say nothing about the job
+        outcome = "cut"  # Stopped by --minutes or Ctrl-C, not a failure.
     taken = time.monotonic() - started
     record.end(job, outcome, taken, output, watch.seen())
     print(f"{job.stage:<8} {job.name:<28} {outcome:<10} {taken:6.1f} s", flush=True)
 
 
 def library_of(record: Record) -> str | None:
-    """The path of the kernels' library that was built or found, if it still exists."""
+    """The path of the kernel library that was built or found, if it still exists."""
     named = (ROOT / entry["library"] for entry in record.data.get("build", []) if entry["library"])
     return next((str(library) for library in named if library.is_file()), None)
 
 
 def runner(options: argparse.Namespace, watch: CardWatch | None = None, stop: Event | None = None) -> Runner:
-    """What runs a job: a process of its own, or in a dry run this one, which a time limit does not end."""
+    """The job runner: a process per job, or in a dry run this process, without time limits."""
     if not options.dry_run:
         return partial(run, watch=watch or CardWatch(None), stop=stop or Event())
     from benchmarks.gpu import dry_run  # imports torch
@@ -183,7 +183,7 @@ def runner(options: argparse.Namespace, watch: CardWatch | None = None, stop: Ev
 def run(
     job_args: Mapping[str, Any], limit_s: float, take: Callable[[Entry], None], watch: CardWatch, stop: Event
 ) -> tuple[str, str]:
-    """Run a job in a process until `stop`, and pass on its results as they come; (outcome, its last output)."""
+    """Runs a job in a process until `stop`, and passes on its results; (outcome, its last output)."""
     with tempfile.TemporaryDirectory() as folder:
         entries, log = Path(folder) / "entries", Path(folder) / "log"
         entries.touch()
@@ -211,7 +211,7 @@ def command(job_args: Mapping[str, Any], entries: Path) -> list[str]:
 
 @contextmanager
 def subprocess_for(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is killed, with all that it started, when the block is left."""
+    """A process that is killed with its children when the block is left."""
     paths = os.pathsep.join([*PATHS, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     group: dict[str, Any] = {"preexec_fn": os.setpgrp} if os.name == "posix" else {}
     with log.open("wb") as output:
@@ -227,13 +227,13 @@ def subprocess_for(command: Sequence[str], log: Path) -> Iterator[subprocess.Pop
     try:
         yield process
     finally:
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):  # a process stuck in the driver does not end
+        with suppress(ProcessLookupError, subprocess.TimeoutExpired):  # A process stuck in the driver cannot be killed.
             os.killpg(process.pid, signal.SIGKILL) if os.name == "posix" else process.kill()
             process.wait(END_S)
 
 
 def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[str, Any]:
-    """The arguments of a job, as its process gets them."""
+    """The arguments of a job's process."""
     about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
     run = {"turns": options.turns, "plans": job.plans, "library": library, "results": str(options.results.absolute())}
     reference = {"reference": str(REFERENCES / f"{job.args.get('size')}.npz")}
@@ -246,7 +246,7 @@ def variant_filter(names: Sequence[str]) -> Callable[[Variant], bool]:
 
 
 def summary(record: Record) -> int:
-    """Print turns and failures, the record's path last; 1 if something failed."""
+    """Prints turns and failures, the record's path last; 1 if something failed."""
     turns = gpu_record.turn_records(record.data)
     for turn in turns:
         by = turn["peer"] or turn["variant"]
@@ -255,7 +255,7 @@ def summary(record: Record) -> int:
         more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
     for one in record.data.get("queue", []):
-        times = f"{one['seconds_apart_p50']:.3f} s apart, {one['seconds_overlapping_p50']:.3f} s overlapping"
+        times = f"{one['seconds_apart_p50']:.3f} s sequential, {one['seconds_overlapping_p50']:.3f} s overlapping"
         print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
@@ -267,7 +267,7 @@ def summary(record: Record) -> int:
     others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
     for turn in others:
         found = turn["against_plain_bf16"]
-        print(f"unlike plain bf16: {turn['variant']}, {turn['plan']}: latent error {found['latent_error']}")
+        print(f"differs from plain bf16: {turn['variant']}, {turn['plan']}: latent error {found['latent_error']}")
     for entry in wrong:
         why = str(entry.get("broken", entry["error"])).strip().splitlines()[-1]
         print(f"check failed: {entry['job']}: {entry['check']}: {why}")
@@ -283,21 +283,19 @@ def summary(record: Record) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of the command."""
+    """Parses the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [variant.name for variant in (*gpu_jobs.VARIANTS, *gpu_jobs.CPU_VARIANTS)]
 
     def some(of: Sequence[str]) -> Callable[[str], list[str]]:
         def names_in(text: str) -> list[str]:
             if unknown := [name for name in text.split(",") if name not in of]:
-                raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(of)}")
+                raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(of)}")
             return text.split(",")
 
         return names_in
 
-    parser.add_argument(
-        "--dry-run", action="store_true", help="every job's code on a CPU at tiny size, in this process"
-    )
+    parser.add_argument("--dry-run", action="store_true", help="run every job's code on a CPU at tiny size")
     parser.add_argument(
         "--stages", metavar="STAGE,..", type=some(STAGES), default=list(STAGES), help=f"of {', '.join(STAGES)}"
     )
@@ -312,17 +310,17 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=120.0, help="end the run after this time (default: 120)")
     scale = "multiply the time limit of each job (default: 1)"
     parser.add_argument("--timeout-scale", type=float, default=1.0, metavar="X", help=scale)
-    parser.add_argument("--continue", type=Path, dest="before", metavar="RECORD", help="go on with this record")
-    parser.add_argument("--bundle", default="pocket", help="the bundle that is checked, and whose plans are timed")
-    parser.add_argument("--commit", help="where git cannot say it (or ANIMEGAMER_COMMIT)")
+    parser.add_argument("--continue", type=Path, dest="before", metavar="RECORD", help="continue this record")
+    parser.add_argument("--bundle", default="pocket", help="bundle to check and time (default: pocket)")
+    parser.add_argument("--commit", help="if git is unavailable (or ANIMEGAMER_COMMIT)")
     parser.add_argument(
-        "--results", type=Path, default=Path("bench-results"), help="where the record goes (default: %(default)s)"
+        "--results", type=Path, default=Path("bench-results"), help="folder of the record (default: %(default)s)"
     )
     parser.add_argument(
         "--unpack",
         type=Path,
         metavar="RECORD",
-        help="only write its turns as records of their own, for `bench compare` and the tables",
+        help="only write its turns as separate records, for `bench compare` and the tables",
     )
     options = parser.parse_args(arguments)
     options.device = "cpu" if options.dry_run else "cuda"
@@ -333,5 +331,5 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what runs is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # child processes are killed too
     sys.exit(main())

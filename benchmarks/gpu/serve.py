@@ -1,7 +1,6 @@
-"""Plays a bundle through `animegamer-rt serve` as players do: two at once, one who cancels, a worker that is killed.
+"""Plays a bundle through `animegamer-rt serve`: two players at once, a cancel, a killed worker.
 
-Every turn's frames are compared with those of the same game undisturbed. A dry run plays simulated engines. Knows the
-Python client; nothing of engines.
+Every turn's frames are compared with those of the same game undisturbed. A dry run plays simulated engines.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from benchmarks.soak.schedule import game_seed, instruction
 
 Entry = dict[str, Any]
 START_S, SILENCE_S = 45.0, 30.0
-"""Longest wait for the server's start, and for an answer; a worker may start anew meanwhile."""
+"""Longest wait for the server to start, and for an answer, which may include a worker's restart."""
 PLAYERS, SEED = 2, 1
 TRIES = 3
-"""A turn may be over before its cancel or the kill of its worker comes; another one is tried then."""
+"""A turn may end before its cancel or the kill of its worker arrives; then another is tried."""
 TOLD_CHARACTERS = 3000
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A finished turn. frames: SHA-256 of their bytes. steps: of its denoising. restarts: of its worker."""
+    """A finished turn. frames: SHA-256 of their bytes. steps: denoising steps. restarts: of its worker."""
 
     frames: str
     steps: int
@@ -49,7 +48,7 @@ class Played:
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """One entry an answer; a part that raises is one too, with the end of the logs, and the next goes on."""
+    """One entry per part; an exception becomes an entry with the end of the logs, and the next part runs."""
     started, bundle = time.perf_counter(), open_bundle(job_args["bundle"])
     device = "torch" if job_args["device"] == "cuda" else "simulated:0.05"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -67,17 +66,17 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
                     except Exception:  # noqa: BLE001 any error costs this part only
                         yield {"part": name, "passed": False, "broken": said(state) + traceback.format_exc()}
         except Exception:
-            print(said(state))  # the job's record keeps what a job that failed has printed
+            print(said(state))  # The job's record keeps a failed job's output.
             raise
 
 
 def connect(served: ServerProcess) -> Client:
-    """A client of the server, which connects inside `with`."""
+    """A client of the server; connects inside `with`."""
     return Client(f"tcp://127.0.0.1:{served.port}", timeout_s=SILENCE_S)
 
 
 def parts(players: Players, job_args: Mapping[str, Any]) -> dict[str, Callable[[], Entry]]:
-    """Name -> what answers it."""
+    """Name -> its function."""
     return {
         "two sessions": partial(players.at_once, job_args["game_turns"]),
         "cancel": partial(players.cancel, job_args["cancels"]),
@@ -86,21 +85,21 @@ def parts(players: Players, job_args: Mapping[str, Any]) -> dict[str, Callable[[
 
 
 def said(state: Path) -> str:
-    """The end of what the server and its worker wrote."""
+    """The last output of the server and its worker."""
     logs = [path for path in (state / "stderr.txt", state / "worker.log") if path.exists()]
     return "\n".join(path.read_text(encoding="utf-8", errors="replace")[-TOLD_CHARACTERS:] for path in logs)
 
 
 class Players:
-    """The players of one server, each with a client and a game that is the same each time that it is played."""
+    """The players of one server, each with a client and a game that is the same each time it is played."""
 
     def __init__(self, bundle: Bundle, served: ServerProcess, clients: tuple[Client, Client]) -> None:
         self._world, self._served, self._clients = bundle.manifest.world, served, clients
 
     def at_once(self, turns: int) -> Entry:
-        """Both play a game, first one after the other, then at the same time: the frames must be the same.
+        """Both play a game, first sequentially, then at the same time: the frames must be the same.
 
-        in_a_row: most turns that one of them had while the other one waited, or had ended its game.
+        in_a_row: most consecutive turns of one player while the other waited or had finished.
         """
         alone = [list(self._game(player, turns)) for player in range(PLAYERS)]
         order: list[int] = []
@@ -124,9 +123,9 @@ class Players:
         }
 
     def cancel(self, wanted: int) -> Entry:
-        """A turn is cancelled again and again at its first denoising step; then it is played and must look the same.
+        """Cancels a turn repeatedly at its first denoising step; then plays it, with the same frames.
 
-        steps_after: most steps that the client heard of after it had sent `cancel`, those that were on their way too.
+        steps_after: most steps received after `cancel` was sent, including those in flight.
         """
         (undisturbed,) = self._game(0, 1)
         game = self._open(0)
@@ -143,7 +142,7 @@ class Players:
         }
 
     def kill_worker(self) -> Entry:
-        """The worker is killed at the first denoising step of a game's second turn; a new one must give its frames."""
+        """Kills the worker at the first denoising step of a game's second turn; a new one must give its frames."""
         *_, undisturbed = self._game(0, 2)
         for _ in range(TRIES):
             game = self._open(0)
@@ -161,7 +160,7 @@ class Players:
         }
 
     def _game(self, player: int, turns: int) -> Iterator[Played]:
-        """A player's game from its beginning, turn by turn."""
+        """A player's game from the start, turn by turn."""
         game = self._open(player)
         for turn in range(1, turns + 1):
             yield play(self._turn(game, player, turn))
@@ -179,7 +178,7 @@ class Players:
 
 
 def play(turn: Turn, at_first_step: Callable[[], object] = lambda: None) -> Played:
-    """Play a turn to its end. Raises ClientError."""
+    """Plays a turn to its end. Raises ClientError."""
     digest, steps, restarts, denoiser_s, started = hashlib.sha256(), 0, 0, 0.0, time.perf_counter()
     for event in turn:
         if isinstance(event, Progress):
@@ -195,7 +194,7 @@ def play(turn: Turn, at_first_step: Callable[[], object] = lambda: None) -> Play
 
 
 def cancelled(turn: Turn, game: Game) -> tuple[float, int] | None:
-    """Cancel a turn at its first step: seconds until its end, and steps after it; None if it was done before."""
+    """Cancels a turn at its first step: seconds until its end, and steps after it; None if it finished first."""
     asked, steps = 0.0, 0
     try:
         for event in turn:

@@ -1,6 +1,6 @@
 """Runs one job of the GPU benchmark: `python -m benchmarks.gpu.stage JOB FILE` appends a JSON line per result to FILE.
 
-Each job has a process of its own, so that a hang or a crash ends no other.
+Each job has its own process, so that a hang or a crash affects no other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODULES: Mapping[str, str] = {
 
 
 def main(job: str, file: str) -> int:
-    """Run the job; each result is written at once."""
+    """Runs the job; each result is written immediately."""
     with Path(file).open("a", encoding="utf-8") as out:
         for entry in entries(json.loads(job)):
             out.write(json.dumps(entry) + "\n")
@@ -39,8 +39,8 @@ def main(job: str, file: str) -> int:
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The results of a job, as they come."""
-    torch.backends.cudnn.allow_tf32 = False  # float32 is the reference: convolutions must be float32 too
+    """The results of a job, as they arrive."""
+    torch.backends.cudnn.allow_tf32 = False  # float32 is the reference, so convolutions must not use TF32.
     module = importlib.import_module(f"benchmarks.gpu.{MODULES[job_args['stage']]}")
     found: Iterator[dict[str, Any]] = module.entries(job_args)
     return found

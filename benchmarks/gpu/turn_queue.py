@@ -1,6 +1,6 @@
 """Times two queued turns, the second predicted while the first is denoised, and writes their trace.
 
-The queue is that of a server's worker, over the engines of parts.py and without a server.
+Uses the worker's queue over the engines of parts.py, without a server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TURNS = 2
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One entry: seconds of the queue with its turns one after the other and overlapping, and the trace's file."""
+    """One entry: seconds of the queue with its turns sequential and overlapping, and the trace's file."""
     variant, name = Variant(**job_args["variant"]), job_args["plan"]
     tracer = EngineTracer(Path(job_args["results"]) / f"trace-queue-{job_args['name']}.json")
     parts = open_parts(job_args, variant)
@@ -55,7 +55,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def queue(parts: Parts, plan: DenoisePlan, overlaps: bool) -> float:
-    """Seconds of all turns; overlapping, each is predicted while the one before is denoised and decoded."""
+    """Seconds of all turns; if overlapping, each is predicted while the one before is denoised and decoded."""
     given, geometry = [gpu_turns.prompt(parts.geometry) for _ in range(TURNS)], parts.geometry
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
     started = time.perf_counter()

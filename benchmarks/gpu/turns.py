@@ -1,7 +1,7 @@
-"""Times turns of pocket or of full size by one variant: seconds, memory and energy, in the fields of `bench` records.
+"""Times turns of pocket or full size by one variant: seconds, memory and energy, in the fields of `bench` records.
 
-Turns use the runtime's own denoiser and vae stages, so noise is drawn ahead and the second chunk decodes while the
-first is handed out, as in play. `parts` opens their engines.
+Uses the runtime's denoiser and vae stages, so noise is generated ahead and the second chunk is decoded while the first
+is returned, as in play. `parts` opens their engines.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SLOTS = StateSlots(tuple(range(5, 16)), between=((3, 4),) * 3)
 """Eleven strengths to choose from, four times, with two tokens in between."""
 MOTION_SCOPE = 10.0
 WARM_UP = 2
-"""Turns before timing: one runs eagerly, one captures graphs."""
+"""Warm-up turns: one runs eagerly, one captures graphs."""
 RANDOM = np.random.default_rng(7)
 COLUMNS: Mapping[str, str] = {
     "seconds": "total",
@@ -60,7 +60,7 @@ class Turn:
 
 
 def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
-    """The fields of a record of turns for each plan, without those that a run has in common."""
+    """The fields of a record of turns for each plan, without those common to a run."""
     variant, on_gpu = Variant(**job_args["variant"]), job_args["device"] == "cuda"
     parts = open_parts(job_args, variant)
     for name in job_args["plans"]:
@@ -101,7 +101,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "first_prompt_seconds": None,
             "open_seconds": parts.open_seconds,
             **peaks,
-            # After the timed turns, when graphs are captured: what they replay is what is checked.
+            # After the timed turns, when graphs are captured, so that their replays are checked.
             "against_plain_bf16": whole_network.compared(parts, name, Path(job_args["reference"])),
             "fidelity": dict(parts.fidelity.get(name, {})),
         }
@@ -132,7 +132,7 @@ def summary(measured: list[Turn], playback: float) -> Entry:
 def memory() -> dict[str, float]:
     """Peaks in MiB: reserved by PyTorch; of that, used by tensors; and in use on the GPU.
 
-    The last adds all memory outside PyTorch: CUDA's context, libraries and other programs.
+    The last includes memory outside PyTorch: CUDA's context, libraries and other programs.
     """
     (free, whole), peak = torch.cuda.mem_get_info(), torch.cuda.max_memory_reserved()
     peaks = {
@@ -165,7 +165,7 @@ def play(parts: Parts, plan: DenoisePlan) -> Turn:
 
 
 def predict(parts: Parts, given: Prompt, past: object | None = None) -> FloatArray:
-    """The shot of a prompt, once its state is chosen. past: the history's cache, if that is read already."""
+    """The shot of a prompt, after choosing its state. past: the history's cache, if already prefilled."""
     prefill = prefill_prompt(parts.engines.predictor, given, past)
     assert prefill.choose_next is not None
     prefill.choose_next(SLOTS, 0)
@@ -173,7 +173,7 @@ def predict(parts: Parts, given: Prompt, past: object | None = None) -> FloatArr
 
 
 def seconds_to_state(parts: Parts) -> float:
-    """From the instruction to the state, the history read before: `play` and `serve` do so while a player types."""
+    """From the instruction to the state, with the history prefilled, as `play` and `serve` do while a player types."""
     given = prompt(parts.geometry)
     assert given.history is not None
     past = parts.engines.predictor.prefill(given.history).cache
@@ -183,7 +183,7 @@ def seconds_to_state(parts: Parts) -> float:
 
 
 def prompt(geometry: Geometry) -> Prompt:
-    """A prompt as long as one with a full history, of random words; needs no tokenizer."""
+    """A prompt of random tokens as long as one with a full history."""
     shot, (history, turn) = geometry.shot_tokens, FULL_PROMPT
     index, block = np.full((2, history + turn), -1, np.int64), (history - 1) // HISTORY_TURNS
     for past in range(HISTORY_TURNS):

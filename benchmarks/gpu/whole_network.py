@@ -1,7 +1,6 @@
-"""Holds a variant's whole networks against plain bf16: the same seeded weights and inputs, the outputs of two plans.
+"""Compares a variant's whole networks with plain bf16: the same seeded weights and inputs, the outputs of two plans.
 
-Kernels and operators are checked alone in `checks`; this shows a mistake between them, or in what a graph replays. It
-knows outputs and their distance; neither how a turn is timed nor where weights come from.
+`checks` tests kernels and operators alone; this finds mistakes between them, or in a graph's replay.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from animegamer_rt.stages.denoiser import Denoiser
 from benchmarks.gpu.parts import Parts
 
 PLANS = ("fast", "balanced")
-"""The shorter ones: `exact` has no kind of step that they have not."""
+"""The shorter ones: `exact` has no other kind of step."""
 SEED, MOTION_SCOPE = 3, 10.0
 PEAK = 255.0
 ALLOWED = {"fp32": 0.02, "bf16": 0.02, "fp16": 0.02, "int8": 0.04, "fp8": 0.1}
 """Relative errors of the latent, by the denoiser's precision."""
 SCORES_ALLOWED = 0.04
-"""The least of them for attention with INT8 scores."""
+"""Minimum for attention with INT8 scores."""
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
 
 
 def outputs(parts: Parts, plan: DenoisePlan) -> dict[str, Array]:
-    """The latent f32 and the frames u8 of a plan, from inputs that depend on the sizes alone."""
+    """The latent f32 and the frames u8 of a plan, from inputs that depend only on the sizes."""
     geometry, random = parts.geometry, np.random.default_rng(SEED)
     shot = random.standard_normal((geometry.shot_tokens, geometry.shot_width), dtype=np.float32)
     denoiser = Denoiser(parts.engines.denoiser, plan, geometry.latent_shape)
@@ -43,7 +42,7 @@ def outputs(parts: Parts, plan: DenoisePlan) -> dict[str, Array]:
 
 
 def store(file: Path, arrays: Mapping[str, Array]) -> None:
-    """Write outputs, by "plan name", as an .npz file."""
+    """Writes outputs, by "plan name", as an .npz file."""
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **arrays)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +50,7 @@ def store(file: Path, arrays: Mapping[str, Array]) -> None:
 
 
 def compared(parts: Parts, plan: str, file: Path) -> Entry | None:
-    """A variant's outputs of a plan beside the stored ones; None for a plan, or a bundle, that none were stored for."""
+    """A variant's outputs of a plan compared with the stored ones; None if there are none for the plan or bundle."""
     if plan not in PLANS or parts.fingerprint is not None or not file.is_file():
         return None
     with np.load(file) as stored:
@@ -65,7 +64,7 @@ def compared(parts: Parts, plan: str, file: Path) -> Entry | None:
 def compare(found: Mapping[str, Array], expected: Mapping[str, Array], allowed: float) -> Entry:
     """Relative error and cosine of the latents, PSNR of the frames in dB (null if they are equal), and `passed`.
 
-    allowed: the largest relative error. Figures that are not finite are null, and do not pass.
+    allowed: the largest relative error. Non-finite figures are stored as null, and fail.
     """
     ours, theirs = (one["latent"].astype(np.float64).ravel() for one in (found, expected))
     size = float(np.linalg.norm(theirs))

@@ -18,17 +18,17 @@ from .run import OURS, differing, measure
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print a table and write the record; 1 if an engine in float32 showed other turns than the others."""
+    """Measures, prints a table and writes the record; 1 if a float32 engine produced different turns."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--bundle", default="pocket", help="name or folder of the bundle (default: pocket)")
     parser.add_argument("--plan", help="default: the bundle's")
     parser.add_argument("--turns", type=int, default=10, help="timed turns of each engine (default: 10)")
-    parser.add_argument("--threads", type=int, default=available_cores(), help="of each engine (default: all cores)")
-    parser.add_argument("--compiled", action="store_true", help="also through torch.compile, which takes minutes first")
+    parser.add_argument("--threads", type=int, default=available_cores(), help="per engine (default: all cores)")
+    parser.add_argument("--compiled", action="store_true", help="also with torch.compile, which takes minutes")
     parser.add_argument("--results", type=Path, default=results_folder(), help="folder of the record")
     options = parser.parse_args(argv)
     if options.turns < 1 or options.threads < 1:
-        parser.error("--turns and --threads are at least 1")
+        parser.error("--turns and --threads must be at least 1")
     try:
         make_folder(options.results)
         bundle = open_bundle(options.bundle)
@@ -43,12 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         median, longest = entry["seconds_per_turn_p50"], entry["seconds_per_turn_max"]
         levels = f"{entry['frame_difference']} of 255"
         print(f"{entry['name']:<36}{median:>8.3f} s{longest:>8.3f} s{entry['ratio']:>8}  {levels}")
-    print(f"times: the median over that of {OURS}; frames: beside those of {record['reference']}")
+    print(f"times: the median over that of {OURS}; frames: compared with {record['reference']}")
     for reason in sorted({reason for entry in record["engines"] for reason in entry["unsteady"]}):
         print(f"unsteady: {reason}")
     print(f"record: {path}")
     if wrong := differing(record):
-        print(f"error: not the same turns, so the times cannot be compared: {', '.join(wrong)}", file=sys.stderr)
+        print(f"error: turns differ, so times cannot be compared: {', '.join(wrong)}", file=sys.stderr)
     return int(bool(wrong))
 
 

@@ -1,7 +1,7 @@
-"""Engines whose networks are those of transformers and diffusers, with a bundle's weights, in float32 on the CPU.
+"""Engines that use the networks of transformers and diffusers with a bundle's weights, in float32 on the CPU.
 
-They implement backends/interface.py, so the same pipeline plays the same turns. What no library has is ours: the two
-resamplers, the motion scope, guidance and solver, pixels, and the reader of instructions.
+They implement backends/interface.py, so the same pipeline plays the same turns. Ours are the parts that no library has:
+the two resamplers, the motion scope, guidance and solver, pixels, and the reader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ KeysValues = list[tuple[Tensor, Tensor]]
 
 
 def open_library_engines(bundle: Bundle, compiled: bool = False) -> Engines:
-    """The engines of a bundle whose weights are not quantised. compiled: denoiser and vae through torch.compile.
+    """The engines of an unquantised bundle. compiled: denoiser and vae through torch.compile.
 
     Raises BackendError for a bundle that our own PyTorch backend cannot read.
     """
@@ -82,7 +82,7 @@ class LibraryPredictor:
         return self._run(TokenBatch.text(tokens, self._ours.size.shot_width), cache)[1:]
 
     def _run(self, tokens: TokenBatch, past: Any) -> tuple[Tensor, FloatArray, KeysValues]:
-        """Hidden states [b, n, D], logits [V] after the last row, and that row's keys and values, past ones first."""
+        """Hidden states [b, n, D], logits [V] after the last row, and keys and values, past ones first."""
         index, masks = torch.from_numpy(tokens.history_index), torch.from_numpy(tokens.masks)
         rows, count = index.shape
         embeddings = self.network.model.embed_tokens(torch.from_numpy(tokens.ids)).expand(rows, -1, -1)
@@ -122,7 +122,7 @@ class LibraryDenoiser:
 
 
 class TimeAndMotion(nn.Module):
-    """The library's embedding of the timestep plus ours of the motion scope, at the place of the former."""
+    """Replaces the library's timestep embedding: its own plus ours of the motion scope."""
 
     def __init__(self, time: nn.Module, motion: nn.Module) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class LibraryDenoiseRun:
 
 
 class LibraryVae:
-    """Implements interface.VaeEngine with the decoder of diffusers' CogVideoX vae, chunk by chunk as its `decode`."""
+    """Implements interface.VaeEngine with the decoder of diffusers' CogVideoX vae, chunk by chunk like its `decode`."""
 
     def __init__(self, ours: VaeDecoder) -> None:
         self.decoder = library_networks.vae(ours).decoder

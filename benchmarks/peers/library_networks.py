@@ -1,7 +1,6 @@
 """Networks of transformers and diffusers with our weights: Mistral, CogVideoX's transformer, and its vae.
 
-Knows the names of weights on both sides; tests/export/test_oracles.py holds each to ours. A turn's plan, the solver and
-the prompt are no part of it.
+tests/export/test_oracles.py compares each with ours.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ COGVIDEOX = {
     r"^head\.output": "proj_out",
 }
 OF_NORM = {"norm1": (0, 1, 2, 6, 7, 8), "norm2": (3, 4, 5, 9, 10, 11)}
-"""The modulations of each norm of a block, in the library's order, by their places in ours."""
+"""The modulations of each norm of a block, in the library's order, by their positions in ours."""
 COGVIDEOX_VAE = {
     r"^middle\.": "mid_block.resnets.",
     r"^stages\.(\d+)\.blocks": r"up_blocks.\1.resnets",
@@ -149,7 +148,7 @@ def _transformer_weights(ours: Denoiser) -> dict[str, Tensor]:
 
 
 def _library_names(module: nn.Module, table: Mapping[str, str]) -> dict[str, Tensor]:
-    """The module's weights under the names that the table's patterns make, one pattern after the other."""
+    """The module's weights under the names that the table's patterns produce, applied in order."""
     found = {}
     for name, value in module.state_dict().items():
         for pattern, replacement in table.items():

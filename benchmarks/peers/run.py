@@ -1,7 +1,6 @@
-"""Plays the same turns with every engine in turn, holds their results to each other, and makes one record of it.
+"""Plays the same turns with every engine, compares their results, and makes one record of it.
 
-Knows sessions, clocks and records. Turn k is played by every engine before turn k + 1 is played by any, so what slows
-the machine for a while slows all of them.
+Every engine plays turn k before any plays turn k + 1, so a temporary slowdown affects all of them.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ EAGER, COMPILED = "transformers + diffusers", "transformers + diffusers, compile
 SEED = 7
 STAGES = ("predictor", "denoiser", "vae")
 FRAME_LEVELS, SHOT_SHARE = 2, 1e-3
-"""Largest differences that rounding in float32 makes over a few turns: of a frame in levels of 255, and of a shot as a
-share of its largest number."""
+"""Largest differences from float32 rounding over a few turns: of a frame in levels of 255, and of a shot relative to
+its largest value."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """What a turn showed, and how long it took. shot f32 [226, D]; frames u8 [17, H, W, 3]."""
+    """A turn's result and duration. shot f32 [226, D]; frames u8 [17, H, W, 3]."""
 
     state: GameState
     shot: FloatArray
@@ -53,7 +52,7 @@ class PlayedTurn:
 
 @dataclass
 class Player:
-    """One engine with a game of its own, and every turn that it played."""
+    """One engine with its own game, and every turn that it played."""
 
     name: str
     pipeline: Pipeline
@@ -71,7 +70,7 @@ class Player:
 
 
 def measure(bundle: Bundle, plan: str, turns: int, threads: int, compiled: bool = False) -> dict[str, Any]:
-    """The record of `turns` turns of each engine, after one that is not counted. threads: of every engine.
+    """The record of `turns` turns of each engine, after one warm-up. threads: of every engine.
 
     Raises BackendError for a bundle that PyTorch cannot read.
     """
@@ -110,7 +109,7 @@ def measure(bundle: Bundle, plan: str, turns: int, threads: int, compiled: bool 
 
 
 def differing(record: Mapping[str, Any]) -> list[str]:
-    """The float32 engines of a record whose turns are not the reference's but for rounding."""
+    """The float32 engines of a record whose turns differ from the reference's by more than rounding."""
     return [entry["name"] for entry in record["engines"] if entry["precision"] == "fp32" and not entry["equal"]]
 
 
@@ -125,13 +124,13 @@ def _engines(bundle: Bundle, threads: int, compiled: bool) -> dict[str, Engines]
     libraries = {EAGER: open_library_engines(bundle)}
     if compiled:
         libraries[COMPILED] = open_library_engines(bundle, compiled=True)
-    for name, engines in libraries.items():  # which have no reader of instructions
+    for name, engines in libraries.items():  # They have no reader of instructions.
         found[name] = replace(engines, reader=ours.reader, picture_reader=ours.picture_reader)
     return found
 
 
 def _entry(player: Player, reference: Player, during: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of one engine; the first turn is the warm-up, but counts for equality."""
+    """The figures of one engine; the first turn is the warm-up, but is compared too."""
     timed = [one.seconds for one in player.turns[1:]]
     seconds = [one.total for one in timed]
     pairs = list(zip(player.turns, reference.turns, strict=True))

@@ -1,7 +1,4 @@
-"""Does each fault of the schedule to a running server and its players.
-
-Knows how each kind is brought about and taken back; nothing of when.
-"""
+"""Injects the schedule's faults into a running server and its players."""
 
 from __future__ import annotations
 
@@ -28,14 +25,14 @@ DISK_MESSAGES = {
     "disk broken": "disk I/O error",
 }
 STATEMENTS = ("", "BEGIN IMMEDIATE", "INSERT", "COMMIT")
-"""Which writes fail while a disk fails; "": all."""
+"""The writes that fail during a disk fault; "": all."""
 WORKER_TIMEOUT_S = 2.5
-"""worker_timeout_s of the server: a worker that is stopped for longer is replaced."""
+"""worker_timeout_s of the server: a worker stopped for longer is replaced."""
 GARBAGE_BYTES = 4096
 
 
 class Conductor:
-    """`strike` brings a fault about and returns when it is over."""
+    """`strike` injects a fault and returns when it is over."""
 
     def __init__(self, served: Served, players: Sequence[Player], seed: int) -> None:
         self._served, self._players = served, players
@@ -55,11 +52,11 @@ class Conductor:
         }
 
     def strike(self, fault: Fault) -> None:
-        """Do it and wait for its end. Raises ServerError if the server does not come back."""
+        """Injects a fault and waits for its end. Raises ServerError if the server does not recover."""
         self._kinds[fault.kind](fault)
 
     def _signal_worker(self, number: int) -> Any:
-        """Send a signal to one of the workers; returns its process, or None while there is none."""
+        """Sends a signal to one of the workers; returns its process, or None if there is none."""
         workers = self._served.workers()
         worker = self._which.choice(workers) if workers else None
         if worker is not None:
@@ -84,7 +81,7 @@ class Conductor:
         self._served.start()
 
     def _damage_bundle(self, fault: Fault) -> None:
-        """Kill the server and change a byte of the largest file of its bundle: it must refuse to start."""
+        """Kills the server and changes a byte of the largest file of its bundle: it must refuse to start."""
         self._served.kill()
         path = max(self._served.bundle.iterdir(), key=lambda path: path.stat().st_size)
         whole = path.read_bytes()
@@ -96,7 +93,7 @@ class Conductor:
             if path.name not in str(error):
                 raise
         else:
-            raise ServerError("the server plays a damaged bundle", where=path)
+            raise ServerError("the server accepted a damaged bundle", where=path)
         finally:
             path.write_bytes(whole)
         self._served.start()
@@ -110,7 +107,7 @@ class Conductor:
         (self._served.faults / "disk").unlink()
 
     def _garbage(self, fault: Fault) -> None:
-        """Bytes that are no ZeroMQ, on both ports, and messages that are none of the protocol's."""
+        """Sends bytes that are not ZeroMQ to both ports, and messages that are not the protocol's."""
         for port in (self._served.port, self._served.port + 1):
             with socket.create_connection(("127.0.0.1", port), timeout=fault.seconds + 5) as plain:
                 plain.sendall(self._chance.randbytes(GARBAGE_BYTES))

@@ -1,8 +1,8 @@
-"""`animegamer-rt serve` whose disk and clock can be made to fail while it runs, by files in the folder FAULTS.
+"""`animegamer-rt serve` with disk and clock faults, controlled by files in the folder FAULTS.
 
-`python faulty_server.py FAULTS serve ...`: while FAULTS/disk is there, the store's writes fail with the SQLite message
-that it holds; the clock is as many seconds off as FAULTS/clock says, and runs CLOCK_RATE times as fast as a true one,
-so that sessions grow old within minutes. Everything else is the server itself.
+`python faulty_server.py FAULTS serve ...`: while FAULTS/disk exists, the store's writes fail with the SQLite message in
+it; the clock is off by the seconds in FAULTS/clock, and runs CLOCK_RATE times as fast, so that sessions age within
+minutes. Everything else is the real server.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import Any
 
 WRITES = ("BEGIN IMMEDIATE", "INSERT", "UPDATE", "DELETE", "COMMIT")
-"""Beginnings of the statements that fail. A disk that fails at COMMIT has taken the statements before it."""
+"""Prefixes of the statements that fail. A disk that fails at COMMIT has accepted the statements before it."""
 
 
 CLOCK_RATE = 1000.0
-"""Sessions count as unused after half an hour, which are two seconds then."""
+"""Sessions count as unused after half an hour, two seconds on this clock."""
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command behind the first argument with a disk and a clock that fail as the folder says."""
+    """Runs the command after the first argument with a faulty disk and clock."""
     faults = Path(arguments[0])
     true_time, began = time.time, float(_read(faults / "began") or 0.0)
 
     def wrong_time() -> float:
         return began + CLOCK_RATE * (true_time() - began) + float(_read(faults / "clock") or 0.0)
 
-    time.time = wrong_time  # before anything keeps the function as a default
+    time.time = wrong_time  # Before anything binds the function as a default.
 
     from animegamer_rt.cli import main as animegamer_rt
     from animegamer_rt.serving.store import database
 
     class FailingConnection:
-        """Stands in for the store's connection; what is not a failure goes through to SQLite."""
+        """Wraps the store's connection; what does not fail goes through to SQLite."""
 
         def __init__(self, *arguments: Any, **options: Any) -> None:
             self._connection = sqlite3.connect(*arguments, **options)

@@ -1,6 +1,6 @@
-"""A player who never gives up: asks for each turn until it is done, over any number of lost connections and servers.
+"""A persistent player: retries each turn until it is done, across lost connections and restarted servers.
 
-Knows the protocol as a client does, and keeps what it was told: the frames of each finished turn, as a hash.
+Speaks the protocol as a client does, and keeps the hash of each finished turn's frames.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from .schedule import GAME_TURNS, Game, game_seed, games, instruction
 
 SILENCE_S, AGAIN_S, STUCK_S = 8.0, 0.1, 240.0
-"""Longest wait for a message before the player connects anew, which it does at once when the connection is gone; wait
-after a refusal; longest wait for a whole turn."""
+"""Timeout for a message before the player reconnects (immediately if the connection is closed); wait after a refusal;
+timeout for a whole turn."""
 
 
 class LostError(Exception):
-    """The connection, the server or some frames are gone; the turn is asked for again."""
+    """The connection, the server or some frames are gone; the turn is requested again."""
 
 
 class Player(threading.Thread):
     """Plays `turns` turns, in games of `game_turns`; `played` has the SHA-256 of each turn's frames.
 
-    stop: once it is set, no further turn is asked for.
-    One of ABANDONED games is left open: its shots stay in the store until the quota wants their room.
-    vanish, slow_s: set by a fault: close the connection in the middle of a turn; read nothing for so long.
+    stop: once set, no further turn is requested. One of ABANDONED games is left open: its shots stay in the store until
+    the quota reclaims them. vanish, slow_s: set by a fault: close the connection in the middle of a turn; stop reading
+    for this long.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Player(threading.Thread):
         self._session, self._token = "", ""
         self._until = 0.0
         self._abandoned: tuple[Game, str, str] | None = None
-        """The first game that was left open, its session and token."""
+        """The first abandoned game, its session and token."""
 
     def run(self) -> None:
         try:
@@ -85,7 +85,7 @@ class Player(threading.Thread):
             self._abandoned = game, self._session, self._token
 
     def _replay(self, game: Game, session: str, token: str) -> None:
-        """Play the last turn of a game again whose shots may be gone by now."""
+        """Replays the last turn of a game whose shots may be gone by now."""
         self._session, self._token = session, token
         self._play_last_again(game)
 
@@ -101,11 +101,11 @@ class Player(threading.Thread):
             except LostError as error:
                 self.asked_again += 1
                 if time.monotonic() > self._until:
-                    raise TimeoutError(f"no end of a turn for {STUCK_S:g} s; last: {error}") from error
+                    raise TimeoutError(f"turn not finished after {STUCK_S:g} s; last error: {error}") from error
                 time.sleep(AGAIN_S)
 
     def _turn(self, game: Game, turn: int) -> str:
-        """Ask for a turn on a connection that is there; returns the SHA-256 of its frames."""
+        """Requests a turn on an open connection; returns the SHA-256 of its frames."""
         self._go_on(game, turn - 1)
         text = instruction(self._world, self._seed, game.script, turn)
         fields = {"instruction": text, "turn_id": f"{game}-{turn}", "token": self._token}
@@ -122,7 +122,7 @@ class Player(threading.Thread):
         return digest.hexdigest()
 
     def _suffer(self) -> None:
-        """Do what a fault asks of this client."""
+        """Carries out a fault of this client."""
         slow_s, self.slow_s = self.slow_s, 0.0
         time.sleep(slow_s)
         if self.vanish.is_set():
@@ -135,11 +135,11 @@ class Player(threading.Thread):
             self._go_on(game, game.turns)
             self._ask("close", {"token": self._token})
         except LostError as error:
-            if not str(error).startswith("session_closed"):  # an answer that was lost
+            if not str(error).startswith("session_closed"):  # A lost answer.
                 raise
 
     def _go_on(self, game: Game, heard: int) -> None:
-        """Be connected, with the game's session open. A session that has fewer turns than were heard has lost some."""
+        """Connects and opens the game's session. Fewer turns than were confirmed means that some are lost."""
         if self._context is not None and self._token:
             return
         if self._context is None:
@@ -159,13 +159,13 @@ class Player(threading.Thread):
         self._session, self._token = opened.session, opened.fields["token"]
         if (missing := heard - opened.fields["turns"]) > 0:
             self.lost += missing
-            raise RuntimeError(f"game {game}: {missing} turns are lost, of {heard} that were done")
+            raise RuntimeError(f"game {game}: {missing} of {heard} finished turns are lost")
 
     def _ask(self, type: str, fields: Mapping[str, Any]) -> Message:
         return list(self._answers(type, fields))[-1]
 
     def _answers(self, type: str, fields: Mapping[str, Any]) -> Iterator[Message]:
-        """Send a request and yield what answers it, up to its end. Raises LostError."""
+        """Sends a request and yields its answers to the end. Raises LostError."""
         if self._context is None:
             raise LostError("not connected")
         id = uuid.uuid4().hex
@@ -177,7 +177,7 @@ class Player(threading.Thread):
             ready = dict(poller.poll(int(SILENCE_S * 1000)))
             if self._socket not in ready:
                 self._disconnect()
-                raise LostError("the connection is gone" if ready else f"no message for {SILENCE_S:g} s")
+                raise LostError("connection closed" if ready else f"no message for {SILENCE_S:g} s")
             message = decode([part.buffer for part in self._socket.recv_multipart(copy=False)], SERVER_LIMITS)
             if message.parent != id:
                 continue

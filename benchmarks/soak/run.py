@@ -48,7 +48,7 @@ LOOK_S = 0.02
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a soak; 0 if nothing was lost and nothing is wrong, 1 otherwise, 130 if it was stopped early."""
+    """Runs a soak; 0 if nothing was lost and nothing is wrong, 1 otherwise, 130 if it was stopped early."""
     options = _parse(arguments)
     try:
         make_folder(options.results)
@@ -67,9 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: threading.Event) -> dict[str, Any]:
-    """Play, with all faults, then compare; returns the record.
+    """Plays, with all faults, then compares; returns the record.
 
-    stop: ends the playing early, or the comparing. So does a server that does not come back: a failure in the record.
+    stop: ends the playing or the comparison early. So does a server that does not recover, a failure in the record.
     """
     kinds = (options.kind,) if options.kind else KINDS
     schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, kinds)
@@ -102,7 +102,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
                 while done["turns"] < fault.at and not stop.is_set() and any(player.is_alive() for player in players):
                     time.sleep(LOOK_S)
                 if stop.is_set():
-                    print("stopping; once more to stop at once, without a record", flush=True)
+                    print("stopping; press again to stop at once, without a record", flush=True)
                     break
                 at = watch.seconds
                 print(f"{at:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
@@ -122,7 +122,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
         emptied = "SELECT count(*) FROM sessions WHERE NOT closed AND key NOT IN (SELECT session FROM shots)"
         ((without_shots,),) = store.database.rows(emptied)
     played = {key: digest for player in players for key, digest in player.played.items()}
-    print(f"{seconds:7.1f} s: {len(played)} turns are done; playing their games without a server", flush=True)
+    print(f"{seconds:7.1f} s: {len(played)} turns done; replaying their games without a server", flush=True)
     stop.clear()
     wrong, compared = compare(bundle, options.device, plan, options.seed, played, stop)
     return {
@@ -162,7 +162,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets. The next one ends the program at once while the event is still set."""
+    """An event set by Ctrl-C or SIGTERM. The next signal ends the program at once while the event is still set."""
     stop = threading.Event()
 
     def set_or_end(number: int, frame: object) -> None:
@@ -179,7 +179,7 @@ def _stopping() -> Iterator[threading.Event]:
 
 
 def _shares(turns: int, sessions: int) -> list[int]:
-    """How many turns each session plays."""
+    """Number of turns per session."""
     return [turns // sessions + (one < turns % sessions) for one in range(sessions)]
 
 
@@ -189,20 +189,20 @@ def _clip_bytes(bundle: Bundle) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Play turns against a server that meets a schedule of faults.")
-    parser.add_argument("--turns", type=int, default=2000, help="of all sessions (default: %(default)s)")
-    parser.add_argument("--sessions", type=int, default=8, help="played at once (default: %(default)s)")
+    parser = argparse.ArgumentParser(description="Play turns against a server under a schedule of faults.")
+    parser.add_argument("--turns", type=int, default=2000, help="turns in all (default: %(default)s)")
+    parser.add_argument("--sessions", type=int, default=8, help="concurrent sessions (default: %(default)s)")
     parser.add_argument("--faults", type=int, default=100, help="default: %(default)s")
-    parser.add_argument("--kind", choices=KINDS, help="the only kind of fault (default: all)")
-    parser.add_argument("--workers", type=int, default=1, help="of the server (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of games and faults (default: %(default)s)")
+    parser.add_argument("--kind", choices=KINDS, help="inject only this kind of fault (default: all)")
+    parser.add_argument("--workers", type=int, default=1, help="workers of the server (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of games and faults (default: %(default)s)")
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: %(default)s)")
     parser.add_argument("--plan", help="default: the bundle's")
-    parser.add_argument("--device", default="simulated:0.02", help="as in serve (default: %(default)s)")
-    parser.add_argument("--quota-mib", type=float, default=8.0, help="of the store (default: %(default)s)")
-    parser.add_argument("--game-turns", type=int, default=GAME_TURNS, help="of a game (default: %(default)s)")
+    parser.add_argument("--device", default="simulated:0.02", help="device, as for serve (default: %(default)s)")
+    parser.add_argument("--quota-mib", type=float, default=8.0, help="quota of the store (default: %(default)s)")
+    parser.add_argument("--game-turns", type=int, default=GAME_TURNS, help="turns per game (default: %(default)s)")
     parser.add_argument(
-        "--longest-s", type=float, default=LONGEST_S, help="of a fault, in seconds (default: %(default)g)"
+        "--longest-s", type=float, default=LONGEST_S, help="longest fault in seconds (default: %(default)g)"
     )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", metavar="DIR")
     return parser.parse_args(arguments)

@@ -1,7 +1,4 @@
-"""What a soak plays and which faults it meets: both follow from a seed alone.
-
-Knows kinds of faults and words of a bundle; nothing of processes.
-"""
+"""The games and faults of a soak, determined by a seed."""
 
 from __future__ import annotations
 
@@ -12,15 +9,15 @@ from dataclasses import dataclass
 from animegamer_rt.bundle.manifest import World
 
 GAME_TURNS = 40
-"""Turns of a game; then its session is closed and the next one is opened."""
+"""Turns per game; then its session is closed and the next one is opened."""
 SCRIPTS = 16
-"""Different games. Each is played by several sessions, at other times, so that the comparison plays it only once."""
+"""Number of different games. Each is played by several sessions at different times, but compared only once."""
 ABANDONED = 2
-"""Of so many games one is never closed."""
+"""One game in this many is never closed."""
 SETTLED = 0.6
-"""Share of the turns after which no process is ended any more, so that the growth of the last ones can be seen."""
+"""Share of the turns after which no process is killed any more, to show the memory growth of the last ones."""
 ENDING = ("worker killed", "worker stopped for long", "server killed", "server killed, bundle damaged")
-"""Kinds of faults after which a process is another one."""
+"""Faults that replace a process."""
 LASTING = (
     "worker stopped",
     "server stopped",
@@ -32,19 +29,19 @@ LASTING = (
     "disk broken",
     "clock jumps",
 )
-"""Kinds of faults that every process outlives."""
+"""Faults that every process survives."""
 KINDS = ENDING + LASTING
 SHORTEST_S, LONGEST_S = 0.2, 2.0
-"""How long a fault lasts that has no length of its own."""
+"""Duration of faults without their own."""
 JUMPS_S = (-30 * 86400.0, -3600.0, 3600.0, 86400.0, 400 * 86400.0)
-"""How far the server's clock may be from the true time."""
+"""Largest clock error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """at: number of finished turns at which it comes. seconds: how long it lasts, or how far the clock jumps.
+    """at: number of finished turns at which it strikes. seconds: its duration, or the size of a clock jump.
 
-    player: the index of the client that it is about, if it is about one.
+    player: the index of the affected client, if any.
     """
 
     at: int
@@ -55,7 +52,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Game:
-    """player, number: whose it is, and the how many of theirs. turns: its length. script: what is asked for in it."""
+    """player, number: its player and its index. turns: its length. script: determines its instructions."""
 
     player: int
     number: int
@@ -63,7 +60,7 @@ class Game:
 
     @property
     def script(self) -> str:
-        """Games of one script have the same seed and instructions; games that begin together are of different ones."""
+        """Games of one script have the same seed and instructions; games that start together have different ones."""
         return str((self.player + self.number) % SCRIPTS)
 
     @property
@@ -76,7 +73,7 @@ class Game:
 
 
 def games(player: int, turns: int, game_turns: int = GAME_TURNS) -> list[Game]:
-    """The games of a player, which have so many turns together."""
+    """The games of a player, with this many turns in all."""
     counts = [min(game_turns, turns - first) for first in range(0, turns, game_turns)]
     return [Game(player, number, count) for number, count in enumerate(counts)]
 
@@ -89,7 +86,7 @@ def faults(
     longest_s: float = LONGEST_S,
     kinds: Sequence[str] = KINDS,
 ) -> list[Fault]:
-    """A schedule of `count` faults over `turns` turns, every kind about as often as any other, the earliest first."""
+    """A schedule of `count` faults over `turns` turns, with all kinds about equally often, in order."""
     chance = random.Random(f"faults {seed}")
     last_ending = round(turns * SETTLED)
     schedule = []
@@ -101,7 +98,7 @@ def faults(
 
 
 def instruction(world: World, seed: int, script: str, turn: int) -> str:
-    """What is asked for in a turn of a script."""
+    """The instruction of a turn of a script."""
     chance = random.Random(f"{seed} {script} {turn}")
     who, how = chance.choice(world.characters), chance.choice(world.adverbs)
     return f"Character: {who}; Motion: {how} {chance.choice(world.motions)}; Background: {chance.choice(world.places)}."

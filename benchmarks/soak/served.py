@@ -1,7 +1,4 @@
-"""The server under test: started, killed, stopped, started again on the same port, and looked at while it runs.
-
-Knows its processes and its state folder; nothing of turns.
-"""
+"""The server under test: started, killed, stopped, restarted on the same port, and monitored."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ START_S, END_S, LOOK_S = 180.0, 30.0, 0.05
 
 
 class Served:
-    """A server of `bundle` inside `with`. Files in `faults` are what its disk and clock suffer."""
+    """A server of `bundle` inside `with`. Files in `faults` control its disk and clock."""
 
     def __init__(self, bundle: Path, folder: Path, options: Sequence[str]) -> None:
         self.bundle, self.state, self.faults = bundle, folder / "state", folder / "faults"
@@ -54,7 +51,7 @@ class Served:
         self._ports.close()
 
     def start(self) -> None:
-        """Start it and wait until it plays turns. Raises ServerError with its last words if it ends instead."""
+        """Starts it and waits until it plays turns. Raises ServerError with its last output if it exits instead."""
         self.starts += 1
         outputs = self._folder / f"stdout-{self.starts}.txt", self._folder / f"stderr-{self.starts}.txt"
         command = [sys.executable, str(PROGRAM), str(self.faults), "serve", "--bundle", str(self.bundle)]
@@ -62,7 +59,7 @@ class Served:
         with outputs[0].open("wb") as output, outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
-            )  # a session of its own: Ctrl-C in the terminal reaches only the soak, which ends the server in order
+            )  # a new session: Ctrl-C in the terminal reaches only the soak, which stops the server cleanly
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             lines = outputs[0].read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
@@ -72,7 +69,7 @@ class Served:
         raise ServerError("the server did not start", found=outputs[1].read_text(encoding="utf-8")[-1000:])
 
     def kill(self) -> None:
-        """SIGKILL the server. Its workers must end by themselves; one that does not is counted in `left_behind`."""
+        """SIGKILLs the server. Its workers must exit by themselves; those that do not are counted in `left_behind`."""
         assert self._process is not None
         workers = self.workers()
         self._process.kill()
@@ -82,12 +79,12 @@ class Served:
             worker.kill()
 
     def signal_server(self, number: int) -> None:
-        """Send a signal to the server process."""
+        """Sends a signal to the server process."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def workers(self) -> list[Any]:
-        """The worker processes that run now, the one that was started first before the others."""
+        """The running worker processes, oldest first."""
         assert self._process is not None
         try:
             children = psutil.Process(self._process.pid).children()
@@ -96,7 +93,7 @@ class Served:
         return sorted(children, key=lambda child: child.pid)
 
     def look(self) -> dict[str, Any] | None:
-        """MiB, descriptors and threads of the server, and of its workers together; size of the state folder, now."""
+        """MiB, descriptors and threads of the server, and of its workers together; size of the state folder."""
         workers = self.workers()
         if self._process is None or not workers:
             return None
@@ -112,7 +109,7 @@ class Served:
         return figures
 
     def said(self) -> str:
-        """The last lines that the server wrote, for a report of a failure."""
+        """The server's last output, for a failure report."""
         return (self._folder / f"stderr-{self.starts}.txt").read_text(encoding="utf-8", errors="replace")[-3000:]
 
 

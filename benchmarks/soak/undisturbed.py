@@ -1,7 +1,4 @@
-"""Plays the games of a soak again, without a server and without faults, and compares the frames.
-
-Knows the Python API; nothing of processes.
-"""
+"""Replays the games of a soak without a server and without faults, and compares the frames."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ from .schedule import Game, game_seed, instruction
 PROGRESS_TURNS = 100
 
 Played = Mapping[tuple[Game, int], str]
-"""Game and number of a turn -> SHA-256 of its frames."""
+"""Game and turn number -> SHA-256 of its frames."""
 
 
 def compare(
     bundle: Bundle, device: str, plan: str, seed: int, played: Played, stop: threading.Event
 ) -> tuple[list[tuple[Game, int]], int]:
-    """The turns whose frames are not those of the same game undisturbed, and how many turns were compared.
+    """The turns whose frames differ from the same game undisturbed, and the number of turns compared.
 
-    Each script is played once, as far as the longest game went. `stop` ends it early.
+    Each script is played once, up to the longest game's length. `stop` ends it early.
     """
     config = EngineConfig("simulated:0" if device.startswith("simulated") else device)
     heard: dict[tuple[str, int], list[Game]] = defaultdict(list)
@@ -50,5 +47,5 @@ def compare(
                 wrong += [(one, turn) for one in players if played[one, turn] != digest]
                 compared, done = compared + len(players), done + 1
                 if done % PROGRESS_TURNS == 0:
-                    print(f"          {done} of {sum(longest.values())} turns played without a server", flush=True)
+                    print(f"          {done} of {sum(longest.values())} turns replayed without a server", flush=True)
     return wrong, compared

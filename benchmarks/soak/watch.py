@@ -1,7 +1,4 @@
-"""Looks at the server's processes and files while a soak runs, and says how much their memory grows.
-
-Knows what a look gives; nothing of turns or faults.
-"""
+"""Samples the server's processes and files during a soak, and measures memory growth."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ import numpy as np
 from animegamer_bench.machine import Sampler
 
 SAMPLE_S, MAX_SAMPLES = 1.0, 1000
-"""Between two samples; when there are so many, every other one goes and the time between them doubles."""
+"""Seconds between samples, and their maximum number, at which every other one is dropped and the interval doubles."""
 WARM_UP_TURNS, MIN_TURNS = 500, 500
-"""The first turns of a process are left out of its growth; fewest turns after them that say anything about it."""
+"""Turns of a process excluded from its growth, and the minimum number of turns after them."""
 
 
 class Watch(Sampler):
-    """Inside `with`: `samples` has what `look` gave, with the seconds since the start and the number of turns."""
+    """Inside `with`: `samples` has the results of `look`, with the seconds since the start and the number of turns."""
 
     def __init__(self, look: Callable[[], Mapping[str, Any] | None], turns: Callable[[], int]) -> None:
         super().__init__(SAMPLE_S, "watch")
@@ -30,11 +27,11 @@ class Watch(Sampler):
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return round(time.monotonic() - self._started, 1)
 
     def sample(self) -> None:
-        """Look once; half of the samples are left out, and half as many taken, each time that there are too many."""
+        """Takes a sample; drops every other one and doubles the interval when there are too many."""
         if (figures := self._look()) is not None:
             self.samples.append({"seconds": self.seconds, "turns": self._turns(), **figures})
         if len(self.samples) >= MAX_SAMPLES:
@@ -43,10 +40,9 @@ class Watch(Sampler):
 
 
 def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:
-    """MiB of resident memory per 1000 turns: the slope over the turns of the process that lived for most of them.
+    """MiB of resident memory per 1000 turns: the slope over the process that lived for most of the turns.
 
-    Its first WARM_UP_TURNS are left out. None if fewer than MIN_TURNS were played after them: a slope over fewer is
-    noise, multiplied.
+    Its first WARM_UP_TURNS are excluded. None if fewer than MIN_TURNS followed: a slope over fewer is noise.
     """
     lives: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for sample in samples:
