@@ -290,8 +290,8 @@ def _busy(record: Record) -> str:
     shares = {when: found["others_share"] or 0.0 for when, found in watched.items()}
     if max(shares.values(), default=0.0) < TENTH:
         return ""
-    told = ", ".join(f"{share:.0%} {when}" for when, share in shares.items())
-    return f", on a **busy** machine (other programs took {told} of the processor's time)"
+    usage = ", ".join(f"{share:.0%} {when}" for when, share in shares.items())
+    return f", on a **busy** machine (other programs took {usage} of the processor's time)"
 
 
 def quality_table(quality: Mapping[str, Any]) -> str:

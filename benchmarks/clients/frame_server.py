@@ -89,8 +89,8 @@ class FrameServer:
             place = {"parent": request.id, "session": request.session, "turn": turn, "seq": next(events)}
             return _framed(Message(kind, fields, buffers=buffers, **place))  # type: ignore[arg-type]
 
-        said = {"turn_id": request.fields["turn_id"], "instruction": request.fields["instruction"]}
-        taken.sendall(event("accepted", {**said, "place": 0, "estimate_s": 0.0, "replayed": False}))
+        request_fields = {"turn_id": request.fields["turn_id"], "instruction": request.fields["instruction"]}
+        taken.sendall(event("accepted", {**request_fields, "place": 0, "estimate_s": 0.0, "replayed": False}))
         state = {**STRENGTHS, "character": VALUES, "shown": VALUES, "motion_scope": 2.0}
         taken.sendall(event("state", state))
         layout = {"dtype": "uint8", "width": WIDTH, "height": HEIGHT, "stride": 4 * WIDTH, "count": FRAMES}

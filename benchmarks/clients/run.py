@@ -61,7 +61,7 @@ def cpu_percent(pid: int) -> float:
 
 def turns(driver: Process, address: str, count: int) -> dict[str, Any]:
     """Overhead of a turn against a live server, the longest poll in a loop of 60 Hz, CPU while nothing happens."""
-    driver.ask("started")  # no command: its answer says that it has started, which takes CPU, too
+    driver.ask("started")  # not a command: the answer shows that start-up, which takes CPU too, is over
     without = cpu_percent(driver.pid)  # an engine's own
     ask(driver, f"new {address} 30")
     ask(driver, "open 3")

@@ -91,7 +91,7 @@ def select_jobs(options: argparse.Namespace) -> list[Job]:
 
 def open_record(options: argparse.Namespace) -> Record:
     """The record, new or continued, after querying the machine. Raises AnimeGamerError."""
-    open_bundle(options.bundle)  # Fail early for a wrong name.
+    open_bundle(options.bundle)  # fail early for a wrong name
     found: list[Entry] = []
     job = Job("machine", options.device)
     limit = LIMITS_S["machine"] * options.timeout_scale
@@ -261,9 +261,9 @@ def summary(record: Record) -> int:
     wrong = [entry for entry in checks if not entry["passed"]]
     served = record.data.get("serve", [])
     for entry in served:
-        told = {name: value for name, value in entry.items() if name not in ("job", "part", "broken")}
+        fields = {name: value for name, value in entry.items() if name not in ("job", "part", "broken")}
         why = entry.get("broken", "").strip().splitlines()[-1:]
-        print(f"serve, {entry['part']}: {told}", *why)
+        print(f"serve, {entry['part']}: {fields}", *why)
     others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
     for turn in others:
         found = turn["against_plain_bf16"]

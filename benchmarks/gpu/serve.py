@@ -64,9 +64,9 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
                     try:
                         yield {"part": name, **answer(), "at_seconds": round(time.perf_counter() - started, 2)}
                     except Exception:  # noqa: BLE001 any error costs this part only
-                        yield {"part": name, "passed": False, "broken": said(state) + traceback.format_exc()}
+                        yield {"part": name, "passed": False, "broken": last_output(state) + traceback.format_exc()}
         except Exception:
-            print(said(state))  # The job's record keeps a failed job's output.
+            print(last_output(state))  # the job's record keeps a failed job's output
             raise
 
 
@@ -84,7 +84,7 @@ def parts(players: Players, job_args: Mapping[str, Any]) -> dict[str, Callable[[
     }
 
 
-def said(state: Path) -> str:
+def last_output(state: Path) -> str:
     """The last output of the server and its worker."""
     logs = [path for path in (state / "stderr.txt", state / "worker.log") if path.exists()]
     return "\n".join(path.read_text(encoding="utf-8", errors="replace")[-TOLD_CHARACTERS:] for path in logs)

@@ -66,7 +66,7 @@ class Player(threading.Thread):
                 self._play_game(game)
             if self._abandoned:
                 self._replay(*self._abandoned)
-        except BaseException as error:  # noqa: BLE001  a thread has nobody who would hear it
+        except BaseException as error:  # noqa: BLE001  reported by the main thread
             self.failure = f"{type(error).__name__}: {error}"
         finally:
             self._disconnect()

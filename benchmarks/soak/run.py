@@ -117,7 +117,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
             seconds = watch.seconds
         failures += [player.failure for player in players if player.failure]
         if failures:
-            print(served.said(), file=sys.stderr)
+            print(served.last_output(), file=sys.stderr)
     with Store(served.state) as store:
         emptied = "SELECT count(*) FROM sessions WHERE NOT closed AND key NOT IN (SELECT session FROM shots)"
         ((without_shots,),) = store.database.rows(emptied)

@@ -108,7 +108,7 @@ class Served:
         figures["files"] = len(sizes)
         return figures
 
-    def said(self) -> str:
+    def last_output(self) -> str:
         """The server's last output, for a failure report."""
         return (self._folder / f"stderr-{self.starts}.txt").read_text(encoding="utf-8", errors="replace")[-3000:]
 

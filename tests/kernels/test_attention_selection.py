@@ -1,4 +1,4 @@
-"""The backend's attention implementations: INT8 turns are close to plain ones, and inaccurate attention is not chosen."""
+"""The attention implementations: INT8 turns stay close to plain ones, and inaccurate ones are not chosen."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Release:
 def find_release(folder: Path, release: str) -> Release:
     """Finds a release's checkpoints in `folder`. Raises one CheckpointError that lists everything missing."""
     if not folder.is_dir():
-        raise CheckpointError("no such folder", where=folder, do="name the one that holds " + MISTRAL[0])
+        raise CheckpointError("no such folder", where=folder, do="pass the one that holds " + MISTRAL[0])
     missing: list[str] = []
     mistral = folder / MISTRAL[0]
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
@@ -131,7 +131,7 @@ def _sat_file(folder: Path, release: str, missing: list[str]) -> Path:
             return found[0]
         if found:
             which = ", ".join(path.parent.name for path in found)
-            missing.append(f"{place.relative_to(folder)}/latest, which says which of {which} to take")
+            missing.append(f"{place.relative_to(folder)}/latest, which selects one of {which}")
             return found[0]
     missing.append(" or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER))
     return places[0]

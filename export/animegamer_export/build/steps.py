@@ -78,7 +78,7 @@ def export(source: ExportSource, request: ExportRequest, progress: Progress) -> 
     """
     claim = _claim(request.out)
     state = ExportState.open(request.out)
-    with progress.busy("reading what is there"):
+    with progress.busy("verifying finished steps"):
         steps = list(_pending_steps(source, request, state))
     lacking = _missing_parts(source, request, state)
     if lacking and state.whole:

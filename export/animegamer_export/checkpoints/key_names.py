@@ -113,8 +113,8 @@ DENOISER = KeyNaming(
     unused=(
         (r".*\.patch_embed\.output_mix_layer_norm\..*", "not in the forward when the image features are 768 wide"),
         (r"first_stage_model\..*", "the vae is read from its own checkpoint"),
-        (r"conditioner\..*", "the text tower is a part of its own and not needed to play"),
-        (r"clip_img_encoder\..*", "the image tower is a part of its own and not needed to play"),
+        (r"conditioner\..*", "the text tower is a separate part, not needed to play"),
+        (r"clip_img_encoder\..*", "the image tower is a separate part, not needed to play"),
     ),
     trained=(
         (

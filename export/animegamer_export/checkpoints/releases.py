@@ -236,7 +236,7 @@ def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
     if not isinstance(widths, list) or not widths or not all(_positive_whole(one) for one in [*widths, *numbers]):
         names = ["block_out_channels", "layers_per_block", "latent_channels", "norm_num_groups"]
         raise CheckpointError("sizes missing or not positive", where=where, missing=names, do=DOWNLOAD_AGAIN)
-    same = {name: (config.get(name, said), said) for name, said in VAE_SETTINGS.items()}
+    same = {name: (config.get(name, expected), expected) for name, expected in VAE_SETTINGS.items()}
     wrong = {name: pair for name, pair in same.items() if pair[0] != pair[1]}
     if wrong:
         raise CheckpointError("not the vae that the release was trained with", where=where, misshapen=wrong, do=take)
@@ -260,7 +260,7 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
     faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
     if faults:
         raise CheckpointError("sizes missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
-    wrong = {name: (numbers.get(name), said) for name, said in MISTRAL.items() if numbers.get(name) != said}
+    wrong = {name: (numbers.get(name), expected) for name, expected in MISTRAL.items() if numbers.get(name) != expected}
     if wrong:
         raise CheckpointError(
             "not the Mistral that the release was trained with",

@@ -67,8 +67,8 @@ def _run(options: argparse.Namespace) -> int:
     missing = [file for files in wanted.values() for file in files if not file.to.is_file()]
     for one, files in wanted.items():
         size, left = _size(files), _size([file for file in files if not file.to.is_file()])
-        told = f"{size / 1e9:8.2f} GB, {left / 1e9:.2f} to download"
-        console.print(f"{one.repository:40s} {held[one].commit[:12]} {told}; licence {one.licence}")
+        sizes = f"{size / 1e9:8.2f} GB, {left / 1e9:.2f} to download"
+        console.print(f"{one.repository:40s} {held[one].commit[:12]} {sizes}; licence {one.licence}")
     free = free_bytes(options.out)
     console.print(f"to download: {_size(missing) / 1e9:.2f} GB; free: {free / 1e9:.2f} GB")
     console.print(LICENCE)

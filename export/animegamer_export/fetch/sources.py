@@ -13,7 +13,7 @@ from animegamer_rt.errors import HubError
 ANIMEGAMER = "TencentARC/AnimeGamer"
 FILMS = ("Qiqi", "Ponyo")
 LICENCE = """\
-AnimeGamer's weights have a licence of their own, the License Terms of AnimeGamer (License.txt in its repository).
+AnimeGamer's weights have their own licence, the License Terms of AnimeGamer (License.txt in its repository).
 Its section 0: "AnimeGamer IS NOT INTENDED FOR USE WITHIN THE EUROPEAN UNION", before all other clauses.
 For the rest it grants use, change and redistribution on terms like those of Apache-2.0. Read it before you accept it:
 https://github.com/TencentARC/AnimeGamer/blob/main/License.txt"""

@@ -68,7 +68,7 @@ class Check:
             return 0.0 if self.error == 0.0 else math.inf
         return self.error / self.allowed
 
-    def beside(self, in_float64: Check) -> Check:
+    def with_rounding(self, in_float64: Check) -> Check:
         """This check, with its rounding measured by the same check in float64."""
         if self.ours is None or in_float64.ours is None or self.ours.shape != in_float64.ours.shape:
             return self

@@ -69,7 +69,8 @@ def _check(folder: FixtureFolder, exact: FixtureFolder, fixture: FixtureSet) -> 
             if not all(one.passed for one in checks):
                 # The same check in float64 tells whether it is float32's rounding, which differs between processors.
                 checks = [
-                    one.beside(other) for one, other in zip(checks, check(exact, exact.sets[fixture.name]), strict=True)
+                    one.with_rounding(other)
+                    for one, other in zip(checks, check(exact, exact.sets[fixture.name]), strict=True)
                 ]
     except AnimeGamerError as error:
         return [Result(fixture.name, (), str(error))]

@@ -51,8 +51,8 @@ class PlanResult:
     @property
     def summary(self) -> str:
         """Network evaluations, steps, skips and cost as text."""
-        said = f"{self.rows} rows in {len(self.plan)} steps"
-        return f"{said}, skipping {self.skipped}: the cost of {self.cost:.1f} rows" if self.skipped else said
+        text = f"{self.rows} network evaluations in {len(self.plan)} steps"
+        return f"{text}, skipping {self.skipped}: cost {self.cost:.1f}" if self.skipped else text
 
 
 def choose_plans(points: Sequence[PlanResult], goals: Mapping[str, float] = GOALS) -> dict[str, PlanResult]:

@@ -152,8 +152,8 @@ def _write_manifest(
     for name, scheme in precisions.items():
         for part in names[name]:
             parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",), int8_file="")
-    said = {name: scheme.name for name, scheme in precisions.items()}
-    provenance = {**manifest.provenance, "quantized": said, "quantized_from": bundle.fingerprint}
+    schemes = {name: scheme.name for name, scheme in precisions.items()}
+    provenance = {**manifest.provenance, "quantized": schemes, "quantized_from": bundle.fingerprint}
     if "export" in provenance:
         # A later export must not mistake a quantised part for its own.
         steps = provenance["export"]["steps"].items()

@@ -37,7 +37,7 @@ def strongly_typed(source: Path, target: Path, precision: str, resident: Iterabl
     precision: fp16 or bf16. resident: prefixes of the inputs and outputs that stay on the GPU. The target must be in
     the source's folder.
     """
-    assert target.parent == source.parent, "external data is found beside the file that names it"
+    assert target.parent == source.parent, "external data must be in the same folder"
     model = open_graph(source)
     rewrite(model, HALVES[precision], tuple(resident))
     ir.save(model, target)

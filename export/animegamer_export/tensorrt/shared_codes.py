@@ -21,7 +21,7 @@ FUSED = 2
 
 def separate_shared_codes(model: ir.Model) -> None:
     """4 bits: dequantise to float32. 8 bits: store the third of three matrices over the same inputs at 16 bits."""
-    beside: dict[frozenset[ir.Value], list[ir.Node]] = {}
+    by_inputs: dict[frozenset[ir.Value], list[ir.Node]] = {}
     for node in list(model.graph):
         products = _products(node)
         if len(products) < 2:
@@ -31,8 +31,8 @@ def separate_shared_codes(model: ir.Model) -> None:
         if codes.dtype in FOUR_BITS:
             _through_float(model.graph, node)
         else:
-            beside.setdefault(frozenset(_input(product) for product in products), []).append(node)
-    for nodes in beside.values():
+            by_inputs.setdefault(frozenset(_input(product) for product in products), []).append(node)
+    for nodes in by_inputs.values():
         for node in nodes[FUSED:]:
             _store(model.graph, node)
 

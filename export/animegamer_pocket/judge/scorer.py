@@ -50,9 +50,9 @@ def judge_of(bundle: Bundle) -> JudgeScorer | None:
 
 def _matches(reading: Reading, text: str) -> Iterator[bool]:
     """Whether a first turn shows its motion, and its characters and place if the instruction names them."""
-    scene, said = parse(text), said_parts(text)
+    scene, named = parse(text), said_parts(text)
     yield reading.motion == scene.motion
-    if "characters" in said:
+    if "characters" in named:
         yield reading.shows_once_each(frozenset(scene.characters))
-    if "place" in said:
+    if "place" in named:
         yield reading.place == scene.place

@@ -111,8 +111,8 @@ def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
         counts["first" if line["turn"] == 1 else "later"].append(whole)
         if not all(right.values()):
             bad = {field: (line[field], got[field]) for field, value in right.items() if not value}
-            told = {"unknown": list(reading.unknown)} if reading.unknown else {}
-            wrong.append({"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, **told})
+            unknown = {"unknown": list(reading.unknown)} if reading.unknown else {}
+            wrong.append({"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, **unknown})
     shares = {field: round(float(np.mean(values)), 4) for field, values in counts.items() if values}
     ms_median = round(float(np.median(seconds)) * 1e3, 2)
     return {"turns": len(lines), **shares, "notices": notices, "ms_median": ms_median, "wrong": wrong}

@@ -163,8 +163,8 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     else:
         night = previous.night if previous else DEFAULT_NIGHT
     worn = {name: outfit for turn in game for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
-    said = _outfits(lowered, [start for start, _ in found[:2]], len(characters))
-    outfits = tuple(said[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
+    outfits_named = _outfits(lowered, [start for start, _ in found[:2]], len(characters))
+    outfits = tuple(outfits_named[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
     spot = next((name for name, words in _POSITION_WORDS.items() if words in lowered), None)
     if spot is not None:
         start_x = position_x(spot, len(characters))
