@@ -128,7 +128,7 @@ def test_ctrl_c_ends_the_job_that_runs(run: Run, tmp_path: Path, capsys: pytest.
     threading.Thread(target=interrupt, daemon=True).start()
     assert run("--stages", "turns", faults={"turns full-bf16": "hang"}) == 130
     path, record = record_in(tmp_path)
-    assert capsys.readouterr().err == f"stopped; the rest: --continue {path}\n"
+    assert capsys.readouterr().err == f"stopped; resume with --continue {path}\n"
     assert ended(record)["turns full-bf16"] == "cut"
     assert turns_in(record) == [("bf16", "balanced")], "what was measured is kept"
 

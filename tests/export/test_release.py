@@ -170,7 +170,7 @@ def test_a_whole_bundle_is_not_left_without_a_part_of_its_checkpoints(copied: tu
     given, out = copied
     os.utime(given / SAT, ns=(1, 1))
     source = from_checkpoints(given, "Qiqi", *PICTURE)
-    with pytest.raises(ConfigError, match="would become incomplete; found denoiser of other checkpoints"):
+    with pytest.raises(ConfigError, match="bundle incomplete; found denoiser made from other or changed checkpoints"):
         export(source, ExportRequest({"predictor": "fp16"}, out), Watching())
     assert load(out).manifest.parts["predictor"].precision == "fp32"
 
@@ -209,7 +209,7 @@ def test_a_picture_of_another_height_and_width_is_refused_with_the_right_one(rel
     change_tensors(
         tmp_path / "given" / SAT, lambda tensors: {**tensors, POSITIONS: torch.zeros_like(tensors[POSITIONS])}
     )
-    with pytest.raises(CheckpointError, match="table of positions is of no frame size"):
+    with pytest.raises(CheckpointError, match="position table matches no frame size"):
         from_checkpoints(tmp_path / "given", "Qiqi", *PICTURE)
 
 

@@ -67,8 +67,8 @@ def test_two_turns_are_played_and_every_reading_is_in_the_report(
         ("{", r"line 2: invalid turn"),
         ({**LATER, "who": ["Toffi"]}, r'line 2: .*found "who": \["Toffi"\], not distinct names of Mirel'),
         ({**LATER, "motion": "hop"}, r'line 2: .*found "motion": "hop", not one of walk'),
-        ({**LATER, "outfits": ["party", "party"]}, r'line 2: .*for each of "who"'),
-        ({**LATER, "turn": 1}, r"line 2: .*found turn 1 of game 1 twice"),
+        ({**LATER, "outfits": ["party", "party"]}, r'line 2: .*per name in "who"'),
+        ({**LATER, "turn": 1}, r"line 2: .*found turn 1 of game 1 appears twice"),
     ],
 )
 def test_a_wrong_line_is_one_sentence_with_its_number(

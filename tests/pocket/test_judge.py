@@ -119,4 +119,4 @@ def test_the_export_finds_the_judge_of_a_bundles_world_and_refuses_to_judge_anot
     assert judge.one_of_each([clip, np.concatenate([clip[:, :, :72], clip[:, :, :72]], axis=2)]) == [True, False]
     tiny = str(fakes.write_bundle(tmp_path / "tiny").folder)
     assert main(["search-plans", tiny, "--judge", "--results", str(tmp_path / "results")]) == 2
-    assert "no installed package can judge" in capsys.readouterr().err
+    assert "no judge is installed" in capsys.readouterr().err
