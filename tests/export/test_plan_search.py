@@ -96,7 +96,7 @@ def test_the_command_writes_plans_figures_record_and_picture(
     said = capsys.readouterr().out
     assert "instruction score not measured (none: no judge" in said
     assert f"written into {bundle.folder / 'manifest.json'}" in said
-    assert "38 rows in " in said and " dB\n" in said and "{" not in said  # words, no dictionaries
+    assert "38 network evaluations in " in said and " dB\n" in said and "{" not in said  # words, no dictionaries
     records = [json.loads(path.read_text()) for path in (tmp_path / "results").glob("*calibrate-tiny.json")]
     assert records and records[0]["points"][-1]["rows"] == 38
     assert len(records[0]["instructions"]) == 2
