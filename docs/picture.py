@@ -18,13 +18,13 @@ from animegamer_rt.events import FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.game import VALUES, CharacterState
 from animegamer_rt.state.instruction import Instruction
 from animegamer_rt.video import Frames
 
 DOCS = Path(__file__).resolve().parent
 SCALE, STRIP, MARGIN = 3, 74, 10
-BARS = {"stamina": "#e15759", "social": "#b07aa1", "entertainment": "#edc948"}
+BARS = dict(zip(VALUES, ("#e15759", "#b07aa1", "#edc948"), strict=True))
 COLOURS = 96
 
 

@@ -1,8 +1,8 @@
-// The character's three values as bars that move to their new value, with the change beside it.
+// The character's values as bars that move to their new value, with the change beside it.
 
 import { t } from "./strings.js";
 
-const NAMES = ["stamina", "social", "entertainment"], POINTS_A_STRENGTH = 5;
+const POINTS_A_STRENGTH = 5;
 
 export class Values {
   constructor(list) {
@@ -16,10 +16,10 @@ export class Values {
 
   show(values, strengths = {}) {
     this.last = [values, strengths];
-    this.list.replaceChildren(...NAMES.map((name) => {
+    this.list.replaceChildren(...Object.keys(values).map((name) => {
       const row = document.createElement("div"), title = document.createElement("dt"), value = document.createElement("dd"), bar = document.createElement("i");
       const change = POINTS_A_STRENGTH * (strengths[name] ?? 0);
-      title.textContent = t(name);
+      title.textContent = t(name) ?? name;
       value.textContent = values[name];
       if (change) value.dataset.change = change > 0 ? `+${change}` : `−${-change}`;
       value.append(bar);

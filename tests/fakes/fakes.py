@@ -119,7 +119,7 @@ class FakePredictor:
     of the slot that comes next, and what was read before the slots began.
     """
 
-    strengths: tuple[int, int, int, int] = (3, 1, 0, -2)
+    strengths: tuple[int, ...] = (3, 1, 0, -2)
     answer: Callable[[int], FloatArray] | None = None
     read: list[TokenBatch] = field(default_factory=list)
     extended: list[list[int]] = field(default_factory=list)

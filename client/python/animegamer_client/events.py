@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ class Character:
     entertainment: int
 
 
-VALUES = ("stamina", "social", "entertainment")
+VALUES = tuple(field.name for field in fields(Character))
 """The names of the character's values."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from animegamer_rt.stages.prompt import STATE_TAGS
 from animegamer_rt.state.game import STRENGTH_VALUES
 
 _FRAMES = 256
@@ -13,6 +12,5 @@ def added_tokens() -> list[str]:
     frames = [f"<frame_{n:05d}>" for n in range(_FRAMES)]
     marks = ["<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>"]
     strengths = [f"<Strength_{strength}>" for strength in STRENGTH_VALUES]
-    names = [*(tag for _, tag in STATE_TAGS), "TURN"]
-    tags = [f"<{slash}{name}>" for name in names for slash in ("", "/")]
+    tags = [f"<{slash}{name}>" for name in ("ML", "SC", "ET", "ST", "TURN") for slash in ("", "/")]
     return [*frames, *marks, *strengths, "<visual>", *tags]

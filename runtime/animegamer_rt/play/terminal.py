@@ -22,7 +22,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, World
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.stages.image import Picture
-from animegamer_rt.state.game import CharacterState
+from animegamer_rt.state.game import VALUES, CharacterState
 from animegamer_rt.untrusted import plain
 
 from .game_folder import GameFolder
@@ -30,7 +30,7 @@ from .preview import show_clip
 from .suggestions import completions
 
 BAR_CELLS = 20
-COLOURS = {"stamina": "red", "social": "magenta", "entertainment": "yellow"}
+COLOURS = dict(zip(VALUES, ("red", "magenta", "yellow"), strict=True))
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
 OTHER_BUNDLE = "/bundle"
 LIBEDIT = ("bind ^I rl_complete",)

@@ -18,15 +18,12 @@ from animegamer_rt.backends.interface import EncoderEngine, TowerEngines
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import PICTURE_ROLES
 from animegamer_rt.errors import BundleError, ConfigError, InstructionError
-from animegamer_rt.state.game import GameState, Scene
+from animegamer_rt.state.game import NEUTRAL, Scene
 from animegamer_rt.state.instruction import Instruction
 
 from .image import FROM_DISK, Picture, PictureLimits, decode_picture, prepare, read_picture
 from .prompt import HistoryTurn, open_sentencepiece
 from .reader import InstructionReader
-
-NEUTRAL = GameState(0, 0, 0, 0)
-"""The state of turn 0, which changes no value. The reference's history has these zeros for every turn."""
 
 _MOTION_FIELD = re.compile(r"\bmotion:\s*([^;.]+)", re.IGNORECASE)
 

@@ -19,7 +19,7 @@ from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import MAX_TOKEN_ID, Compatibility
 from animegamer_rt.errors import BundleFileError, InstructionError
-from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
+from animegamer_rt.state.game import NEUTRAL, STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.untrusted import short
 
 STATE_TAGS = tuple(zip(STRENGTHS, ("ML", "SC", "ET", "ST"), strict=True))
@@ -27,8 +27,6 @@ STATE_TAGS = tuple(zip(STRENGTHS, ("ML", "SC", "ET", "ST"), strict=True))
 
 REFERENCE_READOUT_SHIFT = 3
 """Quirk: the reference reads the last 226 positions, which are q3..q225, `</frame>`, `</img>`, `<ML>`."""
-
-_ZEROS = GameState(0, 0, 0, 0)
 
 MAX_TOKENS_BYTES = 4 * 2**20
 BUILD_AGAIN = "build the bundle again"
@@ -92,7 +90,7 @@ class PromptBuilder:
             tuple(self._ids(f"</{tag}>", f"<{next_tag}>"))
             for (_, tag), (_, next_tag) in zip(STATE_TAGS, STATE_TAGS[1:], strict=False)
         )
-        """Fixed tokens between a chosen strength and the next slot, three times."""
+        """Fixed tokens between a chosen strength and the next slot."""
 
     @classmethod
     def from_bundle(cls, bundle: Bundle) -> PromptBuilder:
@@ -119,7 +117,7 @@ class PromptBuilder:
         Raises InstructionError when the instruction alone does not fit.
         """
         current = [self._added["<TURN>"], *self.encode_text(text)]
-        tail = [*current, *self._shot_block, self._added["<ML>"]]
+        tail = [*current, *self._shot_block, self._added[f"<{STATE_TAGS[0][1]}>"]]
         if 1 + len(tail) > self._window_tokens:
             raise InstructionError(
                 "the instruction does not fit the model's window",
@@ -168,7 +166,7 @@ class PromptBuilder:
             self._added["<TURN>"],
             *self.encode_text(turn.text),
             *self._shot_block,
-            *self._state_block(_ZEROS if zero else turn.game_state),
+            *self._state_block(NEUTRAL if zero else turn.game_state),
         ]
 
     def _state_block(self, game_state: GameState) -> list[int]:

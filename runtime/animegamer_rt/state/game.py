@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +36,9 @@ class GameState:
 STRENGTHS = tuple(field.name for field in fields(GameState))
 """The strengths' names, in the order of the prompt. Tags, messages, columns and files derive from this tuple."""
 
+NEUTRAL = GameState(**dict.fromkeys(STRENGTHS, 0))
+"""The strengths of a picture that a game starts from; the reference gives every turn of the history these."""
+
 
 @dataclass(frozen=True, slots=True)
 class CharacterState:
@@ -54,11 +57,8 @@ class CharacterState:
 
         The running values stay as they are, so the drop does not add up over quiet turns.
         """
-        return CharacterState(
-            stamina=self.stamina,
-            social=_clamp(self.social - (5 if game_state.social == 0 else 0)),
-            entertainment=_clamp(self.entertainment - (5 if game_state.entertainment == 0 else 0)),
-        )
+        quiet = [name for name in ("social", "entertainment") if getattr(game_state, name) == 0]
+        return replace(self, **{name: _clamp(getattr(self, name) - 5) for name in quiet})
 
 
 VALUES = tuple(field.name for field in fields(CharacterState))

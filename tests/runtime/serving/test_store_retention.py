@@ -70,11 +70,9 @@ def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: 
         session, _ = game(store)
         play(store, session.id, TEXTS)
         short = steps(session.id, 11)
-        copy = (
-            "INSERT INTO turns SELECT session, ?1, ?2, instruction, seed, motion_level, social, entertainment, stamina,"
-            " character_stamina, character_social, character_entertainment, scene, done FROM turns"
-            " WHERE session = 1 AND turn = 10"
-        )
+        columns = [name for _, name, *_ in store.database.rows("PRAGMA table_info(turns)")]
+        values = ", ".join({"turn": "?1", "turn_id": "?2"}.get(name, name) for name in columns)
+        copy = f"INSERT INTO turns SELECT {values} FROM turns WHERE session = 1 AND turn = 10"
         with store.database.transaction():  # what finish_turn does 4990 times, in one go
             for turn in range(11, 5001):
                 store.database.rows(copy, turn, f"id-{turn}")

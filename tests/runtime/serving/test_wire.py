@@ -12,6 +12,7 @@ from animegamer_rt.errors import AnimeGamerError, ConfigError, OutputError, Prot
 from animegamer_rt.serving import wire
 from animegamer_rt.serving.wire import CLIENT_LIMITS, SERVER_LIMITS, WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
+from animegamer_rt.state.game import STRENGTHS
 
 LIMITS = {"client": CLIENT_LIMITS, "server": SERVER_LIMITS}
 
@@ -55,7 +56,7 @@ def test_a_game_without_end_fits_a_job() -> None:
 
 
 def test_a_full_page_of_the_longest_turns_fits_its_header() -> None:
-    strengths = dict.fromkeys(("motion_level", "social", "entertainment", "stamina"), -5)
+    strengths = dict.fromkeys(STRENGTHS, -5)
     turn = {"turn": 2**62, "turn_id": "\U0001f600" * 64, "instruction": "\U0001f600" * 500, **strengths}
     page = Message("listed", {"turns": [turn] * wire.MAX_LISTED, "more": True}, session="s")
     assert decode(encode(page), SERVER_LIMITS) == page

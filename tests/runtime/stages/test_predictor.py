@@ -11,7 +11,7 @@ import pytest
 import fakes
 from animegamer_rt.stages.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import STRENGTH_VALUES, GameState
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
 WAVE = Instruction("Mia waves.")
@@ -47,8 +47,7 @@ def test_adversarial_logits_cannot_bring_out_an_impossible_state(prompt_builder:
     predictor = Predictor(fakes.FakePredictor(answer=adversarial), prompt_builder)
     for _ in range(50):
         game_state = predictor.predict([], WAVE).game_state
-        values = (game_state.motion_level, game_state.social, game_state.entertainment, game_state.stamina)
-        assert all(value in STRENGTH_VALUES for value in values)
+        assert all(getattr(game_state, name) in STRENGTH_VALUES for name in STRENGTHS)
 
 
 def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompt_builder: PromptBuilder) -> None:

@@ -16,8 +16,8 @@ from animegamer_rt.play.game_folder import GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob
 from animegamer_rt.session import Session
-from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.prompt import HistoryTurn
+from animegamer_rt.state.game import NEUTRAL
 from animegamer_rt.state.instruction import Instruction
 
 from .precision_retry import PrecisionRetry

@@ -27,10 +27,9 @@ from animegamer_rt.serving.wire.worker_messages import (
     TurnResult,
 )
 from animegamer_rt.session import Session
-from animegamer_rt.stages.image_start import NEUTRAL
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import Scene
+from animegamer_rt.state.game import NEUTRAL, Scene
 from animegamer_rt.state.instruction import Instruction
 
 from .precision_retry import PrecisionRetry

@@ -15,7 +15,7 @@ from browser_socket import JSON, MSGPACK, Browser, gateway_pid, resident_mib, we
 from live_server import TIMEOUT_S, LiveServer, frames, full_size, refusal, until_timeout
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from animegamer_rt.serving.wire import Message
+from animegamer_rt.serving.wire import VERSION, Message
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_a_browser_gets_the_pictures_that_a_program_gets(page: tuple[LiveServer,
     with server.client() as program:
         plain = frames(program.play(program.open(seed=5)))
     with Browser(url, form) as browser:
-        assert browser.hello(codec="raw").fields["protocol"] == "1.2"
+        assert browser.hello(codec="raw").fields["protocol"] == VERSION
         opened = browser.ask("open", {"seed": 5})
         assert frames(browser.rest(browser.begin(opened, "one"))) == plain
         browser.hello()
