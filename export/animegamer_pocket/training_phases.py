@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from animegamer_export.build.default_plans import COMPATIBILITY
-from animegamer_rt.bundle.denoise_plan import coarse_plan
+from animegamer_export.support.plans import coarse_plan
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
 

@@ -24,9 +24,10 @@ from animegamer_bench.records import SAMPLE_COLUMNS, problems, read_records
 from animegamer_bench.roofline import Roofline
 from animegamer_bench.run import BenchOptions
 from animegamer_bench.turns import TimedTurns, judge, play_gate, ssim
-from animegamer_rt.bundle.denoise_plan import even_plan
+from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
 from animegamer_rt.events import Event, StatePredicted
@@ -49,7 +50,7 @@ def bundle(tmp_path: Path) -> Bundle:
     """Its plans have figures of their own."""
     written = fakes.write_bundle(tmp_path / "tiny")
     plans = {
-        name: PlanEntry(even_plan(steps).to_dict(), {"ssim": steps / 100}, default=name == "balanced")
+        name: PlanEntry(build_plan(even_timesteps(steps)).to_dict(), {"ssim": steps / 100}, default=name == "balanced")
         for name, steps in {"exact": STEPS, "balanced": 3}.items()
     }
     return write_manifest(written.folder, replace(written.manifest, plans=plans))

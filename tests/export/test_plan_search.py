@@ -17,10 +17,11 @@ from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.plan_search import command, measure, results
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_export.plan_search.results import PlanResult
+from animegamer_export.support.plans import exact_plan
 from animegamer_rt import cli
 from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.denoise_plan import BlockCache, exact_plan
+from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest

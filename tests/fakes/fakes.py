@@ -92,7 +92,7 @@ def write_bundle(folder: Path, *, compatibility: Compatibility | None = None, na
         onnx.checker.check_model(model)
         onnx.save(model, folder / f"{part}.onnx")
     plans = {
-        plan: PlanEntry(denoise_plan.even_plan(steps).to_dict(), {"psnr_db": 40.0}, plan == "balanced")
+        plan: PlanEntry(denoise_plan.build_plan(even_timesteps(steps)).to_dict(), {"psnr_db": 40.0}, plan == "balanced")
         for plan, steps in PLANS.items()
     }
     manifest = Manifest(

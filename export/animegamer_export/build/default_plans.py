@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, coarse_plan, even_plan
+from animegamer_export.support.plans import coarse_plan, exact_plan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.manifest import Compatibility, PlanEntry, clear_fidelity
 
 COMPATIBILITY = Compatibility()
@@ -26,7 +27,7 @@ LICENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 
-# Guidance is within 1e-5 of 1 in two of the 50 steps, so they need no unconditional row (denoise_plan.choose_branches).
+# Guidance is within 1e-5 of 1 in two of the 50 steps, so they need no unconditional row.
 LOSSLESS_BELOW = 1e-5
 # Guidance in a coarse plan's last steps is 1.01 to 1.12: the unconditional row would change nothing visible.
 UNGUIDED_BELOW = 0.2
@@ -36,7 +37,7 @@ COARSE_STEPS: Mapping[str, int] = MappingProxyType({"balanced": 18, "fast": 10})
 def default_plans() -> dict[str, DenoisePlan]:
     """The reference's fifty steps, and coarser plans with evenly spaced steps."""
     coarse = {name: coarse_plan(steps, conditional_below=UNGUIDED_BELOW) for name, steps in COARSE_STEPS.items()}
-    return {"exact": even_plan(50, conditional_below=LOSSLESS_BELOW), **coarse}
+    return {"exact": exact_plan(conditional_below=LOSSLESS_BELOW), **coarse}
 
 
 def plan_entries(plans: Mapping[str, DenoisePlan]) -> dict[str, PlanEntry]:

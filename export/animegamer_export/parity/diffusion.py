@@ -14,7 +14,9 @@ from animegamer_export.checkpoints.weight_map import make_weight_map, wanted_sha
 from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet
 from animegamer_export.parts.streamed.parts import with_weights
-from animegamer_rt.bundle import denoise_plan, noise_schedule
+from animegamer_export.support.plans import exact_plan
+from animegamer_rt.bundle import noise_schedule
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.denoiser_step import DenoiserStep
@@ -121,7 +123,7 @@ def check_inner(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     return checks
 
 
-def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[Check]:
+def check_schedule(fixture: FixtureSet, plan: DenoisePlan) -> list[Check]:
     """Timesteps, noise levels and guidance of the plan against the recorded ones."""
 
     def series(what: str, ours: list[float], key: str) -> Check:
@@ -151,7 +153,7 @@ def check_schedule(fixture: FixtureSet, plan: denoise_plan.DenoisePlan) -> list[
 
 def check_sampler(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     """A whole trajectory with the recorded noise, through the plan and the denoiser's step."""
-    plan = denoise_plan.exact_plan(fixture.entry("num_steps", int))
+    plan = exact_plan(fixture.entry("num_steps", int))
     checks = check_schedule(fixture, plan)
     denoiser, encoder = networks(folder, fixture)
     step = DenoiserStep(denoiser, encoder.unconditional())

@@ -19,8 +19,9 @@ from animegamer_export.evaluate.fidelity import (
 )
 from animegamer_export.evaluate.judges import ClipJudge
 from animegamer_export.evaluate.metrics import relative_error
+from animegamer_export.support.plans import exact_plan
 from animegamer_rt.backends.interface import Engines, FloatArray
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, exact_plan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.errors import PlanError

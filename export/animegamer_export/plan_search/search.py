@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.bundle.denoise_plan import Branch, DenoisePlan, exact_plan, mean_guidance, plan_from_steps
+from animegamer_export.support.plans import exact_plan, mean_guidance, plan_from_steps
+from animegamer_rt.bundle.denoise_plan import Branch, DenoisePlan
 from animegamer_rt.bundle.noise_schedule import even_timesteps, half_log_snr, signal_levels
 
 from .trajectory import Gram

@@ -2,9 +2,8 @@
 
 It does not know the network, tensors of latents or what runs the steps. NumPy only. Source: MODEL.md section 5.
 
-A coarse plan draws the clip of the reference's 50 steps with fewer, less sharply: SDE-DPM++ injects noise along lambda,
-so the noise of a long step is a weighted sum of the noises of the short steps it spans, and its guidance their weighted
-mean. The sums follow from the solver by writing its steps out one after another.
+SDE-DPM++ injects noise along lambda, so the noise of a long step is a weighted sum of the noises of the short steps it
+spans: a coarse plan draws the clip of the reference's 50 steps, less sharply, and not another clip.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from animegamer_rt.errors import PlanError
 
 from .config import suggest
 from .noise_schedule import (
-    CURVE_STEPS,
     TRAINING_TIMESTEPS,
     Coefficients,
     even_timesteps,
@@ -32,8 +30,6 @@ from .noise_schedule import (
 )
 
 Branch = Literal["pair", "conditional", "reuse"]
-
-FINE_STEPS = 50
 
 
 class BlockCache(NamedTuple):
@@ -76,7 +72,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class DenoisePlan:
-    """All steps of a turn, in order. Made by `build_plan`, `even_plan`, `exact_plan` or `DenoisePlan.from_dict`.
+    """All steps of a turn, in order. Made by `build_plan` or `DenoisePlan.from_dict`.
 
     `noise_steps`: each step sums up the noise of an even plan of so many steps; 0: it draws its own.
     """
@@ -193,59 +189,6 @@ def build_plan(
     return DenoisePlan(_with_block_caches(steps, spans), stochastic, noise_steps)
 
 
-def choose_branches(guidance: Sequence[float], conditional_below: float = 0.0) -> list[Branch]:
-    """Pairs; but a step whose guidance - 1 is below `conditional_below` runs unguided, which saves a row.
-
-    1e-5 saves rows at steps 47 and 48 of 50 and loses nothing.
-    """
-    return ["conditional" if scale - 1.0 < conditional_below else "pair" for scale in guidance]
-
-
-def even_plan(steps: int, *, curve_steps: int = CURVE_STEPS, conditional_below: float = 0.0) -> DenoisePlan:
-    """A plan over evenly spaced timesteps, guided by the wave of `curve_steps` at those timesteps."""
-    timesteps = even_timesteps(steps)
-    guidance = [wave_guidance(t, curve_steps) for t in timesteps]
-    return build_plan(timesteps, guidance=guidance, branches=choose_branches(guidance, conditional_below))
-
-
-def exact_plan(steps: int = 50) -> DenoisePlan:
-    """The reference's own sampling: guided pairs throughout, the wave taken with the plan's own number of steps."""
-    return even_plan(steps, curve_steps=steps)
-
-
-def coarse_plan(steps: int, *, conditional_below: float = 0.0) -> DenoisePlan:
-    """A plan of `steps` of the 50 fine steps, evenly spread; the first and the last are always among them.
-
-    Raises PlanError for a number of steps that is not 2 to 50.
-    """
-    if not 2 <= steps <= FINE_STEPS:
-        raise PlanError("number of steps out of range", found=steps, expected=f"2 to {FINE_STEPS}")
-    indices = [round(index) for index in np.linspace(0, FINE_STEPS - 1, steps)]
-    branches = choose_branches(_guidance(indices, FINE_STEPS), conditional_below)
-    return plan_from_steps(indices, branches)
-
-
-def plan_from_steps(indices: Sequence[int], branches: Sequence[Branch], fine_steps: int = FINE_STEPS) -> DenoisePlan:
-    """A plan of the fine plan's steps with these ascending indices; 0 and `fine_steps` - 1 are among them."""
-    fine = even_timesteps(fine_steps)
-    timesteps = [fine[index] for index in indices]
-    return build_plan(timesteps, guidance=_guidance(indices, fine_steps), branches=branches, noise_steps=fine_steps)
-
-
-def mean_guidance(start: int, end: int, fine_steps: int = FINE_STEPS) -> float:
-    """Guidance of one step over fine steps `start` to `end` - 1: their mean, weighted by their share of the latent."""
-    fine = even_timesteps(fine_steps)
-    curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[start:end]])
-    weights = _signal_weights(fine, start, end) if end < fine_steps else np.ones(end - start)
-    return float(weights @ curve / weights.sum())
-
-
-def _guidance(indices: Sequence[int], fine_steps: int) -> list[float]:
-    return [
-        mean_guidance(start, end, fine_steps) for start, end in zip(indices, [*indices[1:], fine_steps], strict=True)
-    ]
-
-
 def noise_weights(plan: DenoisePlan) -> list[NDArray[np.float32]]:
     """For each step but the last: weights of the next draws, whose weighted sum is its noise, of unit variance.
 
@@ -269,17 +212,6 @@ def _noise_weights(fine: Sequence[int], start: int, end: int) -> NDArray[np.floa
     )
     unit: NDArray[np.float32] = (weights / np.linalg.norm(weights)).astype(np.float32)
     return unit
-
-
-def _signal_weights(fine: Sequence[int], start: int, end: int) -> NDArray[np.float64]:
-    """Weight of each fine step's x0 in the latent at `end`."""
-    levels = signal_levels(fine)[start : end + 1]
-    snr = [half_log_snr(float(level)) for level in levels]
-    spreads = np.sqrt(1.0 - levels**2)
-    growth = [-math.expm1(2.0 * (before - after)) for before, after in zip(snr, snr[1:], strict=False)]
-    kept = [math.exp(after - snr[-1]) for after in snr[1:]]
-    weights: NDArray[np.float64] = np.array(growth) * levels[1:] * np.array(kept) * spreads[-1] / spreads[1:]
-    return weights
 
 
 def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, Any]:

@@ -14,12 +14,12 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +84,7 @@ REPORT_FIELDS = frozenset({"format", "date", "machine", "software", "bundle", "d
 """What every report has, by which an earlier one is known."""
 
 Answers = dict[str, npt.NDArray[np.float32]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +158,12 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     prompt_builder = PromptBuilder.from_bundle(bundle)
     text = example_script(bundle.manifest.world)[0]
     prompt = prompt_builder.build(text, [HistoryTurn(text, GameState(1, 2, 3, 4), shot.astype(np.float16))])
-    started = time.perf_counter()
-    prefill = prefill_prompt(engines.predictor, prompt)
-    yield f"{PREDICTOR}.shot", prefill.shot, time.perf_counter() - started
+    prefill, seconds = _timed(prefill_prompt, engines.predictor, prompt)
+    yield f"{PREDICTOR}.shot", prefill.shot, seconds
     yield f"{PREDICTOR}.logits", prefill.logits, 0.0
     tokens = np.array([prompt_builder.strength_ids[3], *prompt_builder.between_slots[0]], np.int64)
-    started = time.perf_counter()
-    logits, _ = engines.predictor.extend(tokens, prefill.cache)
-    yield f"{PREDICTOR}.next_logits", logits, time.perf_counter() - started
+    (logits, _), seconds = _timed(engines.predictor.extend, tokens, prefill.cache)
+    yield f"{PREDICTOR}.next_logits", logits, seconds
 
     plan = DenoisePlan.from_dict(bundle.plan(EXACT))  # the plan that no search replaces
     denoising = engines.denoiser.start(noise(*latent), shot, 10.0)
@@ -174,23 +173,24 @@ def answers(bundle: Bundle, engines: Engines) -> Iterator[tuple[str, npt.NDArray
     yield f"{engines.parts.denoiser}.latent", denoising.latent(), time.perf_counter() - started
 
     clip, (first_graph, next_graph) = noise(*latent), engines.parts.graphs(VAE)
-    started = time.perf_counter()
-    first, caches = engines.vae.first(np.ascontiguousarray(clip[:, :3]), (0, 1, 2), False)
-    yield f"{first_graph}.frames", first, time.perf_counter() - started
-    started = time.perf_counter()
-    rest = engines.vae.next(np.ascontiguousarray(clip[:, 3:]), caches, (0, 1, 2), False)
-    yield f"{next_graph}.frames", rest, time.perf_counter() - started
+    (first, caches), seconds = _timed(engines.vae.first, np.ascontiguousarray(clip[:, :3]), (0, 1, 2), False)
+    yield f"{first_graph}.frames", first, seconds
+    yield f"{next_graph}.frames", *_timed(engines.vae.next, np.ascontiguousarray(clip[:, 3:]), caches, (0, 1, 2), False)
     if engines.encoder is not None:
         inputs = bundle.manifest.parts[ENCODER].inputs
         features = [noise(*inputs[name]["shape"]) for name in ("text_features", "image_features")]
-        started = time.perf_counter()
-        yield f"{ENCODER}.shot", engines.encoder.encode(*features), time.perf_counter() - started
+        yield f"{ENCODER}.shot", *_timed(engines.encoder.encode, *features)
     if engines.reader is not None and bundle.manifest.reader is not None:
         scene = np.zeros((1, engines.reader.scene_numbers), np.int64)
-        started = time.perf_counter()
-        read = engines.reader.read(word_features(split_words(text))[None], scene)
-        seconds = time.perf_counter() - started
+        read, seconds = _timed(engines.reader.read, word_features(split_words(text))[None], scene)
         yield f"{READER}.logits", np.concatenate([getattr(read, name).ravel() for name in read.__slots__]), seconds
+
+
+def _timed(call: Callable[..., T], *arguments: Any, **options: Any) -> tuple[T, float]:
+    """What a call returns, and its seconds."""
+    started = time.perf_counter()
+    found = call(*arguments, **options)
+    return found, time.perf_counter() - started
 
 
 def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
@@ -198,13 +198,10 @@ def tower_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, n
     if not {TEXT_TOWER, IMAGE_TOWER} <= bundle.manifest.parts.keys():
         return
     towers = open_towers(bundle, config)
-    ids = motion_ids(bundle, MOTION, towers.tokens)
-    started = time.perf_counter()
-    yield f"{TEXT_TOWER}.text_features", towers.text(ids), time.perf_counter() - started
+    yield f"{TEXT_TOWER}.text_features", *_timed(towers.text, motion_ids(bundle, MOTION, towers.tokens))
     random = np.random.default_rng(SEED)
     picture = random.uniform(-1, 1, (1, 3, towers.height, towers.width)).astype(np.float32)
-    started = time.perf_counter()
-    yield f"{IMAGE_TOWER}.image_features", towers.image(picture), time.perf_counter() - started
+    yield f"{IMAGE_TOWER}.image_features", *_timed(towers.image, picture)
 
 
 def own_answers(bundle: Bundle, config: EngineConfig) -> Iterator[tuple[str, npt.NDArray[Any], float]]:
@@ -228,9 +225,8 @@ def compare(found: npt.NDArray[np.float32], expected: npt.NDArray[np.float32]) -
 
 def _run(bundle: Bundle, config: EngineConfig, report: dict[str, Any]) -> bool:
     expected, report["answers"] = _expected(bundle)
-    started = time.perf_counter()
-    engines = open_engines(bundle, config, plan=EXACT)
-    report["runs_on"], report["open_seconds"] = engines.device, round(time.perf_counter() - started, 3)
+    engines, seconds = _timed(open_engines, bundle, config, plan=EXACT)
+    report["runs_on"], report["open_seconds"] = engines.device, round(seconds, 3)
     print(f"{bundle.manifest.name} on {engines.device}; outputs: {report['answers']}")
     if config.device in ("cpu", RECORDED_ON.device) and report["answers"] == MADE_NOW:
         print("this bundle has no recorded outputs: its parts are compared with themselves (see selftest --record)")

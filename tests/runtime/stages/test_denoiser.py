@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fakes
-from animegamer_rt.bundle.denoise_plan import build_plan, coarse_plan, even_plan, noise_weights
+from animegamer_rt.bundle.denoise_plan import build_plan, noise_weights
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import PlanError
 from animegamer_rt.stages.denoiser import Denoiser
 
@@ -32,7 +33,7 @@ def test_every_step_of_the_plan_is_run_in_order() -> None:
 
 
 def test_noise_depends_on_seed_and_turn_alone() -> None:
-    one, other = (Denoiser(fakes.FakeDenoiser(), even_plan(steps), LATENT) for steps in (3, 9))
+    one, other = (Denoiser(fakes.FakeDenoiser(), build_plan(even_timesteps(steps)), LATENT) for steps in (3, 9))
     drawn = [list(islice(one.draw_noise(seed, turn), 3)) for seed, turn in ((7, 2), (7, 3), (8, 2))]
     assert np.array_equal(drawn[0], list(islice(other.draw_noise(7, 2), 3)))
     assert drawn[0][0].shape == LATENT and drawn[0][0].dtype == np.float32
@@ -55,7 +56,7 @@ def test_a_turn_that_is_broken_off_draws_no_more_noise(monkeypatch: pytest.Monke
             yield np.full(LATENT, number, np.float32)
 
     monkeypatch.setattr(Denoiser, "_draw_noise", draws)
-    denoiser = Denoiser(fakes.FakeDenoiser(), even_plan(6), LATENT)
+    denoiser = Denoiser(fakes.FakeDenoiser(), build_plan(even_timesteps(6)), LATENT)
     steps = denoiser.denoise(SHOT, 0.0, denoiser.draw_noise(7, 1))
     next(steps)
     steps.close()
@@ -77,7 +78,8 @@ def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() 
 
 
 def test_steps_get_the_weighted_sums_of_the_seeds_draws() -> None:
-    plan, whole = coarse_plan(6), np.random.Generator(np.random.Philox(np.random.SeedSequence([7, 2])))
+    plan = build_plan(even_timesteps(50)[::7], noise_steps=50)
+    whole = np.random.Generator(np.random.Philox(np.random.SeedSequence([7, 2])))
     drawn = list(islice(Denoiser(fakes.FakeDenoiser(), plan, LATENT).draw_noise(7, 2), len(plan)))
     np.testing.assert_array_equal(drawn[0], whole.standard_normal(LATENT, dtype=np.float32))
     for weights, found in zip(noise_weights(plan), drawn[1:], strict=True):
