@@ -21,6 +21,7 @@ class EngineIdentity:
     in. library: name and version, with those of the libraries below it. machine: the processor's instruction sets, or
     the GPU. attention: the denoiser's; empty where it cannot be chosen. kernels: hash of our kernels' library; empty:
     plain operators. parts: role -> hash of the part's files. settings: what else the engines chose for this machine.
+    rules: hash of what the manifest says about a turn (`Bundle.rules_hash`).
     """
 
     kind: str
@@ -31,6 +32,7 @@ class EngineIdentity:
     kernels: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
     settings: str = ""
+    rules: str = ""
 
     def __str__(self) -> str:
         """One line: what older versions stored, "KIND, ROLE PRECISION, ..", then the other fields by name."""

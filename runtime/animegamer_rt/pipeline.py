@@ -41,7 +41,7 @@ class Pipeline:
     """A bundle, one of its plans and the stages of a turn, loaded once for any number of sessions.
 
     reader: None for a bundle without one, whose predictor gets the instructions as they are.
-    engines: which kind of engines run it, and in what precision (`Engines.identity`).
+    engines: all about them that can change a frame (`Engines.identity`).
     One turn runs at a time. `concurrent_prediction`: the next turn may be predicted in another thread meanwhile.
     """
 

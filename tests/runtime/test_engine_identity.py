@@ -14,6 +14,7 @@ from own_parts import add_plan
 import fakes
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.engine_identity import EngineIdentity, difference, named_fields
 from animegamer_rt.errors import BackendError
@@ -66,7 +67,7 @@ def test_an_older_text_is_compared_in_what_it_holds() -> None:
 def test_every_field_of_an_identity_can_be_read_back() -> None:
     found = named_fields(str(GPU))
     assert found["library"] == "torch 2.9.0, cuDNN 91002" and found["attention"] == "wgmma"
-    assert list(found) == ["engines", "library", "machine", "attention", "kernels", "parts", "settings"]
+    assert list(found) == ["engines", "library", "machine", "attention", "kernels", "parts", "settings", "rules"]
 
 
 def test_onnxruntime_says_its_version_the_processor_and_the_parts(
@@ -82,6 +83,16 @@ def test_onnxruntime_says_its_version_the_processor_and_the_parts(
     one, other = (open_engines(bundle, plan=plan).identity(bundle) for plan in ("balanced", "x"))
     unlike = difference(one, other)
     assert one == open_engines(bundle).identity(bundle) and unlike is not None and unlike[0].startswith("parts: ")
+
+
+def test_settings_of_the_manifest_belong_to_it_and_a_plan_that_others_play_does_not(tiny: Bundle) -> None:
+    said = open_engines(tiny).identity(tiny)
+    manifest = replace(tiny.manifest, compatibility=REFERENCE)
+    other = replace(tiny, manifest=manifest)
+    unlike = difference(said, open_engines(other).identity(other))
+    assert unlike is not None and unlike[0].startswith("rules: ") and other.fingerprint == tiny.fingerprint
+    bundle = add_plan(tiny)
+    assert open_engines(bundle).identity(bundle) == said
 
 
 def test_threads_do_not_change_what_onnxruntime_is(tiny: Bundle) -> None:

@@ -287,7 +287,8 @@ class Engines:
         precision = {role: self.precision_of(bundle, role) for role in PLAY_ROLES}
         parts = {role: bundle.part_hash(role, self.parts[role]) for role in PLAY_ROLES}
         built = self.library, self.machine, self.attention or "", self.kernels, parts, self.settings
-        return str(EngineIdentity(self.kind, precision, *built))
+        rules = bundle.rules_hash(self.parts)
+        return str(EngineIdentity(self.kind, precision, *built, rules))
 
 
 class EngineProvider(Protocol):

@@ -13,7 +13,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -44,7 +44,7 @@ from .manifest import (
     PlanEntry,
 )
 from .onnx_locations import data_locations
-from .roles import CACHE_PREFIX, CHOICES, DEFAULT_PARTS, NETWORKS, ROLES, PlanParts, graph_names
+from .roles import CACHE_PREFIX, CHOICES, DEFAULT_PARTS, NETWORKS, PLAY_ROLES, ROLES, PlanParts, graph_names
 
 MANIFEST = "manifest.json"
 FORMAT_VERSIONS = (FORMAT_VERSION, READER_FORMAT_VERSION, PARTS_FORMAT_VERSION)
@@ -146,9 +146,26 @@ class Bundle:
 
     @property
     def fingerprint(self) -> str:
-        """Short hash of `hashes`. What stands in the manifest alone, as plans and words, is not in it."""
-        records = sorted(self.hashes.items())
-        return hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16]
+        """Short hash of `hashes`. Of the manifest itself, `rules_hash` and `steps_hash` hold what frames depend on."""
+        return _short_hash(sorted(self.hashes.items()), 16)
+
+    def rules_hash(self, parts: PlanParts = DEFAULT_PARTS) -> str:
+        """Short hash of the manifest's settings that frames of these parts depend on, whatever the plan's steps.
+
+        Defaults are left out, so that a setting that a later version adds leaves the hash as it was.
+        """
+        manifest = self.manifest
+        records = manifest.geometry, manifest.tokenizer, manifest.motion_tokenizer, manifest.compatibility
+        said = [
+            {one.name: getattr(record, one.name) for one in fields(record) if getattr(record, one.name) != one.default}
+            for record in records
+        ]
+        said += [{role: [self.network(role, parts[role]), self.sizes(role, parts[role])]} for role in PLAY_ROLES]
+        return _short_hash(said, 12)
+
+    def steps_hash(self, plan: str | None = None) -> str:
+        """Short hash of a plan's steps (None: the default plan's). Raises PlanError for an unknown plan."""
+        return _short_hash(self._entry(plan).plan, 12)
 
     @property
     def default_plan(self) -> str:
@@ -187,6 +204,10 @@ class Bundle:
                 do=suggest_only(str(name), self.manifest.plans),
             )
         return self.manifest.plans[name]
+
+
+def _short_hash(data: object, digits: int) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:digits]
 
 
 def load(folder: str | Path) -> Bundle:

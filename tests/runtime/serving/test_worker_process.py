@@ -26,7 +26,7 @@ def process(tmp_path: Path) -> Iterator[WorkerProcess]:
     with zmq.Context() as context, context.socket(zmq.ROUTER) as worker_socket:
         options = ServeOptions(state_dir=tmp_path, backoff_s=1.0)
         host = LocalHost(options, bundle, "tcp://127.0.0.1:1")
-        yield WorkerProcess(options, RequiredWorker(bundle.fingerprint), worker_socket, host)
+        yield WorkerProcess(options, RequiredWorker(bundle.fingerprint, STEPS), worker_socket, host)
 
 
 @pytest.fixture
@@ -117,6 +117,7 @@ def test_cores_and_gpus_are_shared_out_and_shortages_are_said(tmp_path: Path) ->
     assert ["no GPUs were found" in said for said in shortages(2, "torch", 2, 0)] == [True]
 
 
+STEPS = "0123456789ab"
 IDENTITY = "PyTorch on CUDA, denoiser bf16; library: torch 2.9.0; attention: wgmma"
 
 
@@ -139,9 +140,9 @@ class Started:
         return self.code
 
 
-def say_ready(process: WorkerProcess, fingerprint: str, engines: str) -> None:
+def say_ready(process: WorkerProcess, fingerprint: str, engines: str, steps: str = STEPS) -> None:
     """What a worker's message does, without its socket."""
-    ready = WorkerReady(process._secret, 0.0, 1.0, fingerprint, engines)
+    ready = WorkerReady(process._secret, 0.0, 1.0, fingerprint, steps, engines)
     process._handle_worker_message(b"peer", Message(READY, ready.to_fields()), 0.0)
 
 
@@ -163,6 +164,9 @@ def test_a_worker_with_other_engines_than_the_first_plays_no_turn(
     assert reason is not None
     assert "engines differ from the first worker's; found attention: int8; expected attention: wgmma" in reason
     process.watch(200.0)
+    say_ready(process, fingerprint, IDENTITY, "other steps")
+    assert not process.serving and "changed while the server was running" in (process.watch(200.1) or "")
+    process.watch(300.0)
     say_ready(process, fingerprint, IDENTITY)
     assert process.serving
 
@@ -173,7 +177,7 @@ def test_the_engines_of_the_last_turn_are_named_to_the_first_worker(
     monkeypatch.setattr(subprocess, "Popen", Started)
     bundle, options = fakes.write_bundle(tmp_path / "tiny"), ServeOptions(state_dir=tmp_path)
     with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-        required = RequiredWorker(bundle.fingerprint, IDENTITY)
+        required = RequiredWorker(bundle.fingerprint, STEPS, IDENTITY)
         first = WorkerProcess(options, required, socket, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
         first.watch(0.0)
         assert Started.commands[-1][-2:] == ["--engines-before", IDENTITY]

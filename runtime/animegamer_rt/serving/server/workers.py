@@ -45,16 +45,16 @@ log = logging.getLogger(__name__)
 class RequiredWorker:
     """What all workers of one server must share, so that a turn is the same whichever of them plays it.
 
-    fingerprint: of the bundle. engines: identity of the first ready one, which all others must match; before that, of
-    the store's last turn, so that a worker may make the same choices.
+    fingerprint: of the bundle. steps: `Bundle.steps_hash` of the plan. engines: identity of the first ready worker's,
+    which all others must match; before that, of the store's last turn, so that a worker may make the same choices.
     """
 
-    def __init__(self, fingerprint: str, engines: str | None = None) -> None:
-        self._fingerprint, self.engines, self._known = fingerprint, engines, False
+    def __init__(self, fingerprint: str, steps: str, engines: str | None = None) -> None:
+        self._bundle, self.engines, self._known = (fingerprint, steps), engines, False
 
     def refuse(self, ready: WorkerReady) -> str:
         """Why a ready worker is not used; empty if it is."""
-        if ready.fingerprint != self._fingerprint:
+        if (ready.fingerprint, ready.steps) != self._bundle:
             return "the bundle's files changed while the server was running; restart the server"
         if self._known and self.engines is not None and (unlike := difference(ready.engines, self.engines)):
             return f"its engines differ from the first worker's; found {unlike[0]}; expected {unlike[1]}"
@@ -353,7 +353,7 @@ def open_workers(
         shares = share_out(options.workers, device, cores, gpus)
         for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1):
             hosts.append(LocalHost(options, bundle, address, number, share))
-    processes, required = [], RequiredWorker(bundle.fingerprint, engines_before)
+    processes, required = [], RequiredWorker(bundle.fingerprint, bundle.steps_hash(options.plan), engines_before)
     for number, ((socket, _), host) in enumerate(zip(sockets.workers, hosts, strict=True), 1):
         host.open_log()
         processes.append(WorkerProcess(options, required, socket, host, number))

@@ -141,13 +141,15 @@ class StartJob(WorkerMessage):
 class WorkerReady(WorkerMessage):
     """The engines are loaded. secret: the server's, which identifies its worker.
 
-    fingerprint: of the bundle that the worker has opened. engines: their identity (`Pipeline.engines`).
+    fingerprint: of the bundle that the worker has opened. steps: `Bundle.steps_hash` of its plan. engines: their
+    identity (`Pipeline.engines`).
     """
 
     secret: str
     warmup_s: float
     resident_mib: float
     fingerprint: str
+    steps: str
     engines: str
 
 

@@ -85,7 +85,8 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         higher = _higher_precision(pipeline, engines, config)
         # With sequential offload a turn takes minutes to hours, and a warm-up would not make the first one faster.
         warmup_s = 0.0 if engines.one_at_a_time else warm_up(PrecisionRetry(pipeline, higher, lambda: None))
-        ready = WorkerReady(secret, warmup_s, resident_mib(), bundle.fingerprint, pipeline.engines)
+        opened = bundle.fingerprint, bundle.steps_hash(options.plan), pipeline.engines
+        ready = WorkerReady(secret, warmup_s, resident_mib(), *opened)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         if tracer:
             tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")
