@@ -27,10 +27,11 @@ def test_a_reduced_plan_takes_its_guidance_from_the_curve_of_50_steps() -> None:
 def test_exact_plan_is_fifty_guided_pairs_with_noise_in_all_but_the_last() -> None:
     plan = exact_plan()
     assert {step.branch for step in plan} == {"pair"}
-    assert plan.network_rows == 100 and plan.noise_draws == 49
+    assert plan.network_rows == 100
     table = plan.coefficients()
     assert table.shape == (50, 8) and table.dtype == np.float32
     assert np.isfinite(table).all()
+    assert [step.coefficients.c_noise != 0 for step in plan] == [*[True] * 49, False]
     assert plan.steps[-1].coefficients[4:] == (0.0, 1.0, 0.0, 0.0)
 
 

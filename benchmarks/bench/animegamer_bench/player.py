@@ -21,10 +21,12 @@ import zmq
 
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ServerError
-from animegamer_rt.profiling.child_process import child_command, describe_failure
+from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.server.config_file import print_config
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
+
+from .turns import describe_failure
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt.bundle import json_file
-from animegamer_rt.bundle.claims import reserve_name
-from animegamer_rt.bundle.files import read_bounded, remove, write_file
+from animegamer_rt.bundle.files import read_bounded, remove, write_error, write_file
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.untrusted import plain, short
 
@@ -55,7 +54,7 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     A name may come from a bundle: what is no letter, digit or one of `.-_` becomes `_`.
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    path = reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
+    path = _reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
     text = NUMBERS.sub(lambda found: " ".join(found[0].split()), json.dumps(record, indent=2))
     try:
         write_file(path, (text + "\n").encode())
@@ -63,6 +62,23 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
         remove(path)  # the reserved name: an empty file would be taken for a broken record
         raise
     return path
+
+
+def _reserve_name(folder: Path, stem: str, suffix: str) -> Path:
+    """The first of STEM.SUFFIX, STEM-2.SUFFIX, .. that the folder does not have, made as an empty file.
+
+    Another program that asks at the same time gets another name. Raises OutputError.
+    """
+    path, number = folder / f"{stem}{suffix}", 1
+    while True:
+        try:
+            path.touch(exist_ok=False)
+            return path
+        except FileExistsError:
+            number += 1
+            path = folder / f"{stem}-{number}{suffix}"
+        except OSError as error:
+            raise write_error(path, error) from error
 
 
 def read_records(folder: Path, kind: str = "turn") -> list[Record]:

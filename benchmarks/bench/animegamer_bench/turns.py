@@ -30,12 +30,15 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.events import Done, FrameReady, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
-from animegamer_rt.profiling.child_process import child_command, describe_failure
+from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
 from .presets import Suite
 from .records import STAGES
+
+KEPT_CHARACTERS = 500
+"""Of what a process that failed has printed."""
 
 SEED, GATE_SEED = 7, 100
 SAME_SSIM = 0.99
@@ -238,3 +241,10 @@ def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         rows = (weight * mirrored[k : k + len(image)] for k, weight in enumerate(_WINDOW))
         image = np.asarray(sum(rows)).swapaxes(0, 1)
     return image
+
+
+def describe_failure(output: str) -> str:
+    """The last line, which names the cause, then what was printed before it, shortened to its end."""
+    *before, cause = output.strip().splitlines() or ["it printed nothing"]
+    context = "\n".join(before)[-KEPT_CHARACTERS:]
+    return f"{cause}\n(printed before that: {context})" if context else cause

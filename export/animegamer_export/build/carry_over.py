@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from animegamer_export.support.plans import clear_fidelity
 from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.loader import FORMAT_VERSIONS, MANIFEST
-from animegamer_rt.bundle.manifest import Manifest, clear_fidelity
+from animegamer_rt.bundle.manifest import Manifest
 from animegamer_rt.bundle.roles import DENOISER, graph_names
 from animegamer_rt.errors import ConfigError
 

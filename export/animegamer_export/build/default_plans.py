@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from animegamer_export.support.plans import coarse_plan, exact_plan
+from animegamer_export.support.plans import clear_fidelity, coarse_plan, exact_plan
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
-from animegamer_rt.bundle.manifest import Compatibility, PlanEntry, clear_fidelity
+from animegamer_rt.bundle.manifest import Compatibility, PlanEntry
 
 COMPATIBILITY = Compatibility()
 """The paper's method; `manifest.REFERENCE` is the published demo with its quirks."""

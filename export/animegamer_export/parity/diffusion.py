@@ -160,9 +160,10 @@ def check_sampler(folder: FixtureFolder, fixture: FixtureSet) -> list[Check]:
     latent = fixture.tensor("init_noise")
     zeros = torch.zeros_like(latent)
     noise_used = fixture.tensor("noise_used")
-    if len(noise_used) != plan.noise_draws:
+    draws = sum(step.coefficients.c_noise != 0.0 for step in plan)
+    if len(noise_used) != draws:
         raise CheckpointError(
-            f"noise_used has {len(noise_used)} entries, {plan.noise_draws} steps draw noise", where=fixture.where
+            f"noise_used has {len(noise_used)} entries, {draws} steps draw noise", where=fixture.where
         )
     x0, difference = zeros, zeros
     motion_scope = torch.tensor([fixture.number("flow")])

@@ -20,13 +20,13 @@ from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
 from animegamer_export.support.disk import disk_full_error
+from animegamer_export.support.plans import clear_fidelity
 from animegamer_rt.backends.onnxruntime.loader import check_device
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
-from animegamer_rt.bundle.manifest import clear_fidelity
 from animegamer_rt.bundle.roles import DENOISER, ROLES, default_part, graph_names
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig

@@ -7,12 +7,14 @@ weights follow from the solver by writing its steps out one after another (MODEL
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from animegamer_rt.bundle.denoise_plan import Branch, DenoisePlan, build_plan
+from animegamer_rt.bundle.manifest import EXACT, PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps, half_log_snr, signal_levels, wave_guidance
 from animegamer_rt.errors import PlanError
 
@@ -52,6 +54,11 @@ def mean_guidance(start: int, end: int, fine_steps: int = FINE_STEPS) -> float:
     curve = np.array([wave_guidance(timestep, fine_steps) for timestep in fine[start:end]])
     weights = _signal_weights(fine, start, end) if end < fine_steps else np.ones(end - start)
     return float(weights @ curve / weights.sum())
+
+
+def clear_fidelity(plans: Mapping[str, PlanEntry]) -> dict[str, PlanEntry]:
+    """The plans without fidelity figures; `exact`, which needs none, becomes the default."""
+    return {name: replace(entry, fidelity={}, default=name == EXACT) for name, entry in plans.items()}
 
 
 def _guidance(indices: Sequence[int], fine_steps: int) -> list[float]:

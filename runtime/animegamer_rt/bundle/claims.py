@@ -13,7 +13,7 @@ from pathlib import Path
 
 from animegamer_rt.errors import OutputError
 
-from .files import LOCK, make_folder, write_error
+from .files import LOCK, make_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +69,3 @@ def claim_file(path: Path, kind: str, is_ours: Callable[[Path], bool], *, do: st
         return
     if not path.is_file() or not is_ours(path):
         raise OutputError(f"this file is not {kind}, and would be replaced", where=path, do=f"move it, or {do}")
-
-
-def reserve_name(folder: Path, stem: str, suffix: str) -> Path:
-    """The first of STEM.SUFFIX, STEM-2.SUFFIX, .. that the folder does not have, made as an empty file.
-
-    Another program that asks at the same time gets another name. Raises OutputError.
-    """
-    path, number = folder / f"{stem}{suffix}", 1
-    while True:
-        try:
-            path.touch(exist_ok=False)
-            return path
-        except FileExistsError:
-            number += 1
-            path = folder / f"{stem}-{number}{suffix}"
-        except OSError as error:
-            raise write_error(path, error) from error

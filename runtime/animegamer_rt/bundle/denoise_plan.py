@@ -88,11 +88,6 @@ class DenoisePlan:
         return iter(self.steps)
 
     @property
-    def noise_draws(self) -> int:
-        """How many steps use fresh noise; the last step never does."""
-        return sum(step.coefficients.c_noise != 0.0 for step in self.steps)
-
-    @property
     def network_rows(self) -> int:
         """Rows of the batch over all steps, 2 for each pair: the plan's cost where no block is skipped."""
         return sum(len(step.rows) for step in self.steps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -197,11 +197,6 @@ class PlanEntry:
     fidelity: Mapping[str, Any] = field(default_factory=dict)
     default: bool = False
     parts: Mapping[str, str] = field(default_factory=dict)
-
-
-def clear_fidelity(plans: Mapping[str, PlanEntry]) -> dict[str, PlanEntry]:
-    """The plans without fidelity figures; `exact`, which needs none, becomes the default."""
-    return {name: replace(entry, fidelity={}, default=name == EXACT) for name, entry in plans.items()}
 
 
 @dataclass(frozen=True, slots=True)

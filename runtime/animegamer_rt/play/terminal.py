@@ -8,12 +8,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
+import numpy as np
+from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as ProgressBar
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -26,10 +32,11 @@ from animegamer_rt.state.game import VALUES, CharacterState
 from animegamer_rt.untrusted import plain
 
 from .game_folder import GameFolder
-from .preview import show_clip
 from .suggestions import completions
 
 BAR_CELLS = 20
+PREVIEW_CELLS = 72
+"""Widest preview of a clip, in terminal columns."""
 COLOURS = dict(zip(VALUES, ("red", "magenta", "yellow"), strict=True))
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
 OTHER_BUNDLE = "/bundle"
@@ -171,7 +178,7 @@ class Terminal:
         self._vae_seconds = seconds.vae
         if self._frames:
             with contextlib.suppress(KeyboardInterrupt):
-                show_clip(self._console, self._frames, playback_seconds)
+                _show_clip(self._console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
         self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 
@@ -197,6 +204,34 @@ class Terminal:
 def _plain_words(world: World) -> World:
     """The words without what a terminal would obey: Tab writes them into the line."""
     return World(*(tuple(map(plain, getattr(world, field.name))) for field in dataclasses.fields(world)))
+
+
+def _show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> None:
+    """Play the frames once, within `seconds`; the last one stays."""
+    with Live(console=console, auto_refresh=False) as live:
+        start = time.monotonic()
+        for number, frame in enumerate(frames, 1):
+            live.update(_BlockPicture(frame), refresh=True)
+            time.sleep(max(0.0, start + number * seconds / len(frames) - time.monotonic()))
+
+
+class _BlockPicture:
+    """A picture in half blocks: each cell shows two pixels, one above the other."""
+
+    def __init__(self, frame: Picture) -> None:
+        self._frame = frame
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        height, width, _ = self._frame.shape
+        step = -(-width // max(1, min(PREVIEW_CELLS, options.max_width)))
+        if 2 * step > height:  # the terminal is too narrow for a single row of cells
+            return
+        cropped = self._frame[: height // (2 * step) * 2 * step, : width // step * step].astype(np.uint16)
+        small = cropped.reshape(len(cropped) // step, step, -1, step, 3).mean((1, 3)).astype(int)
+        for top, bottom in zip(small[::2], small[1::2], strict=True):
+            for upper, lower in zip(top, bottom, strict=True):
+                yield Segment("▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower)))
+            yield Segment.line()
 
 
 def _shows_pictures(console: Console) -> bool:

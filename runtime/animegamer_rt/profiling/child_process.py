@@ -1,4 +1,4 @@
-"""Starts Python child processes that run none of the current folder's files, and describes how one failed."""
+"""Starts Python child processes that run none of the current folder's files, and says how one ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from pathlib import Path
 
-KEPT_CHARACTERS = 500
 KILLED = 9
 """SIGKILL; Windows has no such name."""
 PROGRAM = (
@@ -27,13 +26,6 @@ def child_command(module: str, *arguments: str) -> list[str]:
     assert package is not None and package.submodule_search_locations
     root = Path(next(iter(package.submodule_search_locations))).absolute().parent
     return [sys.executable, "-c", PROGRAM, str(root), module, *arguments]
-
-
-def describe_failure(output: str) -> str:
-    """The last line, which names the cause, then what was printed before it, shortened to its end."""
-    *before, cause = output.strip().splitlines() or ["it printed nothing"]
-    context = "\n".join(before)[-KEPT_CHARACTERS:]
-    return f"{cause}\n(printed before that: {context})" if context else cause
 
 
 def describe_end(code: int, last_line: str) -> str:

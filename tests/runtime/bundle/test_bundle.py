@@ -16,7 +16,7 @@ import fakes
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Engine, clear_fidelity
+from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import BundleFileError, BundleFormatError, BundleNotFoundError, PlanError
 
@@ -103,7 +103,9 @@ def test_file_that_the_system_does_not_give_is_named(bundle: Bundle, monkeypatch
 
 
 def test_a_plan_is_refused_without_its_figures(bundle: Bundle) -> None:
-    trained = replace(bundle.manifest, origin="checkpoints", plans=clear_fidelity(bundle.manifest.plans))
+    plans = bundle.manifest.plans.items()
+    unmeasured = {name: replace(plan, fidelity={}, default=name == "exact") for name, plan in plans}
+    trained = replace(bundle.manifest, origin="checkpoints", plans=unmeasured)
     bundle = write_manifest(bundle.folder, trained)
     assert bundle.unmeasured_plans == ["balanced"]
     with pytest.raises(PlanError, match=f"'balanced'.*run: animegamer-rt search-plans {bundle.folder}"):
