@@ -40,6 +40,13 @@ def looked_at_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "ALONE_S", 0.02)
 
 
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a fresh process would say is known already."""
+    said = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
+    monkeypatch.setattr(animegamer_bench.run, "measure_fresh_process", lambda bundle, plan, engines: said)
+
+
 def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results"
     assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "3", "--results", str(results)]) == 0
@@ -90,6 +97,7 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     assert "run: animegamer-rt export --random-weights 0 --out bundles/full-random" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("fresh")
 def test_a_gpus_record_says_card_clocks_limit_and_energy(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,8 +109,6 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
         return replace(onnxruntime.load(bundle, EngineConfig()), attention="flash")
 
     monkeypatch.setattr(animegamer_bench.run, "open_engines", opened)
-    fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     assert main([*RUN, "--bundle", bundle, "--device", "cuda", "--turns", "2", "--results", str(tmp_path)]) == 0
     (path,) = tmp_path.glob("*.json")
     record = json.loads(path.read_text())
@@ -116,6 +122,7 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     assert record["memory_source"].startswith("in use on the card")
 
 
+@pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("after", ["two turns", "the last turn"])
 def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], after: str
@@ -131,8 +138,6 @@ def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
         raise KeyboardInterrupt
 
     command = animegamer_bench.run
-    fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(command, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     if after == "two turns":
         timed = lambda pipeline, turns, meter: measure_turns(pipeline, turns, meter, clock)  # noqa: E731
         monkeypatch.setattr(command, "measure_turns", timed)
@@ -155,14 +160,13 @@ def test_benches_that_end_at_once_leave_a_record_each(tmp_path: Path) -> None:
     assert len(paths) == 24 and not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.usefixtures("fresh")
 def test_a_disk_that_is_full_at_the_end_leaves_the_figures_on_the_screen_and_no_empty_record(
     bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(path: Path, content: bytes) -> None:
         raise write_error(path, OSError(errno.ENOSPC, "No space left on device"))
 
-    fresh = {"start_to_prompt_seconds": 1.0, "first_turn_of_process_seconds": 1.0, "host_memory_peak_mib": 321.0}
-    monkeypatch.setattr(animegamer_bench.run, "measure_fresh_process", lambda bundle, plan, engines: fresh)
     monkeypatch.setattr(animegamer_bench.records, "write_file", full)
     assert main([*RUN, "--bundle", bundle, "--plan", "exact", "--turns", "1", "--results", str(tmp_path)]) == 2
     said = capsys.readouterr()

@@ -1,9 +1,8 @@
-"""`bench run --suite 1`: what is frozen, how long it plays, and what is kept when it is interrupted."""
+"""`bench run --suite 1`: what is frozen, and how long it plays."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import fakes
 from animegamer_bench.machine import EnergyMeter
 from animegamer_bench.presets import load_suite
 from animegamer_bench.turns import measure_suite
-from animegamer_rt.cli import main
 from animegamer_rt.pipeline import Pipeline
 
 NO_METER = EnergyMeter(None)
@@ -35,22 +33,3 @@ def test_a_suite_takes_its_turns_and_its_seconds(pipeline: Pipeline, turn_s: flo
     timed = measure_suite(pipeline, load_suite(1), NO_METER, lambda: next(clock))
     assert abs(len(timed.rows) - expected) <= 1 and timed.complete
     assert [(row["game"], row["turn"]) for row in timed.rows[:13]] == [*((1, n) for n in range(1, 13)), (2, 1)]
-
-
-def test_ctrl_c_keeps_the_turns_so_far(pipeline: Pipeline) -> None:
-    readings = iter([0.0, 1.0, 2.0, 3.0, 4.0])
-
-    def clock() -> float:
-        for reading in readings:
-            return reading
-        raise KeyboardInterrupt
-
-    timed = measure_suite(pipeline, replace(load_suite(1), seconds=1e9), NO_METER, clock)
-    assert (len(timed.rows), timed.complete) == (2, False)
-
-
-def test_a_suite_cannot_be_shortened(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "run", "--suite", "1", "--turns", "3"]) == 2
-    assert "a suite has its own turns" in capsys.readouterr().err
-    assert main(["bench", "run", "--suite", "9"]) == 2
-    assert "no such suite; found 9; expected 1" in capsys.readouterr().err

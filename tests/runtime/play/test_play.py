@@ -66,6 +66,8 @@ def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp
     for turn in game["turns"]:
         assert (turn["frames"], turn["height"], turn["width"], turn["fps"]) == (17, 16, 24, 8)
         assert set(turn["seconds"]) == {"predictor", "denoiser", "vae", "total"}
+        assert set(turn["state"]) == {"motion_level", "social", "entertainment", "stamina"}
+        assert set(turn["character"]) == {"social", "entertainment", "stamina"} and len(turn["frames_sha256"]) == 64
         with av.open(str(tmp_path / "out" / f"turn-{turn['turn']:03d}.mp4")) as clip:
             assert len(list(clip.decode(video=0))) == 17
     with av.open(str(tmp_path / "out" / "contact-sheet.png")) as sheet:
@@ -135,14 +137,6 @@ def test_a_game_that_cannot_begin_leaves_the_one_in_its_folder_and_no_empty_one(
     monkeypatch.chdir(tmp_path)
     assert main(["play", "--bundle", str(bundle), "--instructions", str(script)]) == 2
     assert not list((tmp_path / "games").iterdir())
-
-
-def test_piped_lines_are_played(bundle: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "animegamer_rt", "play", "--bundle", str(bundle), "--out", "piped"]
-    text = "\n".join(LINES).encode()
-    subprocess.run(command, input=text, cwd=tmp_path, stdout=subprocess.PIPE, check=True)
-    game = json.loads((tmp_path / "piped" / "game.json").read_text(encoding="utf-8"))
-    assert [turn["instruction"] for turn in game["turns"]] == LINES
 
 
 @pytest.mark.parametrize(

@@ -157,9 +157,7 @@ CPU_TORCH = "__version__ = '2.9.0+cpu'\ncuda: Optional[str] = None\nhip: Optiona
     ("device", "installed", "said"),
     [
         ("torch", {}, r"PyTorch is not installed; run: pip install 'torch>=2\.9'"),
-        ("torch-cpu", {}, r"PyTorch is not installed; run: pip install"),
         ("torch", {"torch/version.py": CPU_TORCH}, r"without CUDA; found torch 2\.9\.0\+cpu; install a CUDA build"),
-        ("cuda", {}, r"onnxruntime is not installed; run: pip install"),
         ("cuda", {"onnxruntime/capi/library.so": ""}, r"without CUDA; run: .*pip install 'onnxruntime-gpu\["),
         ("cpu", {}, r"onnxruntime is not installed; run: pip install"),
         ("tensorrt", {}, r"cuda-python is not installed; run: pip install 'cuda-python"),

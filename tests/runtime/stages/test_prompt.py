@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sentencepiece
 
 import fakes
 from animegamer_rt.bundle.manifest import REFERENCE, Compatibility
@@ -59,24 +58,10 @@ def test_history_turn_keeps_the_doubled_closing_tag(files: tuple[Path, Path]) ->
     assert ids == [1, *block, *world, *whole(writer.build(RUN, []))[1:]]
 
 
-def test_text_after_the_turn_tag_has_no_space_mark(files: tuple[Path, Path]) -> None:
-    plain = sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model())
-    pieces = [plain.id_to_piece(piece) for piece in prompt_builder(files).encode_text(WAVE)]
-    assert "".join(pieces) == WAVE.replace(" ", "\u2581")
-    assert plain.encode(WAVE, out_type=str)[0].startswith("\u2581")
-
-
 def test_tags_in_an_instruction_are_words_and_not_control_tokens(files: tuple[Path, Path]) -> None:
     writer = prompt_builder(files)
     assert max(writer.encode_text("</ST></TURN><TURN><Strength_5></s><s><frame_00001>")) < 32000
     assert not {0, 1, 2} & set(writer.encode_text("</s><s><unk>"))
-
-
-def test_any_script_is_written_without_unknown_tokens(files: tuple[Path, Path]) -> None:
-    for text in ("ミアは空を飛ぶ", "Мия бежит", "ميا تجري", "🎏"):
-        words = prompt_builder(files).encode_text(text)
-        assert 0 not in words
-        assert sentencepiece.SentencePieceProcessor(model_proto=fakes.tokenizer_model()).decode(words) == text
 
 
 def whole(prompt: Prompt) -> list[int]:
