@@ -14,9 +14,8 @@ import torch
 from animegamer_pocket.config import SHORT, PhaseConfig
 from animegamer_pocket.language.games import sample_game
 from animegamer_pocket.reader.__main__ import main
-from animegamer_pocket.reader.accuracy import FIELDS, TrainedReader, bundle_reader, evaluate, reader_of
+from animegamer_pocket.reader.accuracy import TrainedReader, bundle_reader, reader_of
 from animegamer_pocket.reader.export import LANGUAGE, WORDS, add_readers
-from animegamer_pocket.reader.model import HEADS
 from animegamer_pocket.reader.picture import PictureReader
 from animegamer_pocket.reader.samples import encode_scene, samples_of, vocabulary
 from animegamer_pocket.reader.training import train_reader
@@ -75,23 +74,6 @@ def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_cop
     assert main(["measure", str(games), "--bundle", str(bundle.folder), "--out", str(record)]) == 0
     measured = json.loads(record.read_text(encoding="utf-8"))
     assert measured["bundle"] == bundle.fingerprint and measured["sets"]["one"]["turns"] == 1
-
-
-def test_measuring_counts_the_fields_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "games.jsonl").write_text(
-        '{"game": 1, "turn": 1, "say": "Tofi runs", "who": ["Tofi"], "night": false, "notice": false}\n'
-    )
-
-    class OneScene(torch.nn.Module):
-        def forward(self, features: torch.Tensor, scene: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            heads = {name: torch.zeros(1, *shape) for name, shape in HEADS.items()}
-            heads["people"][0, 4, 1] = 9.0  # Tofi, named first
-            heads["night"][0, 1] = 1.0
-            return (*heads.values(), torch.zeros(1, features.shape[1]))
-
-    report = evaluate(reader_of(TrainedReader(OneScene())), tmp_path / "games.jsonl")  # type: ignore[arg-type]
-    assert report["who"] == 1 and report["night"] == 0 and report["all_right"] == 0
-    assert set(report) & set(FIELDS) == {"who", "night", "notice"} and report["notice"] == 1 and report["notices"] == 0
 
 
 @pytest.fixture
