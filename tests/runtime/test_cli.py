@@ -135,7 +135,10 @@ def typed(*words: str) -> int | str | None:
 def test_new_keys_print_which_file_goes_to_the_server_and_which_to_the_player(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, public, secret in (("server", "every player", "stays"), ("mia", "--authorized-keys folder", "mia alone")):
+    for name, public, secret in (
+        ("server", "every player", "keep on the server"),
+        ("mia", "--authorized-keys folder", "mia only"),
+    ):
         assert main(["keys", "new", name, "--keys", str(tmp_path / "keys")]) == 0
         first, second = capsys.readouterr().out.splitlines()
         assert first.startswith(str(tmp_path / "keys" / f"{name}.key: ")) and public in first
