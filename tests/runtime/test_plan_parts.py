@@ -181,6 +181,14 @@ def test_a_part_of_another_kind_of_network_is_refused_by_pytorch(pocket: Bundle)
     assert open_engines(bundle, EngineConfig("torch-cpu"), plan="fast").parts.vae == VAE
 
 
+def test_a_precision_that_a_kind_of_denoiser_does_not_have_is_an_error(pocket: Bundle) -> None:
+    parts = dict(pocket.manifest.parts)
+    parts["denoiser_x"] = replace(parts["denoiser_x"], network="student")
+    bundle = write_manifest(pocket.folder, replace(pocket.manifest, parts=parts))
+    with pytest.raises(BackendError, match="no 8-bit products .*found student, precision int8.*omit --precision"):
+        open_engines(bundle, EngineConfig("torch-cpu", precision="int8"), plan="x")
+
+
 def test_selftest_compares_the_parts_of_every_plan(tiny: Bundle) -> None:
     bundle = add_plan(tiny, changed=True)
     names = {name for name, _, _ in selftest.own_answers(bundle, EngineConfig())}

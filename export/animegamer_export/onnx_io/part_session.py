@@ -16,7 +16,7 @@ import onnxruntime
 
 from animegamer_export.onnx_io.sessions import plain_options
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.roles import VAE, default_part
+from animegamer_rt.bundle.roles import VAE
 
 from .read import add_weight, open_graph
 
@@ -42,7 +42,7 @@ class PartSession:
         options.enable_cpu_mem_arena = False
         model = open_graph(path)
         use_flash_attention(model)
-        if default_part(part) == VAE:
+        if bundle.graph_roles.get(part) == VAE:
             shrink_picture(model.graph)
         self.session = onnxruntime.InferenceSession(
             ir.to_proto(model).SerializeToString(),

@@ -27,7 +27,7 @@ from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
 from animegamer_rt.bundle.loader import MANIFEST, Bundle
-from animegamer_rt.bundle.roles import DENOISER, ROLES, default_part, graph_names
+from animegamer_rt.bundle.roles import DENOISER, ROLES, graph_names
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError
@@ -61,7 +61,7 @@ def part_names(bundle: Bundle, name: str) -> list[str]:
         graphs = graph_names(role, name)
         if set(graphs) <= bundle.manifest.parts.keys():
             return list(graphs)
-    words = sorted(set(map(default_part, bundle.manifest.parts)))
+    words = {part for _, part in bundle.graph_parts.values()}
     raise ConfigError(f"the bundle has no part {name!r}", where=bundle.folder, do=suggest(name, words))
 
 

@@ -105,11 +105,16 @@ class Bundle:
         return PlanParts(**self._entry(plan).parts)
 
     @property
-    def graph_roles(self) -> dict[str, str]:
-        """Graph -> role, of the default parts and of all that plans name."""
+    def graph_parts(self) -> dict[str, tuple[str, str]]:
+        """Graph -> its role and part, of the default parts and of all that plans name."""
         plans = [DEFAULT_PARTS, *map(self.parts_of, self.manifest.plans)]
-        found = {graph: role for role in ROLES for parts in plans for graph in parts.graphs(role)}
-        return {graph: role for graph, role in found.items() if graph in self.manifest.parts}
+        found = {graph: (role, parts[role]) for role in ROLES for parts in plans for graph in parts.graphs(role)}
+        return {graph: part for graph, part in found.items() if graph in self.manifest.parts}
+
+    @property
+    def graph_roles(self) -> dict[str, str]:
+        """Graph -> role, of the same parts."""
+        return {graph: role for graph, (role, _) in self.graph_parts.items()}
 
     def network(self, role: str, part: str) -> str:
         record = self.manifest.parts.get(graph_names(role, part)[0])

@@ -40,11 +40,6 @@ PLAY_GRAPHS = tuple(graph for role in PLAY_ROLES for graph in graph_names(role))
 """The graphs of the default parts of every turn."""
 
 
-def default_part(graph: str) -> str:
-    """The default part that a graph belongs to; the graph's own name for any other."""
-    return next((role for role in _CHUNKS if graph in graph_names(role)), graph)
-
-
 @dataclass(frozen=True, slots=True)
 class PlanParts:
     """The part that plays each role of a plan."""

@@ -20,7 +20,7 @@ from rich.text import Text
 from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_of, library_for, rebuild_command
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
-from animegamer_rt.bundle.roles import PLAY_GRAPHS, PLAY_ROLES, PREDICTOR, default_part
+from animegamer_rt.bundle.roles import PLAY_GRAPHS, PLAY_ROLES, PREDICTOR
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
 from animegamer_rt.profiling import gpu_memory, host_memory
 from animegamer_rt.profiling.host import module_version
@@ -137,14 +137,14 @@ def _disk(bundle: Bundle | None) -> CheckResult:
 def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
     """Bytes of graphs and weights by part, with what its graphs share counted once."""
     files: dict[str, set[str]] = {}
-    for graph, record in bundle.manifest.parts.items():
-        files.setdefault(default_part(graph), set()).update(record.files)
+    for graph, (_, part) in bundle.graph_parts.items():
+        files.setdefault(part, set()).update(bundle.manifest.parts[graph].files)
     for name, names in files.items():
         yield name, sum(bundle.manifest.files[file].bytes for file in names)
 
 
 def _parts(bundle: Bundle) -> str:
-    precision = {default_part(graph): record for graph, record in bundle.manifest.parts.items()}
+    precision = {part: bundle.manifest.parts[graph] for graph, (_, part) in bundle.graph_parts.items()}
     return ", ".join(f"{name} {precision[name].precision} {size / 1e6:.1f} MB" for name, size in _part_bytes(bundle))
 
 

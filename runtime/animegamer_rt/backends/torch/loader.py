@@ -9,7 +9,7 @@ is the torch device with its CUDA graphs. docs/TORCH.md says what of it has run 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from animegamer_rt.backends.interface import Engines, FloatArray, PartCache
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
-from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, ENCODER, PLAY_ROLES, PREDICTOR, VAE, PlanParts
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, ENCODER, NETWORKS, PLAY_ROLES, PREDICTOR, VAE, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
@@ -85,6 +85,7 @@ def load(
     torch_device = open_device("cpu" if config.device == "torch-cpu" else "cuda", precision, graphs)
     if kernels is None and attention != "torch":
         kernels = find_library() or False
+    check_denoiser(bundle, parts, precision, attention)
     opened, which = open_kernels(kernels, torch_device.device)
     check_attention(attention, opened)
     check_memory(bundle, torch_device, parts)
@@ -102,6 +103,18 @@ def load(
     else:
         engines = build_engines(setup, load_models(bundle, torch_device, parts))
     return replace(engines, device=f"{engines.device}, {which}", kernels="" if opened is None else opened.hash)
+
+
+def check_denoiser(bundle: Bundle, parts: PlanParts, precision: str | None, attention: str) -> None:
+    """Raises BackendError for 8-bit products or an attention where another kind of network denoises."""
+    kind = bundle.network(DENOISER, parts.denoiser)
+    if kind != NETWORKS[DENOISER] and (precision in ROWWISE or attention != "torch"):
+        raise BackendError(
+            "this kind of denoiser has no 8-bit products and no choice of attention",
+            where=bundle.folder,
+            found=f"{kind}, precision {precision}, attention {attention}",
+            do="omit --precision and --attention, or play another plan",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +151,12 @@ class EngineSetup:
             blocks = merge_layers(network)
             return Predictor(self.torch_device.on_side_stream(), network, blocks, self.geometry.window_tokens)
 
-    def denoiser(self, network: DenoiserNetwork, unconditional: Tensor, attention: Attention = "torch") -> Denoiser:
+    def denoiser(self, network: Any, unconditional: Tensor, attention: Attention = "torch") -> Denoiser:
         """The engine of a converted denoiser."""
         dtype, kernels = self.torch_device.dtype, self.kernels
         timesteps = [step.timestep for plan in self.plans for step in plan]
         with self.torch_device.use():
-            transformer = (
-                Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, attention)
-            )
+            transformer = DENOISERS[type(network)](network, dtype, kernels, attention)
             if self.compiled:
                 transformer.compile()
             return Denoiser(self.torch_device, transformer, unconditional, timesteps)
@@ -201,6 +212,15 @@ class EngineSetup:
         )
 
 
+def make_transformer(
+    network: DenoiserNetwork, dtype: torch.dtype, kernels: Kernels | None, attention: Attention
+) -> Transformer:
+    """What runs a denoiser of the default kind: with our kernels where there are some."""
+    return Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, attention)
+
+
+DENOISERS: Mapping[type[nn.Module], Callable[..., Transformer]] = {DenoiserNetwork: make_transformer}
+"""Module of a denoiser -> what runs it, with the methods of Transformer that `Denoiser` calls."""
 VAE_ENGINES: Mapping[type[nn.Module], type[Vae]] = {VaeDecoder: Vae}
 """Module of a decoder -> the engine that runs it."""
 
