@@ -1,7 +1,4 @@
-"""`python -m animegamer_rt` is the command `animegamer-rt`.
-
-Knows Ctrl-C and failures of the system alone: importing takes a moment, and is part of the command like all the rest.
-"""
+"""`python -m animegamer_rt` is the command `animegamer-rt`. Ctrl-C is handled even while it is being imported."""
 
 import os
 import sys
@@ -19,14 +16,14 @@ def main() -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return INTERRUPTED
-    except (ImportError, MemoryError, OSError) as error:  # too little memory, for example, to load a library
+    except (ImportError, MemoryError, OSError) as error:  # for example too little memory to load a library
         from .failures import report
 
         return report(error)
 
 
 def _leave_current_folder() -> None:
-    """Take the current folder from the path, where `python -m` has put it first: a file there is no module of ours."""
+    """Remove the current folder from the path, where `python -m` has put it first: its files are not our modules."""
     try:
         here = os.getcwd()
     except OSError:

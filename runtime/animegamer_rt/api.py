@@ -11,7 +11,7 @@ GameState(motion_level=2, social=0, entertainment=1, stamina=0)
 >>> clip.save("turn.mp4")
 PosixPath('turn.mp4')
 
-`pipeline.py` plays the same turns with each stage in view. Nothing here knows terminals, sockets or stored sessions.
+`pipeline.py` plays the same turns with each stage exposed.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 
 
 MAX_SCALE = 16
-"""Largest enlargement of a clip that is saved."""
+"""Largest enlargement of a saved clip."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clip:
     """One finished turn.
 
-    turn: its number, from 1. frames: uint8 [17, H, W, 3], RGB, top row first; played at `fps` frames a second.
-    state: the four strengths that the model predicted, -5..5. character: the character's values after the turn, 0..100;
-    shown: the same values as a game displays them, where a social or entertainment strength of 0 lowers that value by
-    5 for this turn only. seconds: time in each stage. understood: what a bundle with a reader took the instruction to
-    mean; None for other bundles.
+    turn: its number, from 1. frames: uint8 [17, H, W, 3], RGB, top row first; played at `fps` frames per second.
+    state: the four predicted strengths, -5..5. character: the character's values after the turn, 0..100; shown: the
+    same values as a game displays them, where a social or entertainment strength of 0 lowers that value by 5 for this
+    turn only. seconds: time in each stage. understood: how a bundle with a reader understood the instruction; None for
+    other bundles.
     """
 
     turn: int
@@ -72,9 +72,9 @@ class Clip:
     def save(self, path: str | Path, *, scale: int | None = None) -> Path:
         """Writes the clip as H.264 (`.mp4`), or six of its frames side by side (`.png`); returns the path.
 
-        scale: enlarges a video by this whole number; by default clips lower than 384 pixels grow, as many players blur
-        tiny videos. A file of that name is replaced. Raises ConfigError for another ending, OutputError where the file
-        cannot be written.
+        scale: enlarges a video by this whole number; by default clips lower than 384 pixels are enlarged, as many
+        players blur tiny videos. An existing file is replaced. Raises ConfigError for another suffix, OutputError if
+        the file cannot be written.
         """
         from . import video
 
@@ -90,7 +90,7 @@ class Clip:
                 video.write_png(path, video.contact_row(self.frames))
             case suffix:
                 raise ConfigError(
-                    "not a kind of file that a clip is saved as", found=suffix or str(path), expected=".mp4 or .png"
+                    "a clip cannot be saved as this kind of file", found=suffix or str(path), expected=".mp4 or .png"
                 )
         return path
 
@@ -131,9 +131,9 @@ class ClipBuilder:
 class Player:
     """An open bundle with its engines: starts any number of games, and plays one turn at a time.
 
-    Use it as a context manager, or call `close`. `animegamer_rt.open` makes it; the constructor takes engines that are
-    loaded already. Turns of several games may alternate. It may move between threads but is not for two at once. A turn
-    blocks: with asyncio, `await asyncio.to_thread(game.turn, text)`.
+    Use it as a context manager, or call `close`. Created by `animegamer_rt.open`; the constructor takes engines that
+    are already loaded. Turns of several games may alternate. It may move between threads but not be used by two at
+    once. A turn blocks: with asyncio, `await asyncio.to_thread(game.turn, text)`.
     """
 
     def __init__(
@@ -152,15 +152,15 @@ class Player:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the engines and their memory. Games of this player play no further turn."""
+        """Releases the engines and their memory. Games of this player cannot play further turns."""
         self._pipeline = self._engines = None
 
     @property
     def pipeline(self) -> Pipeline:
-        """The stages, for running them one by one. Raises SessionError once the player is closed."""
+        """The stages, for running them one by one. Raises SessionError if the player is closed."""
         if self._pipeline is None:
             raise SessionError("the player is closed", do="play inside the `with` block, or open the bundle again")
-        if os.getpid() != self._process:  # its threads have stayed behind: it would wait for them for ever
+        if os.getpid() != self._process:  # its threads did not survive the fork: it would wait for them for ever
             do = "open the bundle in the process that plays (multiprocessing: use spawn, or open it after the fork)"
             raise SessionError("the player was opened by another process, before a fork", do=do)
         return self._pipeline
@@ -180,11 +180,11 @@ class Player:
     ) -> Game:
         """Starts a game. The same bundle, plan, engines, seed and instructions give the same frames.
 
-        seed: 0 or more; None draws one, which `Game.seed` tells. history_turns: how many earlier turns the model sees
-        (None: the bundle's own number; 0 or more). image, motion: a picture to start from and what happens in it
-        ("gently wave"); both or neither, and only with a bundle that has the encoder's parts.
-        Raises SessionError for a negative number, and ConfigError, BundleError, InstructionError or PictureError for
-        a picture that no game can start from.
+        seed: 0 or more; None: random, see `Game.seed`. history_turns: how many earlier turns the model sees, 0 or more
+        (None: the bundle's default). image, motion: a picture to start from and what happens in it ("gently wave");
+        both or neither, and only for a bundle with encoder parts.
+        Raises SessionError for a negative number, and ConfigError, BundleError, InstructionError or PictureError if a
+        game cannot start from the picture.
 
         >>> game = player.start(seed=7)
         >>> game.seed, game.turns, game.character
@@ -193,7 +193,7 @@ class Player:
         seed = secrets.randbelow(2**31) if seed is None else seed
         session = Session.start(self.bundle, seed, history_turns)
         if (image is None) != (motion is None):
-            raise ConfigError("a start picture and its motion come together", expected="both image= and motion=")
+            raise ConfigError("a picture and its motion go together", expected="both image= and motion=")
         if image is not None and motion is not None:
             from .stages.image_start import read_image_start
 
@@ -205,9 +205,9 @@ class Player:
         return Game(self, session)
 
     def encode_image(self, start: ImageStart) -> tuple[HistoryTurn, Scene | None]:
-        """Turn 0 of a game that starts from a picture, as the prompts of later turns see it, and the scene in it.
+        """Turn 0 of a game that starts from a picture, as the prompts of later turns see it, and its scene.
 
-        The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
+        The scene is None if the bundle has no picture reader, or recognises nobody.
         """
         from .stages.image_start import encode_image_start
 
@@ -219,7 +219,7 @@ class Player:
     def _one_turn(self) -> Generator[None, None, None]:
         if self._playing:
             raise SessionError(
-                "another turn of this player is being played", do="read its stream to the end, or close the stream"
+                "this player is already playing a turn", do="read its stream to the end, or close the stream"
             )
         self._playing = True
         try:
@@ -229,7 +229,7 @@ class Player:
 
 
 class Game:
-    """One game: turns that remember the ones before. `Player.start` makes it.
+    """One game: turns that remember the ones before. Created by `Player.start`.
 
     session: the game's record, for storing it or running the stages one by one.
     """
@@ -240,7 +240,7 @@ class Game:
 
     @property
     def seed(self) -> int:
-        """The number that the frames depend on."""
+        """The seed of the game's noise."""
         return self.session.seed
 
     @property
@@ -258,8 +258,8 @@ class Game:
 
         text: one instruction of at most 500 characters, in words ("Tofi runs wildly in the night city.") or in the
         paper's caption or story form; a bundle with a reader takes everyday words, and what they leave out stays.
-        Raises InstructionError for a text that cannot be played, SessionError when the player is closed or in the
-        middle of another turn, BackendError when the engines fail. The game is then as it was before the turn.
+        Raises InstructionError for a text that cannot be played, SessionError if the player is closed or playing
+        another turn, BackendError if the engines fail. The game is then as it was before the turn.
 
         >>> clip = player.start(seed=7).turn("Bixo runs in the city.")
         >>> clip.turn, len(clip.frames), clip.seconds.total > 0
@@ -271,12 +271,12 @@ class Game:
         return clip.build(text, self.player.bundle.manifest.geometry.fps)
 
     def stream(self, text: str) -> Generator[Event, None, None]:
-        """Plays one turn and yields its events: StatePredicted, a Progress a step, a FrameReady a frame, Done.
+        """Plays one turn and yields its events: StatePredicted, a Progress per step, a FrameReady per frame, Done.
 
-        Of a bundle with a reader Understood comes first: what the words were taken to mean.
-        The first nine frames come while the other eight are decoded. The turn counts once Done has come: a stream that
-        is closed or dropped earlier, or that fails, leaves the game as it was. Raises as `turn` does; a text that
-        cannot be played is refused at once, all else while the stream is read.
+        With a reader, Understood comes first.
+        The first nine frames come while the other eight are decoded. The turn counts once Done was yielded: a stream
+        that is closed or dropped earlier, or fails, leaves the game unchanged. Raises as `turn` does; text that cannot
+        be played is refused at once, everything else while the stream is read.
 
         >>> game = player.start(seed=7)
         >>> for event in game.stream("Mirel jumps on the beach."):
@@ -293,14 +293,14 @@ class Game:
             for event in pipeline.run_turn(self.session, instruction):
                 yield event
                 if not isinstance(event, Done):
-                    self.player.pipeline  # noqa: B018  raises when the player was closed meanwhile
+                    self.player.pipeline  # noqa: B018  raises if the player was closed meanwhile
 
     def rewind(self, turn: int) -> None:
-        """Goes back to just after `turn` (0: the start); later turns are gone. Raises SessionError for no such turn."""
+        """Goes back to just after `turn` (0: the start); later turns are deleted. Raises SessionError."""
         self.session.rewind(turn, self.player.pipeline.predictor.predict)
 
     def branch(self, turn: int, *, seed: int | None = None) -> Game:
-        """A new game with this one's turns up to `turn`; this one stays as it is. Raises SessionError as `rewind` does.
+        """A new game with this one's turns up to `turn`; this one does not change. Raises SessionError.
 
         seed: of the new game's further turns (None: this game's).
         """
@@ -318,12 +318,12 @@ def open(
 ) -> Player:
     """Loads a bundle's engines; returns a Player, to be used in a `with` block or closed.
 
-    bundle: a name ("pocket" comes with the package), a folder, or a bundle that is open already. device: "cpu",
-    "cpu-fp32", "cuda", "tensorrt", "torch" or "torch-cpu". plan: "exact", "balanced" or "fast" (None: the bundle's
-    default). precision, attention: for PyTorch only, as `animegamer-rt play --help` lists them. threads: CPU threads of
-    onnxruntime (None: one for each core).
-    Raises BundleError, PlanError, ConfigError (an unknown device or setting) or BackendError (a library or a device is
-    missing), each with what to do about it.
+    bundle: a name ("pocket" comes with the package), a folder, or an open bundle. device: "cpu", "cpu-fp32", "cuda",
+    "tensorrt", "torch" or "torch-cpu". plan: "exact", "balanced" or "fast" (None: the bundle's default). precision,
+    attention: only for PyTorch, as listed by `animegamer-rt play --help`. threads: CPU threads of onnxruntime (None:
+    one per core).
+    Raises BundleError, PlanError, ConfigError (an unknown device or setting) or BackendError (a missing library or
+    device), each with what to do about it.
 
     >>> import animegamer_rt
     >>> animegamer_rt.open("poket")
@@ -332,5 +332,5 @@ def open(
     """
     config = EngineConfig(device, precision, attention, threads)
     bundle = bundle if isinstance(bundle, Bundle) else open_bundle(bundle)
-    bundle.plan(plan)  # an unknown plan is refused before the engines are loaded
+    bundle.plan(plan)  # refuse an unknown plan before loading the engines
     return Player(bundle, open_engines(bundle, config, plan=plan), plan=plan, config=config)

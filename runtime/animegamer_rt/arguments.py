@@ -1,6 +1,6 @@
 """The command line's parser: argparse with strict whole numbers, numbers, paths and texts.
 
-Every command uses `Parser`. Its options say `type=int`, `float` or `Path` as usual and get the strict form.
+Every command uses `Parser`. Options declare `type=int`, `float` or `Path` as usual and get the strict version.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LARGEST = 2**63 - 1
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose values are never read more kindly than they were meant.
+    """An ArgumentParser that reads values strictly.
 
-    Whole numbers are ASCII digits within 64 bits, numbers are finite, paths can exist, and no value is empty: an empty
-    one is most often a variable of the shell that is not set. The parsed options name their own parser as `parser`:
-    of a program with subcommands, that of the one which was called. An option is never abbreviated.
+    Whole numbers are ASCII digits within 64 bits, numbers are finite, paths are possible, and no value is empty: an
+    empty one is usually an unset shell variable. Options cannot be abbreviated. The parsed options have the called
+    subcommand's parser as `parser`.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -36,19 +36,19 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(parser=self)
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print as argparse does, but keep the error of a stdout that cannot be written: argparse would hide it."""
+        """Print as argparse does, but keep the error of an unwritable stdout, which argparse would hide."""
         with contextlib.suppress(*(() if file is sys.stdout else (OSError, ValueError))):
             (file or sys.stderr).write(message)
 
     def add_subparsers(self, **options: Any) -> argparse._SubParsersAction[Any]:
-        """As argparse has it; the words of a subcommand are left to that subcommand's own parser."""
+        """As argparse's; a subcommand's arguments are parsed by its own parser."""
         commands = super().add_subparsers(**options)
         commands.type = str
         return commands
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """The `type` of an option that takes a whole number from `low` to `high`."""
+    """The `type` of an option for whole numbers from `low` to `high`."""
     return _argument(lambda text: untrusted.whole_number(text, low, high))
 
 
@@ -64,5 +64,5 @@ def _argument(read: Callable[[str], T]) -> Callable[[str], T]:
 
 def _text(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("an empty value; give one, or is a variable of the shell not set?")
+        raise argparse.ArgumentTypeError("the value is empty; is a shell variable unset?")
     return text

@@ -1,9 +1,9 @@
-"""The command `animegamer-rt`: which subcommands there are, and exit codes.
+"""The command `animegamer-rt`: its subcommands and exit codes.
 
 Exit codes: 0 success; 1 a check failed, or stdout was closed; 2 a user error; 130 interrupted.
 
-A subcommand is a function of the parser that it is given: it adds options, or verbs by `add_subparsers`, and sets the
-default `run`, which takes the parsed options and returns the exit code. Its module is imported when it is called.
+Each subcommand is a function that gets its parser: it adds options, or verbs by `add_subparsers`, and sets the default
+`run`, which takes the parsed options and returns the exit code. Its module is imported when it is called.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ HELP: Mapping[str, str] = MappingProxyType(
         "play": "play a game in the terminal, or from lines of text",
         "bench": "measure turns or the server on this machine, and read the records",
         "selftest": "compare each part with recorded outputs, play, write a report",
-        "doctor": "check whether this machine can play, and say what to change",
-        "info": "show what a bundle is and holds",
+        "doctor": "check whether this machine can play, and suggest what to change",
+        "info": "describe a bundle and its contents",
         "serve": "serve games to other programs over a socket",
-        "keys": "make the keys for serving to other machines",
-        "sessions": "back up the sessions of a server, also while it runs",
+        "keys": "make key pairs for serving to other machines",
+        "sessions": "back up a server's sessions, even while it runs",
         "completion": "print a script that completes commands in bash or zsh",
         "build-engines": "build TensorRT engines for a bundle",
         "evaluate": "measure a bundle without labels: its state, its clips, its plans",
         "export": "make a bundle from checkpoints",
         "fetch": "download the published checkpoints",
-        "kiosk": "put a game on a screen for visitors, and keep it running",
+        "kiosk": "run a game on a screen for visitors",
         "parity": "compare our networks with recorded numbers of the reference",
         "quantize": "make a bundle whose parts have another precision",
         "search-plans": "find cheaper plans for a bundle and measure them",
         "verify": "compare a bundle's parts with torch or with another bundle",
     }
 )
-"""Subcommand -> its line of help. It is here because importing a subcommand may take seconds."""
+"""Subcommand -> its line of help. Kept here because importing a subcommand may take seconds."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; returns the exit code. What a user can fix is one line on stderr, without a traceback."""
+    """Run one subcommand; returns the exit code. Errors that a user can fix are one line on stderr, no traceback."""
     ready_streams()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (lost := output_error()) is not None:
             return output_lost(lost)
         raise
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  an unknown one is raised again
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  unknown ones are raised again
         return report(error)
 
 
@@ -80,7 +80,7 @@ def _run(words: list[str]) -> int:
     called = words[0] if words else ""
     try:
         options, unknown = command_parser({called}).parse_known_args(words)
-        if unknown:  # argparse itself would show the usage of the whole program, without this command's options
+        if unknown:  # argparse itself would show the whole program's usage, without this command's options
             near = suggest_only(unknown[0].partition("=")[0], options.parser._option_string_actions)
             options.parser.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {near}" if near else ""))
         if "run" not in options:
@@ -91,7 +91,7 @@ def _run(words: list[str]) -> int:
         if called in OWN:
             raise
         raise ConfigError(
-            f"the command {called!r} lacks a library",
+            f"a library needed by the command {called!r} is missing",
             found=str(error),
             do="run in the checkout: make setup, or pip install -e '.[cpu,export]'",
         ) from error
@@ -99,7 +99,7 @@ def _run(words: list[str]) -> int:
 
 
 def command_parser(complete: set[str] | None = None) -> Parser:
-    """The parser of the program. Only the commands of `complete` have options; None: all whose libraries are here."""
+    """The program's parser. Only the commands in `complete` get options; None: all whose libraries are installed."""
     parser = Parser(prog="animegamer-rt", description="Text in, next game state and a 17-frame clip out.")
     parser.add_argument("--version", action="version", version=f"animegamer-rt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -117,12 +117,12 @@ def command_parser(complete: set[str] | None = None) -> Parser:
 
 def add_completion(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt completion`."""
-    parser.add_argument("shell", choices=(*SHELLS, *NAMES), metavar="{bash,zsh}", help="the shell")
+    parser.add_argument("shell", choices=(*SHELLS, *NAMES), metavar="{bash,zsh}", help="shell to print it for")
     parser.set_defaults(run=_completion)
 
 
 def _completion(options: argparse.Namespace) -> int:
-    if options.shell in NAMES:  # the script asks
+    if options.shell in NAMES:  # called by the script
         print("\n".join(names(options.shell)))
     else:
         print(script(command_parser(), options.shell))

@@ -1,7 +1,7 @@
 """Completion for bash and zsh: subcommands, options, files, and the bundles and plans of this machine.
 
-shtab writes the script from the command's own parser. Bundles and plans are asked for when the user presses Tab, so a
-bundle that is made later is completed too.
+shtab writes the script from the command's own parser. Bundles and plans are looked up when the user presses Tab, so
+new bundles are included.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from .errors import BackendError
 
 SHELLS = ("bash", "zsh")
 NAMES = ("bundles", "plans")
-"""What the script asks for when Tab is pressed."""
+"""What the script looks up when Tab is pressed."""
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script that completes this parser's command.
+    """The completion script of this parser's command.
 
-    The parser is changed, and is of no other use afterwards. Raises BackendError where shtab is not installed.
+    Modifies the parser, which cannot be used afterwards. Raises BackendError if shtab is not installed.
     """
     try:
         import shtab
     except ModuleNotFoundError as error:
-        raise BackendError("shtab is not installed, which writes the script", do="run: pip install shtab") from error
+        raise BackendError("shtab, which writes the script, is not installed", do="run: pip install shtab") from error
     ask = {name: shtab.cmd(f"{parser.prog} completion {name} 2>/dev/null") for name in NAMES}
     for action in _all_actions(parser):
         if (found := _complete(action, ask, shtab)) is not None:
@@ -36,7 +36,7 @@ def script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def names(what: str) -> list[str]:
-    """The bundles that are found by name, or all plans of them."""
+    """The bundles found by name, or all their plans."""
     return sorted(list_bundles() if what == "bundles" else list_plans())
 
 

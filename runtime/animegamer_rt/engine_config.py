@@ -1,6 +1,6 @@
 """Which engines play a bundle, and how: one configuration for commands, the server and its worker.
 
-Knows names of devices and spellings of options. Imports no library, so that the server process may hold it.
+Imports no backend library, so that the server process can hold it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .errors import ConfigError
 
 
 class Device(NamedTuple):
-    """A device that runs networks. kind: its library and where it runs, as sessions store them; plays: in help."""
+    """A device that runs networks. kind: its library and kind of device, as sessions store it; plays: for help texts."""
 
     kind: str
     plays: str
@@ -25,27 +25,27 @@ class Device(NamedTuple):
 
 DEVICES: Mapping[str, Device] = MappingProxyType(
     {
-        "cpu": Device("onnxruntime on the CPU", "onnxruntime on the CPU, in 8-bit integers where the bundle has them"),
+        "cpu": Device("onnxruntime on the CPU", "onnxruntime on the CPU, in 8 bits if the bundle has 8-bit parts"),
         "cpu-fp32": Device("onnxruntime on the CPU", "onnxruntime on the CPU, in float32"),
         "cuda": Device("onnxruntime on CUDA", "onnxruntime on CUDA"),
-        "tensorrt": Device("TensorRT", "built TensorRT engines"),
+        "tensorrt": Device("TensorRT", "TensorRT engines, once built"),
         "torch": Device("PyTorch on CUDA", "PyTorch on an NVIDIA GPU"),
-        "torch-cpu": Device("PyTorch on the CPU", "PyTorch on the CPU, to check torch"),
+        "torch-cpu": Device("PyTorch on the CPU", "PyTorch on the CPU, for checking torch"),
     }
 )
 
 SIMULATED = "simulated:SECONDS"
-"""Engines that compute no picture and take SECONDS for a turn of the bundle's default plan.
+"""Engines that render no picture and take SECONDS for a turn of the bundle's default plan.
 
-`simulated:SECONDS:overlapping`: the same, and the next turn may be predicted while one is denoised.
+With `simulated:SECONDS:overlapping` the next turn may be predicted while one is denoised.
 """
 _SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)(:overlapping)?")
 
 TORCH_DEVICES = ("torch", "torch-cpu")
 INT8_DEVICES = ("cpu",)
-"""Devices on which a part is played by its `int8_file`, if it has one."""
+"""Devices that run a part's `int8_file` if it has one."""
 ONNXRUNTIME_DEVICES = ("cpu", "cpu-fp32", "cuda")
-"""Devices whose number of CPU threads can be chosen."""
+"""Devices with a configurable number of CPU threads."""
 CPU_DEVICES = ("cpu", "cpu-fp32", "torch-cpu")
 GPU_DEVICES = ("cuda", "tensorrt", "torch")
 MAX_THREADS = 1024
@@ -59,7 +59,7 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
         "int8": "INT8 for the denoiser's large products, sm_80 and later",
     }
 )
-"""What PyTorch can compute in, and on which GPUs. For other devices the bundle decides."""
+"""PyTorch's precisions, and the GPUs that have them. On other devices the bundle decides."""
 
 ATTENTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -67,13 +67,13 @@ ATTENTIONS: Mapping[str, str] = MappingProxyType(
         "cudnn": "cuDNN",
         "flash": "FlashAttention",
         "efficient": "PyTorch's memory-efficient attention",
-        "wgmma": "our kernel with 16-bit scores by sm_90's own instructions",
+        "wgmma": "our sm_90 kernel with 16-bit scores",
         "int8": "our kernel with INT8 scores, sm_80 and later",
-        "int8-wgmma": "our kernel with INT8 scores by sm_90's own instructions",
-        "fastest": "the fastest of these that is accurate, timed when the engines are opened",
+        "int8-wgmma": "our sm_90 kernel with INT8 scores",
+        "fastest": "the fastest accurate one, timed when the engines are opened",
     }
 )
-"""The attention of PyTorch's denoiser. All but `torch` need this project's kernels."""
+"""Attention implementations of PyTorch's denoiser. All but `torch` need this project's kernels."""
 
 
 FASTEST = "fastest"
@@ -88,10 +88,10 @@ class EngineConfig:
     """Where and how a bundle's parts run.
 
     device: one of DEVICES, or "simulated:SECONDS".
-    precision, attention: for PyTorch only, one of PRECISIONS and of ATTENTIONS; None is PyTorch's own choice.
-    threads: CPU threads of onnxruntime; None is one for each core that this process may use.
+    precision, attention: only for PyTorch, one of PRECISIONS and of ATTENTIONS; None: PyTorch's own choice.
+    threads: CPU threads of onnxruntime; None: one per core that this process may use.
 
-    Raises ConfigError for an unknown device, or for a choice that the device does not offer.
+    Raises ConfigError for an unknown device, or a choice that the device does not have.
     """
 
     device: str = "cpu"
@@ -119,39 +119,39 @@ class EngineConfig:
         asked = _arguments({"--precision": self.precision, "--attention": self.attention})
         if asked and self.device not in TORCH_DEVICES:
             raise ConfigError(
-                "precision and attention can be chosen for PyTorch alone",
+                "precision and attention can only be set for PyTorch",
                 found=f"{' '.join(asked)} for {self.device}",
                 expected=" or ".join(TORCH_DEVICES),
-                do="leave them out; animegamer-rt quantize makes a bundle of another precision",
+                do="omit them; animegamer-rt quantize makes a bundle of another precision",
             )
         if self.threads is None:
             return
         if self.device not in ONNXRUNTIME_DEVICES:
             raise ConfigError(
-                "threads can be chosen for onnxruntime alone",
+                "threads can only be set for onnxruntime",
                 found=f"--threads {self.threads} for {self.device}",
                 expected=", ".join(ONNXRUNTIME_DEVICES),
-                do="leave --threads out",
+                do="omit --threads",
             )
         if not 1 <= self.threads <= MAX_THREADS:
             raise ConfigError("out of range", where="--threads", found=self.threads, expected=f"1 to {MAX_THREADS}")
 
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> EngineConfig:
-        """The configuration that the options of `add_engine_options` asked for. Raises ConfigError."""
+        """The configuration in the options of `add_engine_options`. Raises ConfigError."""
         return cls(arguments.device, arguments.precision, arguments.attention, arguments.threads)
 
     def to_args(self) -> list[str]:
-        """The options that give the same configuration again, for another process."""
+        """The options that give this configuration to another process."""
         threads = None if self.threads is None else str(self.threads)
         options = {"--precision": self.precision, "--attention": self.attention, "--threads": threads}
         return ["--device", self.device, *_arguments(options)]
 
     def in_higher_precision(self, computed: Collection[str]) -> EngineConfig | None:
-        """The same device in the next higher precision; None where there is none.
+        """The same device in the next higher precision; None if there is none.
 
-        computed: what the parts compute in now, from `Engines.precision`. On a GPU bf16 follows fp8, int8 and fp16: its
-        largest number is that of float32. On a GPU without bf16, which is opened in fp16, fp32 follows.
+        computed: the parts' precisions now, from `Engines.precision`. On a GPU bf16 follows fp8, int8 and fp16: it has
+        float32's range. On a GPU without bf16, which is opened in fp16, fp32 follows.
         """
         if self.device in INT8_DEVICES and "int8" in computed:
             return replace(self, device=f"{self.device}-fp32")
@@ -179,7 +179,7 @@ class EngineConfig:
 
     @property
     def simulated_overlapping(self) -> bool:
-        """Whether simulated engines say that the next turn may be predicted while one is denoised."""
+        """Whether simulated engines allow predicting the next turn while one is denoised."""
         return self.device.endswith(":overlapping")
 
 
@@ -191,20 +191,20 @@ BUNDLE_HELP = f"{BUNDLE} (default: pocket)"
 
 
 def add_bundle_options(command: argparse.ArgumentParser, *, plan: bool = True) -> None:
-    """Add `--bundle`, and `--plan` unless the command plays no plan of its own."""
+    """Add `--bundle`, and `--plan` unless the command does not play a chosen plan."""
     command.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     if plan:
         command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
 
 
 def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:
-    """Add the options of every command that opens engines; `EngineConfig.from_arguments` reads them.
+    """Add the options of commands that open engines; `EngineConfig.from_arguments` reads them.
 
-    simulated: the command also takes simulated engines.
+    simulated: the command also accepts simulated engines.
     """
     known = {name: device.plays for name, device in DEVICES.items()}
     if simulated:
-        known[SIMULATED] = "no pictures; a turn takes this long, to try a client"
+        known[SIMULATED] = "no pictures; a turn takes this long, for testing a client"
     add = command.add_argument
     add(
         "--device",
@@ -216,14 +216,14 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
     add(
         "--precision",
         choices=tuple(PRECISIONS),
-        help=f"for PyTorch only: {_choices(PRECISIONS)} (default: bf16 where the GPU has it, float32 on the CPU)",
+        help=f"only for PyTorch: {_choices(PRECISIONS)} (default: bf16 if the GPU has it, float32 on the CPU)",
     )
     add(
         "--attention",
         choices=tuple(ATTENTIONS),
-        help=f"for PyTorch only; all but torch need our kernels: {_choices(ATTENTIONS)} (default: torch)",
+        help=f"only for PyTorch; all but torch need our kernels: {_choices(ATTENTIONS)} (default: torch)",
     )
-    add("--threads", type=int, metavar="N", help="for onnxruntime only: CPU threads (default: one a core)")
+    add("--threads", type=int, metavar="N", help="only for onnxruntime: CPU threads (default: one per core)")
 
 
 def _choices(choices: Mapping[str, str]) -> str:

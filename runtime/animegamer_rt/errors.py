@@ -1,30 +1,28 @@
 """All errors for users, in one tree; each says what happened, where, what was found and expected, and what to do.
 
-Knows nothing of the code that raises them.
-
-    AnimeGamerError
-    |-- InstructionError            an instruction that is empty, too long, not plain text, or has an unknown tag
-    |-- PictureError                a start picture that is missing, not a picture, or too large
-    |-- ConfigError                 a setting of the wrong name, type or value
-    |-- BundleError
-    |   |-- BundleNotFoundError     no bundle of that name or path
-    |   |-- BundleFormatError       a manifest of another format version, or not a bundle's
-    |   `-- BundleFileError         a file that is missing, or not the one in the manifest
-    |-- PlanError                   a denoise plan that the bundle lacks, or that is impossible
-    |-- CheckpointError             a checkpoint whose keys or shapes are not the model's
-    |-- EngineStaleError            an engine built for another bundle, GPU or library
-    |-- BackendError                the library that runs the networks failed, or lacks the device
-    |   |-- DeviceLostError         the device no longer answers; a new process may help
-    |   `-- UnusableOutputError     a stage gave NaN, infinity or a frame that shows nothing
-    |-- SessionError                a game that cannot be resumed or rewound, or a closed player
-    |-- OutputError                 a file or folder that cannot be written
-    |-- HubError                    Hugging Face's hub cannot be reached, refuses, or sends another file
-    |-- ProtocolError               a message that breaks the protocol; `code` says which rule
-    |-- ServerError                 a server that cannot start: an address it must not bind, keys that are missing
-    |   |-- PortInUseError          another program has the port
-    |   `-- ClusterError            a Ray cluster that does not answer or cannot be joined
-    |-- StoreError                  stored sessions that are missing or cannot be read or written
-    `-- TurnCancelled               the turn was stopped on request; the session is as before
+AnimeGamerError
+|-- InstructionError            an instruction that is empty, too long, not plain text, or has an unknown tag
+|-- PictureError                a start picture that is missing, not a picture, or too large
+|-- ConfigError                 a setting of the wrong name, type or value
+|-- BundleError
+|   |-- BundleNotFoundError     no bundle of that name or path
+|   |-- BundleFormatError       a manifest of another format version, or not a bundle's
+|   `-- BundleFileError         a file that is missing, or not the one in the manifest
+|-- PlanError                   a denoise plan that the bundle lacks, or that is impossible
+|-- CheckpointError             a checkpoint whose keys or shapes are not the model's
+|-- EngineStaleError            an engine built for another bundle, GPU or library
+|-- BackendError                the library that runs the networks failed, or lacks the device
+|   |-- DeviceLostError         the device no longer answers; a new process may help
+|   `-- UnusableOutputError     a stage gave NaN, infinity or a frame that shows nothing
+|-- SessionError                a game that cannot be resumed or rewound, or a closed player
+|-- OutputError                 a file or folder that cannot be written
+|-- HubError                    Hugging Face's hub cannot be reached, refuses, or sends another file
+|-- ProtocolError               a message that breaks the protocol; `code` says which rule
+|-- ServerError                 a server that cannot start: an address it must not bind, keys that are missing
+|   |-- PortInUseError          another program has the port
+|   `-- ClusterError            a Ray cluster that does not answer or cannot be joined
+|-- StoreError                  stored sessions that are missing or cannot be read or written
+`-- TurnCancelled               the turn was stopped on request; the session is as before
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 USER_ERROR = 2
-"""Exit code of a command that cannot work until somebody changes something."""
+"""Exit code of a command that fails until somebody changes something."""
 TRY_AGAIN = 75
-"""Exit code of a command that may work later, unchanged: EX_TEMPFAIL of sysexits.h."""
+"""Exit code of a command that may work later without changes: EX_TEMPFAIL of sysexits.h."""
 INTERRUPTED = 130
-"""Exit code of a process that Ctrl-C ended, as shells have it."""
+"""Exit code of a process ended by Ctrl-C, as in shells."""
 
 _LISTED = 40
 """Keys listed per kind in a CheckpointError's text; the attributes always hold all of them."""
@@ -46,8 +44,8 @@ class AnimeGamerError(Exception):
     """Base of all errors of this project.
 
     `what` happened, `where` (a file, an option, a turn), what was `found`, what was `expected`, and what to `do`.
-    `str(error)` joins them in one line, `text` all but `do`: a server sends `code`, `text` and `do` apart.
-    `exit_code` is that of a command which the error ends.
+    `str(error)` joins them in one line, `text` all but `do`: a server sends `code`, `text` and `do` separately.
+    `exit_code`: of a command that fails with this error.
     """
 
     code: str = "error"
@@ -87,7 +85,7 @@ class InstructionError(AnimeGamerError):
 
 
 class PictureError(AnimeGamerError):
-    """A picture to start from that is missing, no picture, or too large."""
+    """A picture to start from that is missing, not a picture, or too large."""
 
     code = "picture"
 
@@ -105,7 +103,7 @@ class BundleError(AnimeGamerError):
 
 
 class BundleNotFoundError(BundleError):
-    """No bundle of that name or path; the text lists where it was looked for."""
+    """No bundle of that name or path; the text lists the places searched."""
 
     code = "bundle_not_found"
 
@@ -117,19 +115,19 @@ class BundleFormatError(BundleError):
 
 
 class BundleFileError(BundleError):
-    """A bundle's file is missing, cut short, or not the one the manifest names."""
+    """A bundle's file is missing, truncated, or not the one in the manifest."""
 
     code = "bundle_file"
 
 
 class PlanError(AnimeGamerError):
-    """A denoise plan that the bundle does not have, or whose steps do not hold together."""
+    """A denoise plan that the bundle does not have, or whose steps are inconsistent."""
 
     code = "plan"
 
 
 class CheckpointError(AnimeGamerError):
-    """A checkpoint that is not the model's; one error lists every key that is wrong.
+    """A checkpoint that does not match the model; one error lists every wrong key.
 
     `missing` and `unexpected` are key names; `misshapen` maps a key to (found shape, expected shape).
     """
@@ -162,21 +160,21 @@ class EngineStaleError(AnimeGamerError):
 
 
 class BackendError(AnimeGamerError):
-    """The library that runs the parts failed, or the device asked for is not there."""
+    """The library that runs the parts failed, or the requested device is missing."""
 
     code = "backend"
 
 
 class DeviceLostError(BackendError):
-    """The device no longer answers this process, whatever it is asked: only a new process may do better."""
+    """The device no longer answers this process: only a new process may help."""
 
     code = "device_lost"
 
 
 class UnusableOutputError(BackendError):
-    """A stage computed NaN or infinity, or a frame of equal pixels: the turn ends and does not count.
+    """A stage computed NaN or infinity, or a frame of one colour: the turn ends and does not count.
 
-    The usual reason is a precision whose largest number is too small for the weights (fp16 ends at 65504).
+    The usual reason is a precision whose range is too small for the weights (fp16 ends at 65504).
     """
 
     code = "unusable_output"
@@ -186,7 +184,7 @@ class UnusableOutputError(BackendError):
         where = f"{stage} ({precision})" if precision else stage
         do = (
             "the turn does not count; play it in a higher precision (--device cpu-fp32, or --precision bf16 with "
-            "--device torch), or send another instruction; animegamer-rt selftest tells what is wrong with the engines"
+            "--device torch), or send another instruction; animegamer-rt selftest checks the engines"
         )
         super().__init__(what, where=where, found=found, expected=expected, do=do)
 
@@ -210,10 +208,10 @@ class HubError(AnimeGamerError):
 
 
 class ProtocolError(AnimeGamerError):
-    """Bytes that are no message of the protocol, or not one that may be sent here.
+    """Bytes that are not a message of the protocol, or a message not allowed here.
 
-    `code` is the instance's own: protocol, version, unknown_type, missing_field, bad_field, too_large, or another of
-    the codes that client/PROTOCOL.md lists. `request` is the id of the message at fault, if it could be read.
+    `code` is the instance's own: protocol, version, unknown_type, missing_field, bad_field, too_large, or another code
+    listed in client/PROTOCOL.md. `request` is the id of the message at fault, if it was readable.
     """
 
     code = "protocol"
@@ -235,7 +233,7 @@ class ProtocolError(AnimeGamerError):
 
 
 class ServerError(AnimeGamerError):
-    """A server that cannot start: an address that it must not bind without keys, say."""
+    """A server that cannot start, for example on an address that it must not bind without keys."""
 
     code = "server"
 
@@ -255,13 +253,13 @@ class ClusterError(ServerError):
 
 
 class StoreError(AnimeGamerError):
-    """Kept sessions that cannot be read or written, or one that is not there."""
+    """Stored sessions that cannot be read or written, or a missing one."""
 
     code = "storage"
 
 
 class TurnCancelled(AnimeGamerError):
-    """The turn was stopped on request; the session is as it was before it."""
+    """The turn was stopped on request; the session is as before."""
 
     code = "cancelled"
 

@@ -1,7 +1,4 @@
-"""The events of a turn, in the order in which they come: Understood, StatePredicted, Progress, FrameReady, Done.
-
-Knows nothing of how a turn is played, shown or sent.
-"""
+"""The events of a turn, in order: Understood, StatePredicted, Progress, FrameReady, Done."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Understood(Event):
-    """How the instruction was understood, of a bundle with a reader: others play the text as it is.
+    """How the instruction was understood. Only for bundles with a reader: others play the text unchanged.
 
-    scene: what the turn shows. unknown: the words that ask for what the bundle cannot draw, in lower case; the scene is
-    the nearest that it can. text: the scene in one line for people. notice: a line about what was not understood, or
-    that nothing changes, and what the bundle knows; None if all was understood.
+    scene: what the turn shows. unknown: words for things that the bundle cannot draw, in lower case; the scene is the
+    nearest possible. text: the scene in one line for people. notice: a line about what was not understood, or that
+    nothing changes, and what the bundle knows; None if everything was understood.
     """
 
     scene: Scene
@@ -39,12 +36,11 @@ class Understood(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class StatePredicted(Event):
-    """The state is known; the first denoise step has not begun.
+    """The state is known; denoising has not started.
 
     game_state: four strengths, -5..5. character: the values after this turn, 0..100. shown: the same for display, where
     a social or entertainment strength of 0 lowers that value by 5 for this turn only. motion_scope: input of the
-    denoiser. history_turns: earlier turns in the prompt. shot: f32 [226, D]. The session keeps nothing of the turn
-    beyond what is here.
+    denoiser. history_turns: earlier turns in the prompt. shot: f32 [226, D]. The session keeps nothing else.
     """
 
     game_state: GameState
@@ -57,7 +53,7 @@ class StatePredicted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
-    """Denoise step `step` of `steps` is done; `seconds_left` estimates the other steps, without decoding."""
+    """Denoise step `step` of `steps` is done; `seconds_left` estimates the remaining steps, without decoding."""
 
     step: int
     steps: int
@@ -66,7 +62,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FrameReady(Event):
-    """Frame `index` (0..16): u8 [H, W, C] in the requested pixel format; it stays valid for as long as it is held."""
+    """Frame `index` (0..16): u8 [H, W, C] in the requested pixel format; valid for as long as it is referenced."""
 
     index: int
     frame: npt.NDArray[np.uint8]
@@ -76,7 +72,7 @@ class FrameReady(Event):
 class StageSeconds:
     """Seconds inside each stage's engine; `total`: wall-clock time of the turn, without a prediction made ahead.
 
-    reader: 0 of a bundle without one.
+    reader: 0 for a bundle without one.
     """
 
     reader: float = 0.0
@@ -86,7 +82,7 @@ class StageSeconds:
     total: float
 
     def to_fields(self) -> dict[str, float]:
-        """The seconds by name, without the reader's, as they are written to game.json."""
+        """The seconds by name, without the reader's, as written to game.json."""
         return {"predictor": self.predictor, "denoiser": self.denoiser, "vae": self.vae, "total": self.total}
 
 

@@ -1,7 +1,6 @@
-"""The last net of every command: any failure of the system becomes one sentence and an exit code.
+"""Turns any failure of a command into one sentence and an exit code.
 
-Knows kinds of errors; nothing of what was done. An error that is not listed here is a mistake of this program, and
-keeps its traceback.
+Errors not listed here are bugs of this program, and keep their traceback.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 def report(error: BaseException) -> int:
-    """Print what happened to stderr, if it can be printed; returns the exit code. Raises the error if it is no failure.
+    """Print what happened to stderr, if possible; returns the exit code. Raises the error again if it is a bug.
 
-    1: the reader of stdout is gone, which needs no word. 2: everything that a user can fix. 75: what passes by itself,
-    such as a port in use. 130: Ctrl-C.
+    1: the reader of stdout is gone, which needs no message. 2: whatever a user can fix. 75: temporary failures, such as
+    a port in use. 130: Ctrl-C.
     """
     if isinstance(error, KeyboardInterrupt) or _interrupted_import(error):
         _say("stopped")
@@ -32,20 +31,20 @@ def report(error: BaseException) -> int:
         if isinstance(error, BrokenPipeError):
             _mute()
             return NO_READER
-        # Every write to a file names it: what is left is stdout, which may have dropped what it could not write.
+        # Writes to files name the file; what is left is stdout, which may have lost buffered output.
         if (lost := output_error()) is not None or error.errno in _FAILED_WRITES:
             return output_lost(lost or error)
     said = describe(error)
     if said is None:
         raise error
     _say(f"error: {plain(said, lines=True)}")
-    if (lost := output_error()) is not None:  # what was printed before the error must not fail again at the exit
+    if (lost := output_error()) is not None:  # output printed before the error must not fail again at exit
         _mute()
     return error.exit_code if isinstance(error, AnimeGamerError) else USER_ERROR
 
 
 def ready_streams() -> None:
-    """Replace closed standard streams by empty ones, and characters that a stream cannot encode by `?`."""
+    """Replace closed standard streams by empty ones, and characters a stream cannot encode by `?`."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))
@@ -55,26 +54,26 @@ def ready_streams() -> None:
 
 
 def describe(error: BaseException) -> str | None:
-    """What happened and what to do, in one sentence; None for an error that is a mistake of this program."""
+    """What happened and what to do, in one sentence; None for a bug of this program."""
     if isinstance(error, AnimeGamerError):
         return str(error)
     if isinstance(error, MemoryError):
-        return str(BackendError("the memory is full", do="close other programs, or take a smaller bundle"))
+        return str(BackendError("out of memory", do="close other programs, or use a smaller bundle"))
     if isinstance(error, ImportError):
-        do = "free some memory if it is short; else install it again (docs/INSTALL.md)"
+        do = "free memory if it is short; otherwise reinstall it (docs/INSTALL.md)"
         return str(BackendError("a library cannot be loaded", found=_line(error), do=do))
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        do = "free some memory, or raise the limit on processes (ulimit -u)"
-        return str(BackendError("the system starts no further thread", do=do))
-    if isinstance(error, RuntimeError) and "home directory" in str(error):  # as pathlib says it
-        return str(ConfigError("this user has no home folder", do="set HOME to a folder that can be written"))
+        do = "free memory, or raise the limit on processes (ulimit -u)"
+        return str(BackendError("the system refused to start another thread", do=do))
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's wording
+        return str(ConfigError("this user has no home folder", do="set HOME to a writable folder"))
     if isinstance(error, OSError):
         return str(_system_error(error))
     return None
 
 
 def output_error() -> OSError | None:
-    """The error of writing what stdout still holds; None if stdout works. Prints nothing of its own."""
+    """The error of flushing stdout; None if stdout works. Prints nothing itself."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -85,11 +84,11 @@ def output_error() -> OSError | None:
 
 
 def output_lost(error: OSError) -> int:
-    """Report that stdout cannot be written, unless its reader just closed it, as `head` does; returns the exit code."""
+    """Report that stdout cannot be written, unless its reader closed it, as `head` does; returns the exit code."""
     _mute()
     if isinstance(error, BrokenPipeError):
         return NO_READER
-    found, do = (error.strerror or str(error)).lower(), "free some space, or redirect it elsewhere"
+    found, do = (error.strerror or str(error)).lower(), "free disk space, or redirect it elsewhere"
     _say(f"error: {OutputError('the output cannot be written', found=found, do=do)}")
     return USER_ERROR
 
@@ -98,17 +97,17 @@ def _system_error(error: OSError) -> OutputError:
     found = (error.strerror or _line(error)).lower()
     where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
     if error.errno in _FULL:
-        return OutputError("the disk is full", where=where, do="free some space and run it again")
+        return OutputError("the disk is full", where=where, do="free disk space and run it again")
     if where is None and not _has_current_folder():
-        return OutputError("the current folder is gone", found=found, do="change to another folder")
+        return OutputError("the current folder was deleted", found=found, do="change to another folder")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return OutputError("too many files are open", where=where, do="close other programs, or raise ulimit -n")
     do = "check the name and its permissions, or choose another place"
-    return OutputError("the system refused it", where=where, found=found, do=do)
+    return OutputError("the operation failed", where=where, found=found, do=do)
 
 
 def _interrupted_import(error: BaseException) -> bool:
-    """Whether Ctrl-C came while a library was loaded, which then says only that it could not be."""
+    """Whether Ctrl-C interrupted the loading of a library, which then only reports that it cannot be loaded."""
     if not isinstance(error, ImportError):
         return False
     causes: list[BaseException | None] = [error]
@@ -130,11 +129,11 @@ def _line(error: BaseException) -> str:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a terminal that is gone takes both streams along
+    with contextlib.suppress(OSError, ValueError):  # a closed terminal takes both streams with it
         print(text, file=sys.stderr)
 
 
 def _mute() -> None:
-    """Send stdout to the null device: what is still buffered would fail again when Python exits."""
+    """Send stdout to the null device: its buffered output would fail again at exit."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

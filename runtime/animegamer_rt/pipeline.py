@@ -1,7 +1,7 @@
 """One turn, top to bottom: read -> predict -> denoise -> decode -> frames, as a generator of events.
 
-Knows the stages of a turn and their order; nothing of the libraries that run them, nor of who reads the events.
-`animegamer_rt.open` plays through it with less to write; this is the same turn with its pieces in view:
+Knows the stages of a turn and their order, not the libraries that run them or the events' consumer.
+`animegamer_rt.open` is the short way to play; this is the same turn with its parts exposed:
 
 >>> from animegamer_rt.backends.registry import open_engines
 >>> from animegamer_rt.bundle.loader import open_bundle
@@ -40,8 +40,8 @@ from .state.instruction import Instruction
 class Pipeline:
     """A bundle, one of its plans and the stages of a turn, loaded once for any number of sessions.
 
-    reader: None for a bundle without one, whose predictor gets the instructions as they are.
-    engines: all about them that can change a frame (`Engines.identity`).
+    reader: None for a bundle without one, whose predictor gets the instructions unchanged.
+    engines: their identity (`Engines.identity`).
     One turn runs at a time. `concurrent_prediction`: the next turn may be predicted in another thread meanwhile.
     """
 
@@ -57,9 +57,9 @@ class Pipeline:
 
     @classmethod
     def open(cls, bundle: Bundle, engines: Engines, plan: str | None = None, *, unmeasured: bool = False) -> Pipeline:
-        """The stages of a bundle with one of its plans (None: its default); `unmeasured`: to measure it.
+        """The stages of a bundle with one of its plans (None: its default); `unmeasured`: allow an unmeasured plan.
 
-        Raises PlanError for an unknown plan, and where the engines hold other parts than those that play it.
+        Raises PlanError for an unknown plan, or if the engines hold other parts than the plan's.
         """
         plan_name = bundle.default_plan if plan is None else plan
         denoise_plan = DenoisePlan.from_dict(bundle.plan(plan_name, unmeasured=unmeasured))
@@ -86,7 +86,7 @@ class Pipeline:
         )
 
     def predict(self, session: Session, instruction: Instruction) -> Prediction:
-        """The prediction of a turn, for `run_turn`: it may be made while another session's turn is denoised.
+        """The prediction of a turn, for `run_turn`; may run while another session's turn is denoised.
 
         Raises InstructionError if the instruction does not fit the model's window.
         """
@@ -107,10 +107,10 @@ class Pipeline:
         """Plays one turn; frames are u8 [H, W, C] in `pixel_format`, bottom row first with `flip`.
 
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
-        session as it was. `prediction`: that of `predict` for this session and instruction, if it was made ahead.
-        `shown`: the scene of a finished turn that is played again, which it keeps.
+        session unchanged. `prediction`: from `predict` for this session and instruction, if it was made ahead.
+        `shown`: the scene of a finished turn being replayed, which is kept.
         Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
-        UnusableOutputError where a stage gave no usable numbers or frames, BackendError where its engine failed, and
+        UnusableOutputError if a stage gave unusable numbers or frames, BackendError if its engine failed, and
         SessionError if the game got another turn, or was rewound, while this one ran.
         """
         started = time.perf_counter()

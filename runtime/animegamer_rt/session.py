@@ -1,8 +1,8 @@
 """One player's game: its turns, the history window, the character, the seed. No turn limit, no globals.
 
-Knows turns, not engines. Only the last `history_turns` shots are kept; older ones can be predicted again, exactly, from
-the instructions, so rewinding takes the predictor's `predict`. To continue, a game needs only the turns of its window:
-a resumed game may omit earlier ones.
+Only the last `history_turns` shots are kept; older ones can be predicted again, exactly, from the instructions, so
+rewinding needs the predictor's `predict`. To continue, a game needs only the turns of its window: a resumed game may
+omit earlier ones.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Predict = Callable[[Sequence[HistoryTurn], Instruction], Prediction]
 
 @dataclass(slots=True)
 class Session:
-    """A game. `log`: the finished turns; `character`: its values now; `history`: what the next prompt sees.
+    """A game. `log`: the finished turns; `character`: its values now; `history`: the turns in the next prompt.
 
-    `scene`: what the last turn showed, as the reader understood it: the next instruction changes it. None: no reader,
-    or nothing shown yet.
+    `scene`: what the last turn showed, as the reader understood it, which the next instruction changes. None: no
+    reader, or nothing shown yet.
     The noise of turn k depends on `seed`, k and the plan, so a resumed or rewound game continues to the same bytes.
-    `omitted_turns` turns came before those of `log`: 0 except in a game that was resumed with its last turns only.
+    `omitted_turns` turns precede `log`: 0 except in a game that was resumed with its last turns only.
     `initial_turn` is turn 0 of a game that starts from an image; it has no clip, and leaves the window like any turn.
     """
 
@@ -49,7 +49,7 @@ class Session:
     initial_turn: HistoryTurn | None = None
     scene: Scene | None = None
     initial_scene: Scene | None = None
-    """The scene of the picture that the game starts from, if a network reads one."""
+    """The scene of the picture that the game starts from, if a reader recognised one."""
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -75,9 +75,9 @@ class Session:
     ) -> Session:
         """A game that continues after `log`, which itself follows `omitted_turns` turns.
 
-        character, scene: as they are now; shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all
-        are predicted again, so `omitted_turns` must then be 0. initial_turn: of a game that starts from a
-        picture, unless it has left the window. Raises SessionError when the shots cannot be predicted.
+        character, scene: the current ones. shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all
+        are predicted again, so `omitted_turns` must then be 0. initial_turn: of a game that starts from a picture,
+        unless it has left the window. Raises SessionError if the shots cannot be predicted.
         """
         _check_not_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
         session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, omitted_turns=omitted_turns)
@@ -96,7 +96,7 @@ class Session:
 
     @property
     def history(self) -> tuple[HistoryTurn, ...]:
-        """The turns that the next prompt sees, oldest first."""
+        """The turns in the next prompt, oldest first."""
         return self._window(self.turns)
 
     @property
@@ -112,14 +112,14 @@ class Session:
         *,
         after: tuple[TurnRecord, ...] | None = None,
     ) -> None:
-        """Adds a finished turn to the game. Call it once a turn, after the last frame.
+        """Adds a finished turn to the game. Call it once per turn, after the last frame.
 
-        scene: as it was read. after: the `log` that the turn was predicted from. Raises SessionError if the game has
-        moved on since, by another turn or a rewind: the turn would follow turns that it has not seen.
+        after: the `log` from which the turn was predicted. Raises SessionError if the game has moved on since, by
+        another turn or a rewind.
         """
         if after is not None and self.log is not after:
             raise SessionError(
-                "the game moved on while this turn was played; the turn does not count",
+                "the game moved on while this turn was running; the turn does not count",
                 found=f"{self.turns} turns",
                 expected=f"{self.omitted_turns + len(after)}",
                 do="play one turn of a game at a time",
@@ -147,7 +147,7 @@ class Session:
         self.scene = self.log[-1].scene if self.log else self.initial_scene
 
     def branch(self, turn: int, predict: Predict, seed: int | None = None) -> Session:
-        """A new game with this one's turns up to `turn`; this game stays as it is. Raises SessionError as `rewind`."""
+        """A new game with this one's turns up to `turn`; this game does not change. Raises SessionError as `rewind`."""
         _check_not_negative(seed=self.seed if seed is None else seed)
         other = Session(
             self.bundle_name,
@@ -168,7 +168,7 @@ class Session:
     def _window_shots(
         self, turn: int, shots: Mapping[int, npt.NDArray[np.float16]], predict: Predict
     ) -> dict[int, npt.NDArray[np.float16]]:
-        """The shots that the prompt after `turn` needs: the given ones, or else all predicted again from turn 1."""
+        """The shots for the prompt after `turn`: the given ones, or else all predicted again from turn 1."""
         needed = range(max(1, turn - self.history_turns + 1), turn + 1)
         if needed and needed[0] <= self.omitted_turns:
             self._need_all_turns("fill the game's history window")

@@ -1,7 +1,4 @@
-"""Text from outside, read strictly: numbers, keys, paths, addresses, origins of web pages, foreign text on a terminal.
-
-Knows characters alone; nothing of what the values are for.
-"""
+"""Strict parsing of text from outside: numbers, keys, paths, addresses, web origins, and text for a terminal."""
 
 from __future__ import annotations
 
@@ -15,53 +12,49 @@ from urllib.parse import urlsplit
 MAX_DIGITS = 19
 """Digits of the largest number of 64 bits."""
 MAX_PATH_BYTES, MAX_NAME_BYTES = 4095, 255
-"""Limits of Linux; those of other systems are not larger."""
+"""Limits of Linux; other systems have none that are larger."""
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 KEY_CHARACTERS = 40
 """32 bytes in Z85: five characters for every four bytes."""
 _WHOLE = re.compile(rf"-?[0-9]{{1,{MAX_DIGITS}}}")
 WEB_PORTS = {"http": 80, "https": 443}
-"""Ports that browsers leave out of an origin."""
+"""Ports that browsers omit from an origin."""
 _WEB_HOST = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]")
 _DECIMAL = re.compile(r"-?(?:[0-9]{1,19}(?:\.[0-9]{0,19})?|\.[0-9]{1,19})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 def whole_number(text: str, low: int, high: int) -> int:
-    """The whole number that a text holds: ASCII digits, perhaps with a minus sign. Raises ValueError for others."""
+    """Parse a whole number: ASCII digits, perhaps with a minus sign. Raises ValueError."""
     if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
         raise ValueError(f"{short(text)} is not a whole number from {low} to {high}")
     return int(text)
 
 
 def decimal_number(text: str) -> float:
-    """The number that a text holds, in ASCII digits: 2, 0.5 or 1e-3. Raises ValueError for others, nan and inf too."""
+    """Parse a finite number in ASCII digits: 2, 0.5 or 1e-3. Raises ValueError."""
     if not _DECIMAL.fullmatch(text):
-        raise ValueError(f"{short(text)} is not a number, as in 0.5")
+        raise ValueError(f"{short(text)} is not a number such as 0.5")
     return float(text)
 
 
 def path(text: str) -> Path:
-    """The path that a text names; a leading ~ is a home folder. Raises ValueError where it can be the path of nothing.
+    """Parse a path; a leading ~ is a home folder. Raises ValueError for text that cannot be a path.
 
-    It need not exist. A name whose bytes are not UTF-8 is one that Linux allows.
+    It need not exist. A name whose bytes are not UTF-8 is accepted, as Linux allows it.
     """
     if not text:
-        raise ValueError("an empty path; give one, or is a variable of the shell not set?")
+        raise ValueError("the path is empty; is a shell variable unset?")
     if "\0" in text:
         raise ValueError(f"{short(text)} is not a path: it holds a NUL character")
     try:
         found = Path(text).expanduser()
         encoded = os.fsencode(found)
     except (RuntimeError, KeyError) as error:
-        raise ValueError(
-            f"{short(text)} is not a path: there is no such user; ./~NAME is a file of that name"
-        ) from error
+        raise ValueError(f"{short(text)} is not a path: no such user; write ./~NAME for a file of that name") from error
     except UnicodeEncodeError as error:
-        raise ValueError(f"{short(text)} is not a path: it is no text that this system can encode") from error
+        raise ValueError(f"{short(text)} is not a path: this system cannot encode it") from error
     if len(encoded) > MAX_PATH_BYTES or any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in found.parts):
-        raise ValueError(
-            f"{short(text)} is not a path: it is too long; expected at most {MAX_NAME_BYTES} bytes for each name"
-        )
+        raise ValueError(f"{short(text)} is not a path: too long; expected at most {MAX_NAME_BYTES} bytes per name")
     return found
 
 
@@ -78,13 +71,13 @@ def is_key(text: str | bytes) -> bool:
 
 
 def bare_host(text: str) -> str:
-    """A host without the brackets that an IPv6 address has before a port; `localhost` is 127.0.0.1."""
+    """A host without the brackets of an IPv6 address; `localhost` becomes 127.0.0.1."""
     host = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     return "127.0.0.1" if host == "localhost" else host
 
 
 def bracketed(host: str) -> str:
-    """A host as it stands before a port: an IPv6 address in brackets."""
+    """A host as written before a port: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -98,7 +91,7 @@ def is_address(host: str) -> bool:
 
 
 def listening_address(text: str) -> tuple[str, int]:
-    """Host and port of `[ADDRESS:]PORT`; the host is an IP address, 127.0.0.1 if there is none. Raises ValueError."""
+    """Parse `[ADDRESS:]PORT` into host and port; the host is an IP address, 127.0.0.1 by default. Raises ValueError."""
     host, _, port = text.rpartition(":")
     host = bare_host(host) or "127.0.0.1"
     if not is_address(host):
@@ -107,12 +100,12 @@ def listening_address(text: str) -> tuple[str, int]:
 
 
 def same_host(one: str, other: str) -> bool:
-    """Whether two addresses to listen on share their ports: the same, or one of them is all of the machine's."""
+    """Whether two addresses to listen on would share a port: the same, or one is a wildcard."""
     return one == other or bool({"0.0.0.0", "::"} & {one, other})
 
 
 def host_name(netloc: str) -> str:
-    """The host in `HOST[:PORT]`, as a browser's header has it; empty for what holds none."""
+    """The host in `HOST[:PORT]` of a browser's header; empty if there is none."""
     try:
         return urlsplit(f"//{netloc}").hostname or ""
     except ValueError:
@@ -120,9 +113,9 @@ def host_name(netloc: str) -> str:
 
 
 def web_origin(text: str) -> str:
-    """The origin of web pages that a text names, as browsers send it; empty where it names none.
+    """The web origin in a text, as browsers send it; empty if it is not one.
 
-    It holds no path, no user and no port that is the scheme's own, its letters are small, its host is ASCII.
+    That is: no path, no user, no default port, lower case, and an ASCII host.
     """
     try:
         parts = urlsplit(text)
@@ -136,9 +129,9 @@ def web_origin(text: str) -> str:
 
 
 def plain(text: str, *, lines: bool = False) -> str:
-    """Foreign text for a terminal: controls, escapes, and what reorders or hides letters appear as \\x1b or \\u202e.
+    """Text made safe for a terminal: controls, escapes, invisible or reordering characters appear as \\x1b, \\u202e.
 
-    lines: line breaks and tabs stay.
+    lines: keep line breaks and tabs.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -146,14 +139,14 @@ def plain(text: str, *, lines: bool = False) -> str:
 
 
 def short(text: str, length: int = 60) -> str:
-    """A text in quotes, cut to a length that fits a message."""
+    """A text in quotes, cut to fit a message."""
     return repr(text if len(text) <= length else text[: length - 2] + "..")
 
 
 def _shown(character: str, lines: bool) -> bool:
     if character in "\n\t":
         return lines
-    # A joiner between letters is part of words and pictures in many scripts; all other format characters are not.
+    # A joiner between letters is part of words and emoji in many scripts; other format characters are not.
     return character in "\u200c\u200d" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 

@@ -1,7 +1,4 @@
-"""Writes frames as mp4 and PNG files, and contact sheets of games. A file appears whole or not at all.
-
-Knows frames (uint8 RGB) and files, nothing of turns.
-"""
+"""Writes frames as mp4 and PNG files, and contact sheets of games. A file appears complete or not at all."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ from .stages.image import Picture
 Frames = npt.NDArray[np.uint8]
 """Video frames [T, H, W, 3], RGB24."""
 
-# Visually lossless for flat cartoon colours; a 17-frame pocket clip is some 60 kB.
+# Visually lossless for flat cartoon colours; a 17-frame pocket clip takes about 60 kB.
 CRF = "17"
 SMALL_HEIGHT = 384
-"""Lower clips are enlarged by a whole number when encoded: many players blur or refuse tiny videos."""
+"""Lower clips are enlarged by a whole number when encoded: many players blur or reject tiny videos."""
 SHEET_FRAMES = 6
 SHEET_WIDTH = 160
 """Largest width in pixels of one frame on the contact sheet; larger frames are subsampled."""
@@ -61,7 +58,7 @@ def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None)
 
 
 def contact_row(frames: Frames) -> Picture:
-    """Six frames, evenly through the clip, side by side: uint8 [h, w, 3]."""
+    """Six frames, evenly spaced through the clip, side by side: uint8 [h, w, 3]."""
     step = -(-frames.shape[2] // SHEET_WIDTH)
     chosen = frames[np.linspace(0, len(frames) - 1, SHEET_FRAMES).round().astype(int), ::step, ::step]
     gap = np.full((chosen.shape[1], SHEET_GAP, 3), 255, np.uint8)
@@ -70,7 +67,7 @@ def contact_row(frames: Frames) -> Picture:
 
 
 def write_contact_sheet(path: Path, rows: Sequence[Picture]) -> None:
-    """Write a contact sheet as PNG: one row a turn, the oldest on top. Raises OutputError."""
+    """Write a contact sheet as PNG, one row per turn, oldest at the top. Raises OutputError."""
     gap = np.full((SHEET_GAP, rows[0].shape[1], 3), 255, np.uint8)
     pieces = [piece for row in rows for piece in (row, gap)]
     write_png(path, np.concatenate(pieces[:-1], axis=0))

@@ -126,7 +126,7 @@ def test_fastest_is_the_fastest_accurate_attention(kernels: Kernels, monkeypatch
 
 def test_warpgroups_are_chosen_where_a_gpu_has_them(kernels: Kernels, monkeypatch: pytest.MonkeyPatch) -> None:
     torch_device = TorchDevice(torch.bfloat16)
-    with pytest.raises(BackendError, match=r"needs the instructions of sm_90.*found CPU.*--attention int8"):
+    with pytest.raises(BackendError, match=r"needs sm_90.*found CPU.*--attention int8"):
         select_attention("int8-wgmma", torch_device, kernels, SIZE)
     monkeypatch.setattr(attention, "has_warpgroups", lambda device: True)
     for name in HOPPER_ATTENTIONS:

@@ -154,4 +154,4 @@ def test_kernels_are_for_gpus_and_can_be_switched_off(library: Library, monkeypa
     with pytest.raises(BackendError, match=rf"built without CUDA; .*{PATH_VARIABLE}=off"):
         open_kernels(None, cuda)
     monkeypatch.setenv(PATH_VARIABLE, "off")
-    assert open_kernels(None, cuda) == (None, "plain operators, as no kernels were built or they are off")
+    assert open_kernels(None, cuda) == (None, "plain operators, as no kernels were built or they are turned off")

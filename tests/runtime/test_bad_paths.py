@@ -93,7 +93,7 @@ def test_a_number_is_ascii_digits(command: tuple[str, ...], number: str, capsys:
 )
 def test_an_empty_value_is_no_default(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command, "") == (2, "argparse")
-    assert "is a variable of the shell not set?" in capsys.readouterr().err
+    assert "is a shell variable unset?" in capsys.readouterr().err
 
 
 def test_a_picture_whose_name_is_not_utf8_is_recorded(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def test_another_process_gets_the_same_configuration() -> None:
         ({"device": "simulated:soon"}, "unknown device; found 'simulated:soon'; expected cpu, cpu-fp32, cuda"),
         ({"device": "simulated:1e3"}, "unknown device"),
         ({"device": "cupu"}, "did you mean 'cpu'?"),
-        ({"precision": "fp8"}, "can be chosen for PyTorch alone; found --precision fp8 for cpu; expected torch or"),
-        ({"device": "tensorrt", "threads": 2}, "can be chosen for onnxruntime alone; found --threads 2 for tensorrt"),
+        ({"precision": "fp8"}, "can only be set for PyTorch; found --precision fp8 for cpu; expected torch or"),
+        ({"device": "tensorrt", "threads": 2}, "can only be set for onnxruntime; found --threads 2 for tensorrt"),
         ({"threads": 0}, "--threads: out of range; found 0; expected 1 to 1024"),
     ],
 )

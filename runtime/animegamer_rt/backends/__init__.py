@@ -1,1 +1,1 @@
-"""The engines that run a bundle's parts: one contract (`contract`), one module per library."""
+"""The engines that run a bundle's parts: one contract (`interface`), one module per library."""

@@ -1,7 +1,4 @@
-"""Engines whose calls go through one function: to time them, or to load a part only while it is used.
-
-Knows the interface of engines and no library.
-"""
+"""Wraps engines so that all calls go through one function: to time them, or to load a part only while it is used."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from .interface import Engines
 
 Method = Callable[..., Any]
 Around = Callable[[str, str, Method, tuple[Any, ...]], Any]
-"""(role, name of a call, the engine's method, its arguments) -> what the method returns for them."""
+"""(role, name of a call, the engine's method, its arguments) -> the method's result."""
 
 
 class CalledEngine:
-    """Any engine of `interface`, or the run of a denoiser: each method is `call(its name, its arguments)`.
+    """Any engine of `interface`, or a denoiser's run: each method is `call(its name, its arguments)`.
 
     skippable_blocks: a denoiser's.
     """
@@ -34,7 +31,7 @@ class CalledEngine:
 
 
 def map_calls(engines: Engines, around: Around) -> Engines:
-    """The same engines; `around` makes every call of the predictor, the denoiser, its runs and the vae."""
+    """The same engines, with every call of the predictor, the denoiser, its runs and the vae made by `around`."""
 
     def called(role: str, engine: Any) -> Any:
         def call(name: str, arguments: tuple[Any, ...]) -> Any:

@@ -1,7 +1,8 @@
-"""The interface of engines: the four networks, with the same names, shapes and dtypes in every library.
+"""The interface of engines: the networks, with the same names, shapes and dtypes in every library.
 
-Knows numpy arrays only; what stays on a device (attention caches, vae caches) passes through as opaque objects.
-One turn at a time (batch 1). Letters: D shot width, V vocabulary, r positions where the shot is read (226 in a turn).
+Arguments and results are numpy arrays; what stays on a device (attention caches, vae caches) is passed as opaque
+objects. One turn at a time (batch 1). Letters: D shot width, V vocabulary, r positions where the shot is read (226 in a
+turn).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ IntArray = npt.NDArray[np.int64]
 Frames = npt.NDArray[np.uint8]
 
 PartCache = dict[str, Any]
-"""Loaded parts by the hash of their files: kept from one bundle to the next on the same device."""
+"""Loaded parts by the hash of their files, kept from one bundle to the next on the same device."""
 
 PIXEL_FORMATS: Mapping[str, tuple[int, ...]] = MappingProxyType(
     {"rgb24": (0, 1, 2), "rgba32": (0, 1, 2, 3), "bgra32": (2, 1, 0, 3)}
@@ -68,9 +69,9 @@ class TokenBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateSlots:
-    """The slots of a game state: where one of the `options` (ids) is chosen, by the largest of their logits.
+    """The slots of a game state, each filled with the likeliest of the `options` (ids).
 
-    between: the fixed ids behind each choice but the last, which lead to the next slot.
+    between: the fixed ids that follow each choice but the last, and lead to the next slot.
     """
 
     options: tuple[int, ...]
@@ -78,16 +79,16 @@ class StateSlots:
 
 
 ChooseNext = Callable[[StateSlots, int], FloatArray]
-"""(slots, number of the option in the first of them) -> the choices in the others, f32 [slots - 1]: numbers of options,
-NaN where logits of options were not finite. To be called before any other call of the predictor."""
+"""(slots, index of the option in the first one) -> the choices in the others, f32 [slots - 1]: indices of options, NaN
+if an option's logits were not finite. Must be called before any other call of the predictor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
     """Result of a predictor run.
 
-    shot f32 [r, D]. logits f32 [V]: for the token that follows the last row. cache: keys and values of that row and of
-    the past. choose_next: chooses all of a state in one call; None where only `extend` does.
+    shot f32 [r, D]. logits f32 [V]: of the token after the last row. cache: keys and values of that row and the past.
+    choose_next: chooses the rest of a state in one call; None if only `extend` is available.
     """
 
     shot: FloatArray
@@ -100,7 +101,7 @@ class PredictorEngine(Protocol):
     """Prompt -> shot, and logits of the state."""
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        """Runs tokens after a past: a history (one row), or a turn (one row for each read-out).
+        """Runs tokens after a past: a history (one row), or a turn (one row per readout).
 
         past: an earlier call's cache, or None. A call without a past may reuse the memory of all earlier caches. A call
         with a past leaves that cache valid until then, or until an `extend`.
@@ -108,7 +109,7 @@ class PredictorEngine(Protocol):
         ...
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        """Runs text i64 [n] after a cache; returns logits f32 [V] for the token that follows, and the longer cache."""
+        """Runs text i64 [n] after a cache; returns logits f32 [V] of the following token, and the longer cache."""
         ...
 
 
@@ -123,9 +124,9 @@ class DenoiseRun(Protocol):
         noise: FloatArray,
         blocks: BlockCache | None = None,
     ) -> None:
-        """One engine execution: network, guidance and solver. coefficients f32 [8], noise f32 as the latent.
+        """One engine execution: network, guidance and solver. coefficients f32 [8], noise f32 like the latent.
 
-        rows: (0, 1) for a pair, (1,) for the conditional row alone (row 0 is unconditional).
+        rows: (0, 1) for a CFG pair, (1,) for the conditional row alone (row 0 is unconditional).
         blocks: which blocks are cached for later steps or taken from the cache; always None if `skippable_blocks` is 0.
         """
         ...
@@ -138,7 +139,7 @@ class DenoiseRun(Protocol):
 class DenoiserEngine(Protocol):
     """Noise + shot + motion scope -> latent.
 
-    skippable_blocks: how many transformer blocks can be taken from a cache; 0 if the engine caches none.
+    skippable_blocks: how many transformer blocks can be taken from a cache; 0 if the engine has no such cache.
     """
 
     skippable_blocks: int
@@ -189,10 +190,10 @@ class TowerEngines(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReaderLogits:
-    """What the instruction reader answers, float32; P people, C clothes, M motions, L places of the bundle.
+    """Output of the instruction reader, float32; P people, C clothes, M motions, L places of the bundle.
 
     people [P, 3]: absent, named first, named second. clothes [P, C]. motion [M]. level [5]: levels 1..5. place [L].
-    night [2]: day, night. position [N]. unknown [words]: above 0 where a word asks for what cannot be drawn.
+    night [2]: day, night. position [N]. unknown [words]: above 0 for a word that asks for what cannot be drawn.
     """
 
     people: FloatArray
@@ -206,9 +207,9 @@ class ReaderLogits:
 
 
 class ReaderEngine(Protocol):
-    """Words of an instruction and the scene before it -> the scene that it asks for, as logits.
+    """Words of an instruction and the scene before it -> the requested scene, as logits.
 
-    scene_numbers: how many numbers it takes of the scene, P + 5 or 2 P + 5 for P people.
+    scene_numbers: length of its scene input, P + 5 or 2 P + 5 for P people.
     """
 
     scene_numbers: int
@@ -231,7 +232,7 @@ class PictureReaderEngine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Peak memory of the engines on their device since they were opened, loading included; `source` says who counted.
+    """Peak memory of the engines on their device since they were opened, including loading; `source`: who counted.
 
     allocated_bytes: how much of the peak was in use, if the library keeps a larger pool.
     """
@@ -243,16 +244,16 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """The loaded engines of one bundle, for the plans of the same `parts`. `device` describes in words where they run.
+    """The loaded engines of one bundle, for all plans with the same `parts`. `device` describes where they run.
 
-    kind, library, machine, kernels, settings: of `EngineIdentity`; `registry.open_engines` sets kind and parts.
-    precision: role -> what its part computes in, where that differs from the bundle's.
-    attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where it cannot be chosen.
-    memory: reads the peak memory on the device; None where the library does not report it.
+    kind, library, machine, kernels, settings: as in `EngineIdentity`; `registry.open_engines` sets kind and parts.
+    precision: role -> precision of its part, where that differs from the bundle's.
+    attention: the denoiser's attention, of `engine_config.ATTENTIONS`; None where there is no choice.
+    memory: reads the peak memory on the device; None if the library does not report it.
     reader, picture_reader: of a bundle that has them; they always run on the CPU.
-    one_at_a_time: a part is read from the disk when it is used, and then leaves the memory: nothing can be warmed up.
-    concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: true where
-    they share no memory that is written to, and where the two together are faster than one after the other.
+    one_at_a_time: sequential offload: a part is read from the disk when used, and then freed: nothing can be warmed up.
+    concurrent_prediction: the predictor may run in one thread while the denoiser or the vae runs in another: if they
+    share no memory that is written to, and are faster together than one after the other.
     """
 
     predictor: PredictorEngine
@@ -275,15 +276,15 @@ class Engines:
     parts: PlanParts = DEFAULT_PARTS
 
     def precision_of(self, bundle: Bundle, role: str) -> str:
-        """What a role's part computes in, as far as is known: its engine's word, else the precision of its weights.
+        """The precision of a role's part, as far as known: its engine's, else that of its weights.
 
-        Simulated engines play bundles without parts too: "no weights".
+        Simulated engines also play bundles without parts: "no weights".
         """
         found = bundle.manifest.parts.get(self.parts.graphs(role)[0])
         return self.precision.get(role) or (found.precision if found is not None else "no weights")
 
     def identity(self, bundle: Bundle) -> str:
-        """The text of their `EngineIdentity`: engines of the same one play a game of the bundle on as it began."""
+        """The text of their `EngineIdentity`: equal ones can continue each other's games to the same bytes."""
         precision = {role: self.precision_of(bundle, role) for role in PLAY_ROLES}
         parts = {role: bundle.part_hash(role, self.parts[role]) for role in PLAY_ROLES}
         built = self.library, self.machine, self.attention or "", self.kernels, parts, self.settings
@@ -292,7 +293,7 @@ class Engines:
 
 
 class EngineProvider(Protocol):
-    """A backend: the module that loads a bundle's parts with one library. `registry.open_engines` chooses it."""
+    """A backend: a module that loads a bundle's parts with one library. Chosen by `registry.open_engines`."""
 
     def load(
         self, bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS

@@ -1,6 +1,6 @@
-"""Opens a bundle's engines: `open_engines` finds the backend of a configuration and has it load the bundle.
+"""Opens a bundle's engines: `open_engines` finds the backend for a configuration and has it load the bundle.
 
-A backend's library is imported when it is chosen, and only then.
+A backend's library is only imported when the backend is chosen.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 def open_engines(
     bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG, cache: PartCache | None = None, plan: str | None = None
 ) -> Engines:
-    """The engines of the parts that play a plan of a bundle (None: its default plan), loaded.
+    """Loads the engines of a plan's parts (None: the default plan's), which can play every plan with the same parts.
 
-    They play every plan with the same parts.
-    cache: parts that an earlier bundle left loaded on the same device. onnxruntime takes what it can use from there and
-    leaves this bundle's parts in it; other backends ignore it. The readers run in onnxruntime on the CPU,
-    whatever the configuration.
+    cache: parts that an earlier bundle left loaded on the same device. onnxruntime reuses what it can and leaves this
+    bundle's parts there; other backends ignore it. The readers run in onnxruntime on the CPU, whatever the
+    configuration.
 
-    Raises PlanError for an unknown plan, BackendError when the library, the device or memory is missing, or a part
-    cannot run there.
+    Raises PlanError for an unknown plan, BackendError if the library, device or memory is missing, or a part cannot run
+    there.
     """
     parts = bundle.parts_of(plan)
     check_libraries(config, reader=bundle.manifest.reader is not None)
@@ -47,7 +46,7 @@ def open_engines(
 def open_towers(bundle: Bundle, config: EngineConfig = DEFAULT_CONFIG) -> TowerEngines:
     """The text and image towers of a bundle that has them, on the configuration's device or else on the CPU.
 
-    They run once a game, and in onnxruntime only. Raises BundleError when the bundle has none, BackendError.
+    They run once per game, only in onnxruntime. Raises BundleError if the bundle has none, BackendError.
     """
     check_libraries(DEFAULT_CONFIG, reader=False)
     from .onnxruntime import loader as onnxruntime

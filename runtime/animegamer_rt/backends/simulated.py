@@ -1,7 +1,7 @@
 """Engines that take a fixed time and compute next to nothing, for measuring everything around the engines.
 
-Knows a bundle's geometry and one plan; no network. Frames show nothing, but they depend on all that a real turn's
-frames depend on (instruction, history, every bit of the shots, noise), so an inexact replay is noticed.
+Frames are meaningless, but depend on everything that a real turn's frames depend on (instruction, history, every bit of
+the shots, noise), so that an inexact replay is noticed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill
 PREDICTOR_SHARE, DENOISER_SHARE, VAE_SHARE = 0.14, 0.65, 0.21
 FIRST_FRAMES, NEXT_FRAMES = 9, 8
 BRIGHTNESS_STEP = 5
-"""How much darker each frame of a chunk is than the one before, so that no two are the same."""
+"""How much darker each frame of a chunk is than the previous one, so that all differ."""
 
 
 def load(
@@ -32,8 +32,7 @@ def load(
 ) -> Engines:
     """Engines that take `config.simulated_seconds` for a turn of the bundle's default plan.
 
-    Another plan takes more or less, as it evaluates the network more or less often. They stand for any parts, and
-    nothing is taken from `cache`.
+    Another plan takes more or less, by its network evaluations. They stand in for any parts and ignore `cache`.
     """
     seconds = config.simulated_seconds
     rows = DenoisePlan.from_dict(bundle.manifest.plans[bundle.default_plan].plan).network_rows
@@ -43,13 +42,13 @@ def load(
         _Predictor(geometry, 1 + max(tokens.values()), seconds * PREDICTOR_SHARE),
         _Denoiser(seconds * DENOISER_SHARE / rows),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
-        device=f"none: {seconds:g} s a turn",
+        device=f"none: {seconds:g} s per turn",
         concurrent_prediction=config.simulated_overlapping,
     )
 
 
 class _Predictor:
-    """Spends all of its time in the turn's prefill, as a real predictor does with nearly all of it.
+    """Spends all its time in the turn's prefill, as a real predictor spends nearly all.
 
     Prefilling a history takes no time, so it does not matter when that happens.
     """
@@ -90,7 +89,7 @@ class _Denoiser:
 
 
 class _Denoising:
-    """A step's time is proportional to its rows: a pair takes twice as long."""
+    """A step's time is proportional to its rows: a CFG pair takes twice as long."""
 
     def __init__(self, latent: FloatArray, shot: FloatArray, motion_scope: float, seconds: float) -> None:
         self._latent, self._seconds = latent, seconds
@@ -135,7 +134,7 @@ class _Vae:
         opaque = np.full((*small.shape[:3], 1), 255.0)
         small = np.concatenate([small, opaque], axis=-1).astype(np.uint8)[..., list(channel_order)]
         rows = self._rows[::-1] if flip else self._rows
-        # Ten times as fast as indexing at full size, so that little of what is measured is this.
+        # Ten times as fast as indexing at full size, so that it hardly affects the measurement.
         picture: Frames = small.take(self._columns, axis=2).take(rows, axis=1)
         _spend(started, self._seconds * frames)
         return picture

@@ -1,6 +1,6 @@
 """The denoiser: a diffusion transformer over shot tokens and latent patches, predicting v.
 
-It does not know guidance or the solver (denoiser_step.py), the noise schedule, or where its shot comes from.
+Guidance and solver are in denoiser_step.py.
 Source: MODEL.md section 4 (Denoiser). Shape letters: B batch, S tokens, D hidden, P patches of all latent frames.
 """
 
@@ -75,7 +75,7 @@ def position_table(size: DenoiserSize) -> Tensor:
 
 
 class ScalarEmbedding(nn.Module):
-    """Embeds one number for each row: the timestep or the motion scope."""
+    """Embeds one number per row: the timestep or the motion scope."""
 
     def __init__(self, hidden: int, width: int) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, modulated and gated by the embedding, with other factors for image and shot tokens."""
+    """Attention and MLP, modulated and gated by the embedding, with separate factors for image and shot tokens."""
 
     def __init__(self, size: DenoiserSize) -> None:
         super().__init__()

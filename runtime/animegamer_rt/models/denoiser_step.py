@@ -1,7 +1,7 @@
 """One denoising step: the denoiser, guidance and solver, as the denoiser engine runs them.
 
-It does not know the schedule: a step's numbers are inputs (bundle.noise_schedule.Coefficients).
-Source: MODEL.md section 5; backends/interface.py, DenoiseRun.step.
+A step's numbers are inputs (bundle.noise_schedule.Coefficients). Source: MODEL.md section 5; backends/interface.py,
+DenoiseRun.step.
 """
 
 from __future__ import annotations

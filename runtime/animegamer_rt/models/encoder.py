@@ -1,6 +1,6 @@
 """The encoder: projects motion text features and image features to a shot, the denoiser's condition.
 
-It does not know the towers that compute the features. Source: MODEL.md section 1 (Encoder E_a).
+Source: MODEL.md section 1 (Encoder E_a).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The predictor: a causal language model; a resampler reads the next shot at its query positions.
 
-It does not know prompts, token names, or how the four strengths are chosen. Source: MODEL.md section 2.
+Source: MODEL.md section 2.
 Shape letters: B batch, n new tokens, c cached tokens, D hidden, V vocabulary, s rows of earlier shots.
 """
 
@@ -96,7 +96,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a gated MLP, each behind an RMS norm."""
+    """Attention and a gated MLP, each after an RMS norm."""
 
     def __init__(self, size: PredictorSize) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class Predictor(nn.Module):
         keys: Tensor,
         values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Runs n new tokens after a past of c: a prompt with one row for each read-out, or a few more tokens.
+        """Runs n new tokens after a past of c: a prompt with one row per readout, or a few more tokens.
 
         ids i64 [1, n]; history_index i64 [B, n]; masks bool [B, n, n] between the new tokens, each of which may attend
         to the past; history_shots [s, shot_width]; readout i64 [r], positions in row 0; keys and values [layers, 1, kv,

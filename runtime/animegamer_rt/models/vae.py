@@ -1,6 +1,5 @@
 """The vae decoder: decodes latent frames to video frames in chunks, with causal 3D convolutions.
 
-It does not know pixels (uint8, channel order), the caller's latent scale, or how many chunks a turn has.
 Source: MODEL.md section 6 (VAE decoder).
 """
 

@@ -1,1 +1,1 @@
-"""What a run cost: host and GPU facts, energy, and traces."""
+"""The cost of a run: host and GPU facts, energy, and traces."""

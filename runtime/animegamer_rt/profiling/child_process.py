@@ -1,4 +1,4 @@
-"""Starts Python child processes that run none of the current folder's files, and says how one ended."""
+"""Starts Python child processes that ignore files in the current folder, and describes how one ended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ PROGRAM = (
     "sys.path += [root] if root not in sys.path else []; "
     "import runpy; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
-"""`python -m` would look for every module in the current folder first, and `-P` exists from Python 3.11 on. With `-c`
-that folder is the empty entry of the path: it goes before anything is imported, and `sys` is built in."""
+"""`python -m` would search the current folder first, and `-P` only exists from Python 3.11 on. With `-c` that folder is
+the empty entry of the path, which is removed before anything but the built-in `sys` is imported."""
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
@@ -29,7 +29,7 @@ def child_command(module: str, *arguments: str) -> list[str]:
 
 
 def describe_end(code: int, last_line: str) -> str:
-    """How a worker's process ended, in words that follow its name. last_line: of what it wrote; it says why."""
+    """How a worker's process ended, as words that follow its name. last_line: of its output, with the reason."""
     if code == -KILLED:
         return "was killed (signal 9; out of memory? see journalctl -k)"
     if code < 0:

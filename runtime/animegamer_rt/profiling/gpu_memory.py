@@ -21,23 +21,22 @@ FULL_WEIGHTS: Mapping[str, tuple[int, int]] = MappingProxyType(
         VAE: (0, 123_368_451),
     }
 )
-"""Part -> weights of the published model that a quantiser rounds, and that stay in 16 bits (QUANTIZATION.md)."""
+"""Part -> weights of the published model that are quantised, and that stay in 16 bits (QUANTIZATION.md)."""
 WIDENED: Mapping[tuple[str, str], int] = MappingProxyType({(DENOISER, "int8"): 29 * 1920 * 1920})
-"""Rounded weights that an int8 TensorRT engine stores in 16 bits all the same: one matrix in each block but the last
+"""Quantised weights that an int8 TensorRT engine nonetheless stores in 16 bits: one matrix in each block but the last
 (TENSORRT.md)."""
 BYTES_A_WEIGHT: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "int8": 1.03, "int4": 0.57})
-"""With the scales of blocks of 64. int8 is int8-qdq for TensorRT; fp8 and w8a8 take as much, and widen nothing."""
+"""Including scales for blocks of 64. int8 is int8-qdq for TensorRT; fp8 and w8a8 take as much, without widening."""
 
 DRIVER_BYTES = 256 * 2**20
-"""The driver's own memory, and the other inputs and outputs of the parts (about 60 MB)."""
+"""The driver's own memory, and the parts' other inputs and outputs (about 60 MB)."""
 SCRATCH_BYTES = 2 * 9 * 256 * 480 * 720 * 2
 """Activations at 720 x 480: input and output of the vae's widest convolution (9 frames of 256 channels, 16 bits), the
 largest of all parts. One part runs at a time, so the others need no more."""
 VAE_CACHES_BYTES = 1_404_691_200 * 2
-"""Caches from the vae's first part to its next one, at 720 x 480 in 16 bits. They add to the scratch, as the next part
-uses both."""
+"""Caches between the vae's chunks, at 720 x 480 in 16 bits. They add to the scratch, as the second chunk uses both."""
 MAX_PROMPT_TOKENS = 2 * 5 * (226 + 40) + 24
-"""Tokens in the predictor's caches: twice a full history and what follows it (`build-engines`)."""
+"""Tokens in the predictor's caches: twice a full history plus the rest of a prompt (`build-engines`)."""
 FULL_PREDICTOR: Mapping[str, int] = MappingProxyType({"layers": 32, "heads": 32, "kv_heads": 8, "hidden": 4096})
 
 PRECISIONS_BY_SIZE = (
@@ -46,12 +45,12 @@ PRECISIONS_BY_SIZE = (
     {PREDICTOR: "int4", DENOISER: "fp16", VAE: "fp16"},
     {PREDICTOR: "int4", DENOISER: "int8", VAE: "fp16"},
 )
-"""Most accurate first. The predictor is reduced first: it has most of the weights and takes a fiftieth of the time."""
+"""Most accurate first. The predictor is reduced first: it has most of the weights and a fiftieth of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrecisionFit:
-    """The precisions for a GPU with this much memory, and the bytes of weights to be streamed from host memory."""
+    """The precisions for a GPU with this much memory, and the bytes of weights streamed from host memory."""
 
     card_gib: int
     precision: Mapping[str, str]

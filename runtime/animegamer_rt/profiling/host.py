@@ -1,7 +1,4 @@
-"""Describes the machine, the program and its libraries: the start of every report and record.
-
-Knows operating systems and git; nothing of what was measured. A fact that the system does not tell is None.
-"""
+"""Describes the machine, the program and its libraries, for reports and records. Unknown facts are None."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ INSTRUCTION_SETS = (
     *("sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16"),
     *("avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "asimd", "asimddp", "asimdhp", "i8mm", "bf16", "sve", "sve2"),
 )
-"""Names of /proc/cpuinfo for the instruction sets that matrix products use, on x86 and on Arm."""
+"""/proc/cpuinfo's names of the instruction sets for matrix products, on x86 and Arm."""
 CPUINFO = Path("/proc/cpuinfo")
 
 
@@ -45,7 +42,7 @@ def environment(*libraries: str) -> dict[str, Any]:
 
 
 def instruction_sets() -> list[str] | None:
-    """Those of INSTRUCTION_SETS that the processor has."""
+    """The processor's subset of INSTRUCTION_SETS."""
     for line in read_system_file(CPUINFO).splitlines():
         if line.startswith(("flags", "Features")):
             found = set(line.partition(":")[2].split())
@@ -54,14 +51,14 @@ def instruction_sets() -> list[str] | None:
 
 
 def available_cores() -> int:
-    """Cores this process may run on (a container's or taskset's share, not the machine's)."""
+    """Cores this process may run on (limited by a container or taskset)."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def read_system_file(path: Path) -> str:
-    """A file by which the system tells something of itself; empty where it does not."""
+    """A file with information from the system; empty if there is none."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -69,27 +66,27 @@ def read_system_file(path: Path) -> str:
 
 
 def processor() -> str:
-    """Who made the processor and its instruction sets; its name where the system does not tell these."""
+    """The processor's maker and instruction sets, or its name where they are unknown."""
     sets = instruction_sets()
     maker = re.search(r"^(?:vendor_id|CPU implementer)\s*: (.*)", read_system_file(CPUINFO), re.MULTILINE)
     return " ".join([maker[1] if maker else "", *sets]).strip() if sets else processor_name()
 
 
 def processor_name() -> str:
-    """The processor's model, or its architecture where the system does not tell it."""
+    """The processor's model, or its architecture if unknown."""
     models = re.search(r"^model name\s*:(.*)", read_system_file(Path("/proc/cpuinfo")), re.MULTILINE)
     return models[1].strip() if models else platform.processor() or platform.machine()
 
 
 def describe_host() -> str:
-    """This machine in words: processor, cores that this process may use, system."""
+    """This machine in words: processor, usable cores, system."""
     name = processor_name()
     mine, all_cores = available_cores(), os.cpu_count() or 1
     return f"{name}, {mine if mine == all_cores else f'{mine} of {all_cores}'} cores, {platform.system()}"
 
 
 def module_version(module: str) -> str | None:
-    """The version of a library; None if it cannot be imported, as is usual for a GPU's library."""
+    """The version of a library; None if it cannot be imported, as is common for GPU libraries."""
     try:
         return str(getattr(importlib.import_module(module), "__version__", "found"))
     except (ImportError, OSError):
@@ -97,7 +94,7 @@ def module_version(module: str) -> str | None:
 
 
 def commit() -> str:
-    """The checkout's commit, with a + if files differ from it; an installed package's; its version if it has none.
+    """The checkout's commit, with a + if files differ from it; an installed package's; or its version.
 
     ANIMEGAMER_COMMIT overrides it, for a copy of a checkout or where there is no git.
     """
@@ -117,13 +114,13 @@ def commit() -> str:
 
 
 def build() -> str:
-    """The version and, where it is known, the commit: `0.2.0 (4d3c2b1a09)`."""
+    """The version and, if known, the commit: `0.2.0 (4d3c2b1a09)`."""
     found = commit()
     return __version__ if found == f"v{__version__}" else f"{__version__} ({found})"
 
 
 def _installed_commit() -> str | None:
-    """The commit in the wheel, by hatch_build.py, or that pip notes for `pip install git+URL` (PEP 610)."""
+    """The commit in the wheel, by hatch_build.py, or recorded by pip for `pip install git+URL` (PEP 610)."""
     built = files("animegamer_rt").joinpath(COMMIT_FILE)
     if built.is_file():
         return built.read_text(encoding="utf-8").strip()

@@ -1,6 +1,6 @@
-"""How much memory a turn takes on the CPU, by stage: arithmetic from a bundle's sizes, compared with runs.
+"""How much memory a turn takes on the CPU, by stage: computed from a bundle's sizes, calibrated with measurements.
 
-What was measured is in docs/FULL_SIZE.md ("A turn on a CPU"). Imports neither torch nor onnxruntime.
+The measurements are in docs/FULL_SIZE.md ("A turn on a CPU"). Imports neither torch nor onnxruntime.
 """
 
 from __future__ import annotations
@@ -19,27 +19,26 @@ from animegamer_rt.engine_config import CPU_DEVICES
 from animegamer_rt.errors import BackendError
 
 LEAST = "bf16"
-"""The precision of PyTorch that takes least memory on a CPU. Without AMX it takes longer than float32
-(docs/FULL_SIZE.md)."""
+"""PyTorch's precision that takes least memory on a CPU. Without AMX it is slower than float32 (docs/FULL_SIZE.md)."""
 STORED_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 FLOAT, HALF = 4, 2
-"""Bytes of a number in memory. On a CPU all parts compute in float32, with PyTorch in 16 bits if that is asked for."""
+"""Bytes of a number in memory. On a CPU all parts compute in float32, or in 16 bits with PyTorch on request."""
 KEPT_BYTES = 4 * 2**30
-"""A turn that takes more than this has one part in memory at a time with PyTorch."""
+"""With PyTorch, a turn that takes more than this uses sequential offload."""
 PROCESS_BYTES = 500 * 2**20
-"""Python, its libraries and what they keep, with PyTorch."""
+"""Python, its libraries and their own memory, with PyTorch."""
 LEFT_BYTES = 3 * 2**29
-"""What the heap keeps of parts that have left and of scratch, as measured at full size."""
+"""Memory of released parts and scratch that the heap keeps, as measured at full size."""
 VIDEO_FRAMES = 9
 """Frames of the vae's first chunk, the larger one."""
 FRAMES_AT_ONCE = 2
-"""Frames of a slice of them with PyTorch, where more than VAE_BYTES would be needed."""
+"""Frames per slice of them with PyTorch, if they would need more than VAE_BYTES."""
 VAE_BYTES = 8 * 2**30
-"""What the vae may take on a CPU with PyTorch, caches included."""
+"""Limit of the vae's memory on a CPU with PyTorch, including caches."""
 SPARE_BYTES = 2**29
-"""Free memory that the vae with PyTorch leaves: on a GPU for a prompt that is read meanwhile and for workspaces."""
+"""Memory that PyTorch's vae leaves free: on a GPU for a concurrent prompt and for workspaces."""
 FILL = 0.8
-"""The share of a block that the vae's activations can fill when PyTorch's allocator for GPUs cuts them from it
+"""The share of a block that the vae's activations can fill when PyTorch's GPU allocator cuts them from it
 (tests/runtime/backends/test_torch_memory.py)."""
 ONNXRUNTIME_HOLDS = 10
 """Activations of the vae's widest kind that onnxruntime's arena takes, as measured at 240 x 352."""
@@ -47,14 +46,14 @@ ONNXRUNTIME_HOLDS = 10
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """Bytes that each stage of a turn takes, its weights included, and the peak of the process."""
+    """Bytes of each stage of a turn, including its weights, and the peak of the process."""
 
     stages: Mapping[str, int]
     one_at_a_time: bool
 
     @property
     def peak_bytes(self) -> int:
-        """The largest stage where parts leave, otherwise all weights beside the largest stage."""
+        """The largest stage with sequential offload, otherwise all weights plus the largest stage."""
         if self.one_at_a_time:
             return PROCESS_BYTES + LEFT_BYTES + max(self.stages.values())
         return PROCESS_BYTES + sum(self.stages.values())
@@ -67,14 +66,14 @@ def with_torch(bundle: Bundle, precision: str | None = None, parts: PlanParts = 
 
 
 def with_onnxruntime(bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> HostMemory:
-    """Memory of a turn with `--device cpu`: every part stays, and the vae decodes a chunk's frames together."""
+    """Memory of a turn with `--device cpu`: every part stays loaded, and the vae decodes a chunk at once."""
     return HostMemory(_stages(bundle, parts, False, FLOAT), one_at_a_time=False)
 
 
 def check(bundle: Bundle, device: str, precision: str | None = None, parts: PlanParts = DEFAULT_PARTS) -> None:
-    """Raises BackendError where a turn needs more memory than this machine has: it would be killed in the midst of it.
+    """Raises BackendError if a turn needs more memory than this machine has: it would be killed halfway.
 
-    device: one of onnxruntime's or PyTorch's on the CPU; nothing is known of others. precision: as `with_torch`.
+    device: onnxruntime's or PyTorch's on the CPU; others are not checked. precision: as in `with_torch`.
     """
     if device not in CPU_DEVICES:
         return
@@ -84,9 +83,9 @@ def check(bundle: Bundle, device: str, precision: str | None = None, parts: Plan
     if needed <= whole:
         return
     instead = options_within(bundle, whole, parts)
-    do = "use a bundle of smaller precision, or a machine with more memory"
+    do = "use a bundle of lower precision, or a machine with more memory"
     if instead:
-        do = f"use {instead}: one part at a time is in memory there"
+        do = f"use {instead}, which keeps one part at a time in memory"
     raise BackendError(
         f"a turn with --device {device} needs more memory than this machine has",
         where=bundle.folder,
@@ -97,7 +96,7 @@ def check(bundle: Bundle, device: str, precision: str | None = None, parts: Plan
 
 
 def options_within(bundle: Bundle, size: int, parts: PlanParts = DEFAULT_PARTS) -> str:
-    """The options with which PyTorch on the CPU plays in so many bytes; empty where it cannot."""
+    """The options with which PyTorch on the CPU plays within this many bytes; empty if it cannot."""
     for precision, options in ((None, "--device torch-cpu"), (LEAST, f"--device torch-cpu --precision {LEAST}")):
         if with_torch(bundle, precision, parts).peak_bytes <= size:
             return options
@@ -105,7 +104,7 @@ def options_within(bundle: Bundle, size: int, parts: PlanParts = DEFAULT_PARTS) 
 
 
 def machine_bytes() -> tuple[int, int]:
-    """(available now, in all) of this machine or its container; swap does not count."""
+    """(available now, total) of this machine or its container; without swap."""
     memory = psutil.virtual_memory()
     limit, used = (_cgroup(name) for name in ("memory.max", "memory.current"))
     if limit is None or limit >= memory.total:
@@ -121,7 +120,7 @@ def _cgroup(name: str) -> int | None:
 
 
 def _stages(bundle: Bundle, parts: PlanParts, with_torch: bool, width: int) -> dict[str, int]:
-    """Bytes by role; width: of a number in memory. Of a kind of network without arithmetic here, its weights."""
+    """Bytes by role; width: of a number in memory. For unknown kinds of networks, only their weights."""
     size = bundle.manifest.geometry
     numbers: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
         NETWORKS[PREDICTOR]: lambda sizes: _predictor(sizes, size.window_tokens),
@@ -139,14 +138,14 @@ def _stages(bundle: Bundle, parts: PlanParts, with_torch: bool, width: int) -> d
 
 
 def _weights(bundle: Bundle, graph: str, sizes: Mapping[str, Any], width: int) -> int:
-    """Bytes in memory of a graph's weights: floats of this width, codes of 4 and 8 bits as they are stored."""
+    """Bytes of a graph's weights in memory: floats of this width, 4- and 8-bit codes as stored."""
     part = bundle.manifest.parts.get(graph)
     if part is None:
         return 0
     stored = sum(bundle.manifest.files[name].bytes for name in part.data_files)
     if part.precision in STORED_BYTES:
         return stored * width // STORED_BYTES[part.precision]
-    words = sizes.get("vocabulary", 0) * sizes.get("hidden", 0)  # stay floats: a table of words, and the head's
+    words = sizes.get("vocabulary", 0) * sizes.get("hidden", 0)  # embedding table and head stay floats
     return int(stored + 2 * words * (width - STORED_BYTES["fp16"]))
 
 
@@ -158,14 +157,14 @@ def _predictor(size: Mapping[str, Any], window: int) -> int:
 
 
 def _denoiser(size: Mapping[str, Any]) -> int:
-    """Activations of a guided pair in a block's widest layer."""
+    """Activations of a CFG pair in a block's widest layer."""
     patch = size.get("patch", 2)
     tokens = size.get("latent_frames", 5) * (size["latent_height"] // patch) * (size["latent_width"] // patch)
     return 2 * int(tokens + size.get("shot_tokens", 226)) * int(size["hidden"]) * 14
 
 
 def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool, bytes_each: int) -> int:
-    """The caches between its chunks, and the activations of its widest layer, which is the last stage's first."""
+    """The caches between its chunks, and the activations of its widest layer, the first of the last stage."""
     widths = [size["channels"] * multiplier for multiplier in size["multipliers"]]
     blocks, deepest = size["res_blocks"] + 1, widths[-1]
     cached = (size["latent_channels"] + 4 * deepest) * height * width
@@ -179,10 +178,10 @@ def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool, byt
         return int(2 * cached + ONNXRUNTIME_HOLDS * VIDEO_FRAMES * before * pixels)
 
     def held(frames: int) -> int:
-        """Input, padded input and output of that layer, so many frames at once."""
+        """Input, padded input and output of that layer for this many frames at once."""
         layer = VIDEO_FRAMES * before + (2 + frames) * before + frames * widths[0]
         return int(max(layer, (3 * VIDEO_FRAMES + 2) * widths[0]) * pixels)
 
-    left = VAE_BYTES - SPARE_BYTES - bytes_each * 2 * cached  # as backends.torch.vae counts it
+    left = VAE_BYTES - SPARE_BYTES - bytes_each * 2 * cached  # counted as in backends.torch.vae
     whole = held(VIDEO_FRAMES)
     return int(2 * cached + (whole if bytes_each * whole / FILL <= left else held(FRAMES_AT_ONCE)))

@@ -1,7 +1,6 @@
-"""Whether the libraries of a device are installed, and built for CUDA where the device needs it, from their files.
+"""Checks, without importing them, that a device's libraries are installed, and built for CUDA if the device needs it.
 
-Imports none of them, so that the server process may ask. Whether the driver and the GPU answer shows when engines are
-opened.
+The server process uses it. Whether driver and GPU work is only known once engines are opened.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from animegamer_rt.errors import BackendError
 INSTALL_TORCH = "pip install 'torch>=2.9'"
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_PYTHON = "'cuda-python>=13'"
-"""The first version that has cuda.bindings.utils and releases Python's global lock while a call waits."""
+"""The first version that has cuda.bindings.utils and releases the GIL while a call waits."""
 INSTALL_TENSORRT: Mapping[str, str] = MappingProxyType(
     {
         "tensorrt_rtx": f"pip install tensorrt-rtx-cu13 {CUDA_PYTHON}",
@@ -29,7 +28,7 @@ INSTALL_TENSORRT: Mapping[str, str] = MappingProxyType(
 
 
 def check_libraries(config: EngineConfig, *, reader: bool) -> None:
-    """Raises BackendError where a library that these engines need is not installed, or was built without CUDA.
+    """Raises BackendError if a library that these engines need is missing, or was built without CUDA.
 
     reader: the bundle has readers, which run in onnxruntime on the CPU whatever the device.
     """
@@ -42,7 +41,7 @@ def check_libraries(config: EngineConfig, *, reader: bool) -> None:
 
 
 def torch_versions() -> dict[str, str | None]:
-    """What the installed torch says that it was built for (`cuda`, `hip`, ..); empty if it does not say."""
+    """What the installed torch was built for (`cuda`, `hip`, ..); empty if unknown."""
     text = "".join(path.read_text(encoding="utf-8") for path in _files("torch", "version.py"))
     found = re.findall(r"^(\w+)\b[^=\n]*= *(?:None|['\"](.*)['\"])", text, re.MULTILINE)
     return {name: version or None for name, version in found}
@@ -59,10 +58,10 @@ def _check_torch(*, cuda: bool) -> None:
 
 def _check_onnxruntime(*, cuda: bool) -> None:
     if importlib.util.find_spec("onnxruntime") is None:
-        do = f"run: pip install onnxruntime (or for CUDA, in an environment of its own: {INSTALL_CUDA})"
+        do = f"run: pip install onnxruntime (or for CUDA, in a separate environment: {INSTALL_CUDA})"
         raise BackendError("onnxruntime is not installed", do=do)
     if cuda and not _files("onnxruntime", "capi/*onnxruntime_providers_cuda*"):
-        do = f"run: pip uninstall onnxruntime && {INSTALL_CUDA} (in an environment of its own), or use --device cpu"
+        do = f"run: pip uninstall onnxruntime && {INSTALL_CUDA} (in a separate environment), or use --device cpu"
         raise BackendError("this onnxruntime was built without CUDA", do=do)
 
 
@@ -75,6 +74,6 @@ def _check_tensorrt() -> None:
 
 
 def _files(package: str, pattern: str) -> list[Path]:
-    """Files of an installed package, which is not imported; none where there is no such package."""
+    """Files of an installed package, without importing it; none if there is no such package."""
     folders = getattr(importlib.util.find_spec(package), "submodule_search_locations", None) or ()
     return [path for folder in folders for path in Path(folder).glob(pattern)]

@@ -1,7 +1,4 @@
-"""NVIDIA GPUs through NVML: which there are, and the other programs on one.
-
-Knows the library `pynvml` (nvidia-ml-py), imported when a GPU is opened; nothing of what runs on the GPU.
-"""
+"""NVIDIA GPUs through NVML, and the programs that use one. `pynvml` (nvidia-ml-py) is imported on first use."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ import psutil
 
 INSTALL = "pip install nvidia-ml-py"
 NAMED = 3
-"""So many other programs are named, those with the most memory first."""
+"""How many other programs are named, those with the most memory first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as its driver describes it; memory in MiB, arch as in sm89. programs: the others that use it, in words."""
+    """A GPU as its driver describes it; memory in MiB, arch as in sm89. programs: others that use it, as text."""
 
     name: str
     total_mib: int
@@ -35,7 +32,7 @@ class NvmlDevice:
         self._nvml, self._handle = nvml, handle
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """The answer of a function of the library, for this GPU unless it is of the system; None where it has none."""
+        """The result of an NVML function, for this GPU unless it is a system function; None if it is unsupported."""
         of = () if name.startswith("nvmlSystem") else (self._handle,)
         try:
             return getattr(self._nvml, name)(*of, *arguments)
@@ -43,7 +40,7 @@ class NvmlDevice:
             return None
 
     def programs(self) -> str:
-        """The other programs that compute on the GPU and the memory of each, in words; empty if there are none."""
+        """The other programs on the GPU and their memory, as text; empty if there are none."""
         running = self.ask("nvmlDeviceGetComputeRunningProcesses") or ()
         others = [(process.usedGpuMemory or 0, process.pid) for process in running if process.pid != os.getpid()]
         words = [f"{_program(pid)}" + (f" ({held / 2**30:.1f} GiB)" if held else "") for held, pid in sorted(others)]
@@ -52,7 +49,7 @@ class NvmlDevice:
 
 
 def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
-    """The GPU that playing uses, or None and the reason: no library, no driver, or several GPUs to choose from.
+    """The GPU used for playing, or None and the reason: no library, no driver, or several GPUs to choose from.
 
     uuid: the GPU's (`GPU-...`), if the backend knows it.
     """
@@ -62,14 +59,14 @@ def open_nvml(uuid: str | None = None) -> tuple[NvmlDevice | None, str]:
     try:
         handle = _handle(nvml, uuid)
     except nvml.NVMLError as error:
-        return None, f"the NVIDIA driver knows no such GPU ({error})"
+        return None, f"the NVIDIA driver does not know this GPU ({error})"
     if handle is None:
         return None, "several GPUs, and CUDA_VISIBLE_DEVICES does not name one by its UUID (nvidia-smi -L)"
     return NvmlDevice(nvml, handle), ""
 
 
 def gpus() -> tuple[list[Gpu], str]:
-    """The NVIDIA GPUs that the driver lists, and the reason where there is none."""
+    """The NVIDIA GPUs that the driver lists, and the reason if there are none."""
     nvml, why = _library()
     if nvml is None:
         return [], why
@@ -82,12 +79,12 @@ def gpus() -> tuple[list[Gpu], str]:
             driver, others = nvml.nvmlSystemGetDriverVersion(), NvmlDevice(nvml, handle).programs()
             found.append(Gpu(nvml.nvmlDeviceGetName(handle), *mib, driver, "sm{}{}".format(*arch), others))
         except nvml.NVMLError as error:
-            why = f"the NVIDIA driver does not say what a GPU has ({error})"
+            why = f"the NVIDIA driver cannot describe a GPU ({error})"
     return found, "" if found else why
 
 
 def _library() -> tuple[Any, str]:
-    """The library with the driver's answer to it; None and the reason without one of them."""
+    """The library, initialised; None and the reason without library or driver."""
     try:
         import pynvml
     except ModuleNotFoundError:
@@ -101,7 +98,7 @@ def _library() -> tuple[Any, str]:
 
 
 def _handle(nvml: Any, uuid: str | None) -> Any:
-    """Handle of the only GPU, or of the one named by UUID: CUDA and NVML may order several differently."""
+    """Handle of the only GPU, or of the one with this UUID: CUDA and NVML may order several differently."""
     if nvml.nvmlDeviceGetCount() == 1:
         return nvml.nvmlDeviceGetHandleByIndex(0)
     first = uuid or os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]
@@ -109,7 +106,7 @@ def _handle(nvml: Any, uuid: str | None) -> Any:
 
 
 def _program(pid: int) -> str:
-    """A program's name and process number; a container may not see it."""
+    """A program's name and process id; a container may hide the name."""
     try:
         return f"{psutil.Process(pid).name()}, process {pid}"
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Physical memory of this process: how much it holds, and giving back what it no longer uses."""
+"""Physical memory of this process: measuring it, and returning unused memory to the system."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import psutil
 
 RELEASE_S = 60.0
-"""How often a process that runs for weeks gives memory back."""
+"""How often a long-running process returns memory."""
 
 
 def resident_mib() -> float:
@@ -19,7 +19,7 @@ def resident_mib() -> float:
 
 
 def release_free() -> None:
-    """Return what was freed to the system. glibc keeps it otherwise, and what a burst needed stays with the process.
+    """Return freed memory to the system. glibc would keep it, and a peak would stay with the process.
 
     Takes milliseconds. Does nothing with other C libraries.
     """

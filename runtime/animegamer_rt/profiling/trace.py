@@ -1,7 +1,4 @@
-"""Writes spans of an engine's work as a trace for ui.perfetto.dev (the Trace Event format of Chrome).
-
-Knows lanes and times; nothing of engines or turns (serving/worker/engine_trace.py).
-"""
+"""Writes spans of an engine's work as a trace for ui.perfetto.dev (Chrome's Trace Event format)."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from animegamer_rt.bundle.roles import PLAY_ROLES
 from animegamer_rt.errors import ConfigError
 
 PREFETCH = "ahead"
-"""The lane, and the worker's thread, of what is done for a turn before its time has come."""
+"""The lane, and the worker's thread, for work done ahead of a turn."""
 TRACE_BEGINS = b'{"displayTimeUnit": "ms", "otherData": {"title": '
 MICROSECONDS = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Work of a lane: start and seconds, both of one clock."""
+    """Work in a lane: start and duration in seconds."""
 
     lane: str
     name: str
@@ -33,15 +30,15 @@ class Span:
 
 
 def check_trace(path: Path) -> None:
-    """Check that a trace can be written to `path`, before the work. Raises ConfigError or OutputError."""
+    """Check that a trace can be written to `path`, before the work starts. Raises ConfigError or OutputError."""
     make_folder(path.parent)
     if path.is_dir() or path.suffix == ".svg":
-        raise ConfigError("not a file for a trace", where="trace", found=str(path), expected="a file like trace.json")
-    claim_file(path, "a trace", _is_trace, do="give another name")
+        raise ConfigError("not a trace file", where="trace", found=str(path), expected="a file such as trace.json")
+    claim_file(path, "a trace", _is_trace, do="choose another name")
 
 
 def _is_trace(path: Path) -> bool:
-    """Whether `write_spans` wrote the file. Traces are long, so only their beginning is looked at."""
+    """Whether `write_spans` wrote the file. Only the beginning is checked, as traces are long."""
     with suppress(OSError):
         with path.open("rb") as file:
             return file.read(len(TRACE_BEGINS)) == TRACE_BEGINS
@@ -49,9 +46,9 @@ def _is_trace(path: Path) -> bool:
 
 
 def write_spans(path: Path, spans: Sequence[Span], title: str) -> None:
-    """Write spans of many turns, the first at 0 s, with a lane of its own for prefetched work. Raises OutputError.
+    """Write spans of many turns, the first at 0 s, with a separate lane for prefetched work. Raises OutputError.
 
-    Complete events ("X") in microseconds, a thread a lane.
+    Complete events ("X") in microseconds, one thread per lane.
     """
     first = min((span.start for span in spans), default=0.0)
     lanes = (*PLAY_ROLES, PREFETCH)

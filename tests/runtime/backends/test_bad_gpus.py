@@ -58,7 +58,7 @@ BAD = {
         "gpu",
         f"0.0 of 24.0 GiB free, driver 590.48; other programs use it: process {GONE} (24.0 GiB)",
     ),
-    "taken": (Machine(code=46), "another program has the GPU to itself; .*nvidia-smi -c DEFAULT", "", ""),
+    "taken": (Machine(code=46), "another program uses the GPU exclusively; .*nvidia-smi -c DEFAULT", "", ""),
     "updated": (Machine(code=803), "its older module still runs; .*restart the machine", "", ""),
 }
 
@@ -160,7 +160,7 @@ def test_gpu_that_leaves_in_a_turn_costs_that_turn_alone(
     monkeypatch.setattr(command, "open_engines", lambda *given: fakes.fake_engines(denoiser=LeavingDenoiser()))
     assert play(bundle, tmp_path) == 2
     *_, sentence = capsys.readouterr().err.splitlines()
-    assert "the GPU is lost to this process; found CUDA error: number 100; start the program again" in sentence
+    assert "this process has lost the GPU; found CUDA error: number 100; restart the program" in sentence
     game = json.loads((tmp_path / "out" / "game.json").read_text(encoding="utf-8"))
     assert [turn["instruction"] for turn in game["turns"]] == ["Mia waves."]
     assert (tmp_path / "out" / "turn-001.mp4").is_file()
@@ -183,7 +183,7 @@ def test_error_that_the_process_survives_is_not_a_lost_gpu(cuda: None) -> None:
         with pytest.raises(BackendError, match=said) as found, CudaTorchDevice(torch.bfloat16).use():
             raise error
         assert not isinstance(found.value, DeviceLostError)
-    lost = "lost to this process; found CUDA error: this and that; .*start the program again"
+    lost = "lost the GPU; found CUDA error: this and that; .*restart the program"
     for code in (46, 100, 700, 719, 999):  # taken out of the machine, faults of memory, fallen off the bus
         error.error_code = code
         with pytest.raises(DeviceLostError, match=lost), CudaTorchDevice(torch.bfloat16).use():

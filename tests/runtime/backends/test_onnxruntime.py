@@ -63,8 +63,8 @@ def test_silent_fall_back_to_the_cpu_is_refused_with_the_loaders_reason(
     )
     backend._load_cuda.cache_clear()
     said = (
-        r"\.onnx: CUDAExecutionProvider did not start; found CPUExecutionProvider in its place; "
-        r".*onnxruntime_providers_cuda.*; run: pip install 'onnxruntime-gpu\[cuda,cudnn\]'.*or play with --device cpu"
+        r"\.onnx: CUDAExecutionProvider did not start; found CPUExecutionProvider instead; "
+        r".*onnxruntime_providers_cuda.*; run: pip install 'onnxruntime-gpu\[cuda,cudnn\]'.*or use --device cpu"
     )
     with pytest.raises(BackendError, match=said):
         open_engines(bundle, EngineConfig("cuda"))
@@ -78,7 +78,8 @@ def test_part_that_cannot_be_used_is_refused_and_named(tmp_path: Path) -> None:
     parts["denoiser"] = parts["vae_first"]
     mixed = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
     with pytest.raises(
-        BackendError, match=r"vae_first\.onnx: the part has other inputs than this version expects; found latent, ch"
+        BackendError,
+        match=r"vae_first\.onnx: the part.s inputs are not those that this version expects; found latent, ch",
     ):
         open_engines(mixed)
     without = {name: part for name, part in bundle.manifest.parts.items() if name != "vae_next"}
@@ -116,6 +117,6 @@ def test_cuda_failure_of_a_session_means_a_lost_device_unless_memory_is_missing(
 
     denoising = open_engines(bundle).denoiser.start(latent(), SHOT, 10.0)
     monkeypatch.setattr(onnxruntime.InferenceSession, "run_with_iobinding", fail)
-    with pytest.raises(BackendError, match="lost to this process" if lost else "a part failed to run") as caught:
+    with pytest.raises(BackendError, match="lost the GPU" if lost else "a part failed to run") as caught:
         denoising.step(np.zeros(8, np.float32), 500.0, (1,), latent())
     assert isinstance(caught.value, DeviceLostError) == lost and text in str(caught.value)

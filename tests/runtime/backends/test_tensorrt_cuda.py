@@ -86,7 +86,7 @@ def test_every_no_of_the_library_is_an_error(cuda: Cuda) -> None:
     with pytest.raises(BackendError, match="an engine failed to run"):
         context.execute()
     cuda.fails["cudaGetLastError"] = Code.cudaErrorDevicesUnavailable  # the GPU left in the turn
-    with pytest.raises(DeviceLostError, match="lost to this process; found cudaErrorDevicesUnavailable; start the"):
+    with pytest.raises(DeviceLostError, match="lost the GPU; found cudaErrorDevicesUnavailable; restart the"):
         context.execute()
 
 
@@ -114,7 +114,7 @@ def test_fatal_errors_are_told_from_others(cuda: Cuda, call: str, code: Code, er
     [
         (Code.cudaErrorInsufficientDriver, (8, 9), "no NVIDIA driver, or it is too old.*found cuda.*CUDA 13 needs 580"),
         (Code.cudaSuccess, None, "finds no NVIDIA GPU.*CUDA_VISIBLE_DEVICES"),
-        (Code.cudaErrorDevicesUnavailable, (8, 9), "another program has the GPU to itself.*nvidia-smi -c DEFAULT"),
+        (Code.cudaErrorDevicesUnavailable, (8, 9), "another program uses the GPU exclusively.*nvidia-smi -c DEFAULT"),
         (Code.cudaErrorSystemDriverMismatch, (8, 9), "older module still runs.*restart the machine"),
         (Code.cudaErrorMemoryAllocation, (8, 9), "full before anything was loaded.*nvidia-smi lists them"),
         (

@@ -97,7 +97,7 @@ def test_parts_that_take_turns_in_memory_play_the_same_turn(
     monkeypatch.setattr(host_memory, "KEPT_BYTES", 0)
     monkeypatch.setattr(TorchDevice, "free_bytes", lambda device: 0.0)
     engines = registry.open_engines(bundle, EngineConfig("torch-cpu"))
-    assert opened == [ENCODER] and "one part in memory at a time" in engines.device
+    assert opened == [ENCODER] and "sequential offload" in engines.device
     ours, states = played(short_pipeline(bundle, engines), turns=1)
     assert opened == [ENCODER, *PLAY_ROLES] and states == game[1][:1]
     assert np.abs(ours.astype(np.int16) - game[0][:17]).max() <= 1
@@ -130,7 +130,7 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
 
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
-    with pytest.raises(BackendError, match="does not say the sizes of its predictor"):
+    with pytest.raises(BackendError, match="lacks the sizes of its predictor"):
         torch_backend.load(bundle, EngineConfig("torch-cpu"))
     parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
     quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
@@ -189,7 +189,7 @@ def test_precision_and_attention_are_refused_by_backends_without_them(
     monkeypatch.chdir(tmp_path)
     assert cli.main(command) == 2
     said = capsys.readouterr().err
-    assert f"can be chosen for PyTorch alone; found {' '.join(command[-2:])} for " in said and said.count("\n") == 1
+    assert f"can only be set for PyTorch; found {' '.join(command[-2:])} for " in said and said.count("\n") == 1
 
 
 def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
@@ -199,7 +199,7 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
     monkeypatch.delattr(torch_backend, "load_models")
     for name in ATTENTIONS.keys() - {"torch"}:
         with pytest.raises(
-            BackendError, match=f"not built or are off; found --attention {name}; .*make kernels.*or omit"
+            BackendError, match=f"not built or are turned off; found --attention {name}; .*make kernels.*or omit"
         ):
             registry.open_engines(bundle, EngineConfig("torch-cpu", attention=name))
 

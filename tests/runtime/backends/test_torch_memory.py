@@ -214,7 +214,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda layer: None)  # numbers that nobody sees take most time
 
 
-IN_PARTS, ON_HOST = ", vae in parts", ", vae in parts, its caches in host memory"
+IN_PARTS, ON_HOST = ", vae in slices", ", vae in slices, its caches in host memory"
 CARDS = [(12, "int8", INT8, ON_HOST), (16, "fp8", FP8, IN_PARTS), (24, "bf16", None, "")]
 
 
@@ -226,7 +226,7 @@ def test_card_holds_a_turn_at_full_size_as_the_table_says(
     assert turn.description.partition(" threads")[2] == words
     assert turn.over == 0, "graphs would take more than the block that is reserved for them"
     assert turn.together <= gb * 1e9 - DRIVER_AND_LIBRARIES
-    parts = ("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in parts" if words else "whole")
+    parts = ("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in slices" if words else "whole")
     rows = [
         f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |" for part, how in parts
     ]

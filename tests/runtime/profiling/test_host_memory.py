@@ -63,7 +63,7 @@ def test_a_machine_that_is_too_small_is_told_what_plays_there(full: Bundle, monk
     found = next(check for check in run_checks(str(full.folder)) if check.what == "host memory")
     assert found.state == "ok"  # the files are those of a tiny bundle
     monkeypatch.setattr(host_memory, "machine_bytes", lambda: (GIB, 2 * GIB))
-    with pytest.raises(BackendError, match="smaller precision, or a machine with more memory"):
+    with pytest.raises(BackendError, match="lower precision, or a machine with more memory"):
         host_memory.check(full, "torch-cpu", "bf16")
 
 

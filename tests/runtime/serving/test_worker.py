@@ -164,7 +164,7 @@ def test_an_unexpected_error_ends_the_job_only(bundle: Bundle, caplog: pytest.Lo
 
 
 def test_a_lost_device_ends_the_worker_and_leaves_the_job_to_the_next_one(bundle: Bundle) -> None:
-    denoiser = fakes.FakeDenoiser(fail_at=2, error=DeviceLostError("the GPU is lost to this process"))
+    denoiser = fakes.FakeDenoiser(fail_at=2, error=DeviceLostError("this process has lost the GPU"))
     with zmq.Context() as context, context.socket(zmq.DEALER) as ours, context.socket(zmq.DEALER) as theirs:
         ours.bind("inproc://worker")
         theirs.connect("inproc://worker")

@@ -268,7 +268,7 @@ def test_a_part_that_asks_for_it_is_told_who_left_last(bundle: Bundle, numbers: 
 
 def test_words_that_do_not_fit_the_part_are_refused(bundle: Bundle) -> None:
     words = replace(tiny_reader.WORDS, places=("town", "forest", "moon"))
-    with pytest.raises(BackendError, match="other outputs than its words in the manifest"):
+    with pytest.raises(BackendError, match="outputs do not match its words"):
         open_engines(tiny_reader.add_reader(bundle, words))
 
 

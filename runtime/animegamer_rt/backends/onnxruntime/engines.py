@@ -1,7 +1,7 @@
-"""Engines over ONNX sessions: the networks of `backends.interface` as onnxruntime runs them.
+"""Implements `backends.interface` over ONNX sessions.
 
-Knows sessions and bindings; nothing of turns, words or files. Buffers of the denoise loop are allocated once a turn and
-bound alternately, and attention and vae caches never leave the device.
+The denoise loop's buffers are allocated once per turn and bound alternately; attention and vae caches never leave the
+device.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from animegamer_rt.errors import BackendError, DeviceLostError
 GPU_FAILURE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
 )
-"""In onnxruntime's messages: a call of CUDA or its libraries failed. From then on they refuse every other call, too."""
+"""Matches onnxruntime's messages after a call of CUDA or its libraries failed. All later calls are refused too."""
 OUT_OF_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|failed to allocate memory", re.IGNORECASE)
-"""In the same messages: only memory was missing, so that the next turn may succeed."""
+"""Matches them if only memory was short, so that the next turn may succeed."""
 
 READER_OUTPUTS = tuple(field.name for field in fields(ReaderLogits))
 PICTURE_OUTPUTS = READER_OUTPUTS[:-1]
@@ -54,9 +54,9 @@ class Part:
         on_cpu: Sequence[str] = (),
         again: onnxruntime.IOBinding | None = None,
     ) -> onnxruntime.IOBinding:
-        """`outputs` are written in place; those `on_cpu` come back to the host, the others stay on the device.
+        """`outputs` are written in place; those `on_cpu` are copied to the host, the others stay on the device.
 
-        `again`: a binding to reuse; what is not given now stays bound.
+        `again`: a binding to reuse; values that are not given stay bound.
         """
         binding = self.session.io_binding() if again is None else again
         for name, value in inputs.items():
@@ -99,7 +99,7 @@ class Predictor:
 
 
 class Denoiser:
-    """Starts turns; no blocks are cached."""
+    """Starts turns; has no block cache."""
 
     skippable_blocks = 0
 
@@ -118,7 +118,7 @@ class Denoising:
         zeros = np.zeros_like(latent)
         self._now = tuple(part.value(array.copy()) for array in (latent, zeros, zeros))
         self._after = tuple(part.empty(latent.shape) for _ in range(3))
-        # Held here, as a binding does not own the arrays that it reads.
+        # Referenced here, as a binding does not own its arrays.
         self._constant = {
             "shot": part.value(shot[None]),
             "motion_scope": part.value(np.array([motion_scope], np.float32)),
@@ -154,7 +154,7 @@ class Denoising:
 
 
 class Vae:
-    """The video decoder's two parts; caches are the first one's other outputs."""
+    """The vae's two graphs; its caches are the first one's further outputs."""
 
     def __init__(self, first: Part, next_part: Part) -> None:
         self._first, self._next = first, next_part
@@ -221,7 +221,7 @@ class Reader:
         self.scene_numbers: int = next(i.shape[1] for i in session.get_inputs() if i.name == "scene")
 
     def read(self, features: IntArray, scene: IntArray) -> ReaderLogits:
-        """Logits of the scene that the words ask for."""
+        """Logits of the requested scene."""
         with translate_errors("the reader failed to run"):
             outputs = self._session.run(READER_OUTPUTS, {"features": features, "scene": scene})
         return ReaderLogits(*(output[0] for output in outputs))
@@ -243,7 +243,7 @@ class PictureReader:
 
 @contextlib.contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Raises DeviceLostError in place of onnxruntime's error where CUDA failed, BackendError otherwise."""
+    """Raises DeviceLostError instead of onnxruntime's error if CUDA failed, BackendError otherwise."""
     try:
         yield
     except Exception as error:
@@ -253,5 +253,5 @@ def translate_errors(what: str) -> Iterator[None]:
 def _translate(error: Exception, what: str) -> BackendError:
     text = str(error)
     if GPU_FAILURE.search(text) and not OUT_OF_MEMORY.search(text):
-        return DeviceLostError("the GPU is lost to this process", found=text, do="start the program again")
+        return DeviceLostError("this process has lost the GPU", found=text, do="restart the program")
     return BackendError(what, found=text, do="verify the bundle, or free memory")

@@ -1,6 +1,6 @@
 """Opens a bundle's ONNX parts with onnxruntime, on the CPU or on CUDA.
 
-Knows providers, sessions and threads, and which tensors each part has; `engines` runs them.
+It defines each part's tensors; `engines` runs them.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ TENSORS: Mapping[str, Names] = {
     TEXT_TOWER: (("ids",), ("text_features",)),
     IMAGE_TOWER: (("picture",), ("image_features",)),
 }
-"""Role -> (inputs, outputs) of its graphs, caches left out."""
+"""Role -> (inputs, outputs) of its graphs, without caches."""
 
 
 def load(
     bundle: Bundle, config: EngineConfig, cache: PartCache | None = None, parts: PlanParts = DEFAULT_PARTS
 ) -> Engines:
-    """Loads the parts of a bundle side by side; on the device `cpu`, those in 8 bits that the bundle has.
+    """Loads the parts of a bundle concurrently; on the device `cpu`, the 8-bit ones where the bundle has them.
 
-    cache: parts of an earlier bundle on the same device. Those with the same files are used again, the others are
-    dropped before anything is loaded; afterwards it holds this bundle's parts.
-    Raises BackendError when the device is not there (it does not fall back to another), or when a part's inputs and
-    outputs are not those of this version. The engines raise DeviceLostError once CUDA fails for another reason than
-    memory, and BackendError where anything else fails.
+    cache: parts of an earlier bundle on the same device. Those with the same files are reused, the others dropped
+    before anything is loaded; afterwards it holds this bundle's parts.
+    Raises BackendError if the device is missing (there is no fallback), or if a part's inputs and outputs do not match
+    this version. The engines raise DeviceLostError if CUDA fails for another reason than memory, and BackendError for
+    any other failure.
     """
     device, threads, eight_bit = _device(config), config.threads, config.device in INT8_DEVICES
     roles = [*PLAY_ROLES, *([ENCODER] if ENCODER in bundle.manifest.parts else [])]
@@ -117,7 +117,7 @@ def load(
 
 
 def _cuda_packages() -> list[str]:
-    """CUDA's libraries that came with pip, with their versions: onnxruntime's are not built in."""
+    """CUDA's libraries from pip and their versions: onnxruntime does not include them."""
     names = (one.metadata["Name"] for one in distributions())
     return sorted(f"{name} {version(name)}" for name in names if name and name.startswith(CUDA_PACKAGES))
 
@@ -128,9 +128,9 @@ def _gpu_name() -> str:
 
 
 def load_towers(bundle: Bundle, config: EngineConfig) -> TowerEngines:
-    """The text and image towers of a bundle that has them; their memory is free again once the result is dropped.
+    """The text and image towers of a bundle that has them; their memory is freed once the result is dropped.
 
-    They run on CUDA for the device `cuda` and on the CPU for any other. Raises BundleError when the bundle has none,
+    They run on CUDA for the device `cuda`, otherwise on the CPU. Raises BundleError if the bundle has none,
     BackendError as `load` does.
     """
     device = _device(config) if config.device in PROVIDERS else "cpu"
@@ -145,7 +145,7 @@ def _device(config: EngineConfig) -> str:
 def load_reader(bundle: Bundle) -> ReaderEngine:
     """The instruction reader of a bundle that has one: on the CPU, in one thread, as a sentence takes milliseconds.
 
-    Raises BackendError when it cannot be loaded, or when its outputs are not those of the manifest's words.
+    Raises BackendError if it cannot be loaded, or if its outputs do not match the manifest's words.
     """
     return Reader(_open_reader(bundle, READER, ("features", "scene"), READER_OUTPUTS))
 
@@ -173,7 +173,7 @@ def _open_reader(
     found = {value.name: value.shape for value in part.session.get_outputs()}
     if any(found[name] != shape for name, shape in expected.items()):
         raise BackendError(
-            "the part has other outputs than its words in the manifest",
+            "the part's outputs do not match its words in the manifest",
             where=path,
             found=found,
             expected=expected,
@@ -188,7 +188,7 @@ def _open_part(path: Path, device: str, threads: int | None, inputs: Sequence[st
     for kind, expected, found in (("inputs", inputs, names), ("outputs", outputs, part.output_names)):
         if any(not name.startswith(CACHE_PREFIX) for name in set(expected) ^ set(found)):
             raise BackendError(
-                f"the part has other {kind} than this version expects",
+                f"the part's {kind} are not those that this version expects",
                 where=path,
                 found=", ".join(found),
                 expected=", ".join(expected),
@@ -206,7 +206,7 @@ def _share_arena() -> None:
 
 
 def open_session(path: Path, device: str, threads: int | None) -> onnxruntime.InferenceSession:
-    """A session on a device of PROVIDERS, and on no other. Raises BackendError."""
+    """A session on exactly this device of PROVIDERS. Raises BackendError."""
     wanted = check_device(device)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or available_cores()
@@ -214,10 +214,10 @@ def open_session(path: Path, device: str, threads: int | None) -> onnxruntime.In
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.use_deterministic_compute = True
     options.log_severity_level = 3
-    # Spinning threads win nothing here (pocket on 2 cores: 1.17 s with, 1.09 s without) and cost the game beside us.
+    # Spinning threads gain nothing (pocket on 2 cores: 1.17 s with, 1.09 s without) and slow down other programs.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Weights in 4 or 8 bits are made whole: by default products of such weights round their other side to 8 bits too,
-    # which pocket's predictor in int4-qdq pays with 0.004 of its shot, and the bundle does not say.
+    # 4- and 8-bit weights are dequantised: by default their products also round the other operand to 8 bits, which
+    # costs pocket's int4-qdq predictor 0.004 of its shot, and which the bundle did not choose.
     options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
     if device == "cpu":
         # One arena for all parts, as only one runs at a time, and no pre-planned blocks: prompts differ in length.
@@ -230,13 +230,13 @@ def open_session(path: Path, device: str, threads: int | None) -> onnxruntime.In
     except Exception as error:
         do = "free memory, or update onnxruntime"
         raise BackendError("the part cannot be loaded", where=path, found=str(error), do=do) from error
-    # onnxruntime falls back to the CPU in silence when a provider cannot start.
+    # onnxruntime silently falls back to the CPU if a provider cannot start.
     if wanted not in session.get_providers():
         raise BackendError(
             f"{wanted} did not start",
             where=path,
-            found=f"{', '.join(session.get_providers())} in its place; {_why_cuda_fails()}",
-            do=f"run: {INSTALL_CUDA} (and check the driver with nvidia-smi), or play with --device cpu",
+            found=f"{', '.join(session.get_providers())} instead; {_why_cuda_fails()}",
+            do=f"run: {INSTALL_CUDA} (and check the driver with nvidia-smi), or use --device cpu",
         )
     return session
 
@@ -250,8 +250,7 @@ def check_device(device: str) -> str:
         raise BackendError(
             f"this onnxruntime has no {wanted}",
             found=", ".join(onnxruntime.get_available_providers()),
-            do=f"run: pip uninstall onnxruntime && {INSTALL_CUDA} (in an environment of its own), "
-            "or play with --device cpu",
+            do=f"run: pip uninstall onnxruntime && {INSTALL_CUDA} (in a separate environment), or use --device cpu",
         )
     if device == "cuda":
         _load_cuda()
@@ -260,9 +259,9 @@ def check_device(device: str) -> str:
 
 @functools.cache
 def _load_cuda() -> None:
-    """CUDA and cuDNN that came with pip lie where no system loader looks; what is not there shows when a session opens.
+    """Loads CUDA and cuDNN from pip's folders, where no system loader looks; missing ones show when a session opens.
 
-    onnxruntime prints every library that it did not find, which the error says better.
+    onnxruntime prints every library that it does not find, which our error explains better.
     """
     if hasattr(onnxruntime, "preload_dlls"):  # since onnxruntime 1.21
         with contextlib.redirect_stdout(io.StringIO()):
@@ -270,10 +269,10 @@ def _load_cuda() -> None:
 
 
 def _why_cuda_fails() -> str:
-    """What the system's loader says of the CUDA provider's library: the name of the library that is missing, say."""
+    """What the system's loader says about the CUDA provider, such as the name of a missing library."""
     library = Path(onnxruntime.__file__).parent / "capi" / CUDA_LIBRARIES.get(sys.platform, CUDA_LIBRARIES["linux"])
     try:
         ctypes.CDLL(str(library))
     except OSError as error:
         return str(error)
-    return "its library can be loaded, so the driver or the GPU does not answer"
+    return "its library can be loaded, so the driver or the GPU does not respond"

@@ -51,7 +51,7 @@ FATAL_ERRORS = frozenset(
 NO_DEVICE = 100
 """cudaErrorNoDevice."""
 OLDEST = (7, 5)
-"""The first compute capability of TensorRT 10 and TensorRT-RTX."""
+"""The oldest compute capability that TensorRT 10 and TensorRT-RTX support."""
 
 
 class CudaDevice:

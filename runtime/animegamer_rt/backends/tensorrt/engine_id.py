@@ -1,6 +1,6 @@
 """Chooses the engines of a bundle that fit this GPU, TensorRT version and weights; refuses stale ones.
 
-It reads the manifest's records and opens no engine. `animegamer-rt build-engines` writes them by the same rules.
+Reads the manifest's records only. `animegamer-rt build-engines` writes them by the same rules.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def rebuild_command(bundle: Bundle, arch: str) -> str:
 
 
 def choose(bundle: Bundle, parts: PlanParts, arch: str, library: str, version: str) -> dict[str, Engine]:
-    """The engines of a bundle's parts for this GPU and library, by graph; the encoder's only where it was built.
+    """The engines of a bundle's parts for this GPU and library, by graph; the encoder's only if it was built.
 
-    Raises BackendError where one is missing, EngineStaleError where one was built for another GPU, version or weights.
+    Raises BackendError if one is missing, EngineStaleError if one was built for another GPU, version or weights.
     """
     chosen = {}
     for graph in (graph for role in ENGINE_ROLES for graph in parts.graphs(role)):

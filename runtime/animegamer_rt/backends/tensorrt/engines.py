@@ -24,7 +24,7 @@ from .device import Array, Context, Device, Engine, Shape, Stream
 CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
 STATE_TENSORS = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
 """(input, output) of a step: each output is copied to its input, so that all steps use the same addresses and share one
-graph for each kind of step. It costs three copies of 1.7 MB a step at full size."""
+graph per kind of step. It costs three copies of 1.7 MB per step at full size."""
 PAIR, SINGLE = (0, 1), (1,)
 SLOTS = 2
 """Pinned staging slots for a step's host values: the host fills one while the GPU may still read the other."""

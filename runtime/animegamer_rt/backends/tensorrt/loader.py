@@ -31,12 +31,10 @@ def load(
     device: Device | None = None,
     tell: Callable[[str], None] = print,
 ) -> Engines:
-    """Loads a bundle's engines for this machine's GPU; `tell` is given the memory budget before anything is placed.
+    """Loads a bundle's engines for this machine's GPU; `tell` receives the memory budget before anything is placed.
 
-    The configuration has nothing to choose here, and no part is taken from `cache`.
-
-    Raises BackendError when there is no GPU, library, engine or memory, and EngineStaleError for an engine that was
-    built for another GPU, library version or bundle.
+    Device settings and `cache` are ignored. Raises BackendError if a GPU, library, engine or memory is missing, and
+    EngineStaleError for an engine that was built for another GPU, library version or bundle.
     """
     if device is None:
         from animegamer_rt.backends.tensorrt.cuda import CudaDevice
@@ -59,7 +57,7 @@ def load(
         tell(f"{gpu.name} ({gpu.arch}), {gpu.library} {gpu.version}\n{budget}")
         budget.check()
         opened.allocate(budget.scratches)
-        held = DeviceMemory(budget.on_gpu_bytes, "the engines' own budget, beside it the driver's own")
+        held = DeviceMemory(budget.on_gpu_bytes, "computed by the engines' budget, without the driver's own memory")
         engines = Engines(
             Predictor(opened),
             Denoiser(opened),
@@ -81,13 +79,13 @@ def _describe_streaming(budget: Budget) -> str:
 
 
 def _plan(parts: EngineSet, free: int) -> Budget:
-    """The budget with a scratch for the predictor if all weights fit beside it, otherwise with one scratch."""
+    """The budget with a scratch for the predictor if all weights then fit, otherwise with one scratch."""
     concurrent = _fit(parts, free, (0, 0))
     return concurrent if concurrent.fits and not concurrent.streamed_bytes else _fit(parts, free, (0,))
 
 
 def _fit(parts: EngineSet, free: int, scratches: tuple[int, ...]) -> Budget:
-    """The budget for so many scratches; sets each engine's resident weights accordingly."""
+    """The budget for this many scratches; sets each engine's resident weights accordingly."""
     engines = parts.engines
     needs = {part: PartMemory(engine.weights_bytes, engine.streamable_bytes) for part, engine in engines.items()}
     while True:

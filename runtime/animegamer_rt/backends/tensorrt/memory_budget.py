@@ -1,7 +1,7 @@
-"""The GPU memory that the engines need, and which weights are streamed from host memory when it is too little.
+"""The GPU memory that the engines need, and which weights are streamed from host memory if there is too little.
 
 Weights are streamed where that costs least (STREAM_FIRST). Scratch is memory that an execution uses while it runs: one
-for all parts, or a second one for the predictor, which can then run beside the others. Arithmetic only.
+for all parts, or a second one for the predictor, which can then run concurrently. Arithmetic only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, ENCODER, PREDICT
 from animegamer_rt.errors import BackendError
 
 STREAM_FIRST = (ENCODER, PREDICTOR, VAE, DENOISER)
-"""Roles by how often a turn reads their weights: never, at most five times, twice, once a step."""
+"""Roles by how often a turn reads their weights: never, at most five times, twice, once per step."""
 RESERVE_BYTES = 256 * 2**20
 """Left free for the driver's contexts, kernels and graphs. A guess: no GPU has measured it."""
 MIB = 2**20
@@ -55,7 +55,7 @@ class Budget:
 
     @property
     def concurrent_prediction(self) -> bool:
-        """Whether the predictor has its own scratch, so that it can run beside the denoiser."""
+        """Whether the predictor has its own scratch, so that it can run concurrently with the denoiser."""
         return len(self.scratches) > 1
 
     @property
@@ -86,7 +86,7 @@ class Budget:
         return "\n".join(rows)
 
     def check(self) -> None:
-        """Raises BackendError where it does not fit."""
+        """Raises BackendError if they do not fit."""
         if not self.fits:
             raise BackendError(
                 "the engines do not fit this GPU",

@@ -1,6 +1,6 @@
 """Caches on disk the kernels that TensorRT-RTX compiled for this GPU: one file for each engine, named by its hash.
 
-The files only save time at the next start. If one cannot be read or written, a warning is logged and the game goes on.
+The files only save time at the next start. If one cannot be read or written, a warning is logged and play continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def load(engine_sha256: str) -> bytes | None:
-    """The kernels that an earlier start saved for an engine; None where there are none or they cannot be read."""
+    """The kernels that an earlier start saved for an engine; None if there are none or they cannot be read."""
     path = _path(engine_sha256)
     try:
         return path.read_bytes()
@@ -31,7 +31,7 @@ def load(engine_sha256: str) -> bytes | None:
 
 
 def save(engine_sha256: str, content: bytes) -> bool:
-    """Writes the file whole or not at all. False, with a warning, where it cannot be written."""
+    """Writes the complete file or nothing. False, with a warning, if it cannot be written."""
     path = _path(engine_sha256)
     try:
         make_folder(path.parent)

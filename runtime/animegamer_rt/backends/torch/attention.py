@@ -1,8 +1,7 @@
 """The denoiser's attention implementations, and the choice of the fastest one that is accurate on this device.
 
-Four belong to PyTorch: its own choice, or one of its libraries by name. Three are ours. Those with INT8 scores cost
-fidelity, so only their names or `fastest` select them. This module knows heads and does not know the network.
-Source: MODEL.md section 4; docs/TORCH.md.
+Four belong to PyTorch: its own choice, or one of its libraries by name. Three are ours. Those with INT8 scores reduce
+fidelity, so only their names or `fastest` select them. Source: MODEL.md section 4; docs/TORCH.md.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from .kernels import Kernels, RowNorm, has_warpgroups
 
 Attention = Literal["torch", "cudnn", "flash", "efficient", "wgmma", "int8", "int8-wgmma"]
 AttentionChoice = Literal[Attention, "fastest"]
-"""An implementation by name, or `fastest`, which times all that the device has. Whatever is chosen is compared with
-float32 attention when the engines are opened."""
+"""An implementation by name, or `fastest`, which times all that the device has. Any choice is compared with float32
+attention when the engines are opened."""
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
 INT8_KINDS: Mapping[Attention, MmaKind | None] = MappingProxyType({"int8": None, "int8-wgmma": MmaKind.WARPGROUPS})
-"""Our kernels with INT8 scores, and their instructions; None: those that the GPU has, from sm_80 on."""
+"""Our kernels with INT8 scores, and their instructions; None: what the GPU has, from sm_80 on."""
 OWN_ATTENTIONS: tuple[Attention, ...] = ("wgmma", *INT8_KINDS)
 """Our own kernels."""
 HOPPER_ATTENTIONS: tuple[Attention, ...] = ("wgmma", "int8-wgmma")
@@ -57,8 +56,8 @@ MAX_RELATIVE_ERROR = 3e-2
 
 @dataclass(frozen=True, slots=True)
 class AttentionTiming:
-    """One implementation on this machine: time of the head norms and attention of a guided pair, relative error, or
-    the reason why it cannot run."""
+    """One implementation on this machine: time of head norms and attention of a CFG pair, relative error, or the reason
+    why it cannot run."""
 
     attention: Attention
     milliseconds: float = float("inf")
@@ -77,8 +76,8 @@ class AttentionTiming:
 def run_attention(attention: Attention, kernels: Kernels, qkv: Tensor, query: RowNorm, key: RowNorm) -> Tensor:
     """Normalises queries and keys, then attends over all tokens: qkv [B, S, 3, H, d] -> [B, S, H, d].
 
-    May normalise in place, so qkv is overwritten. Raises BackendError or RuntimeError where the implementation does
-    not support the device, dtype or head width.
+    May normalise in place, so qkv is overwritten. Raises BackendError or RuntimeError if the implementation does not
+    support the device, dtype or head width.
     """
     if attention in INT8_KINDS:
         return kernels.attention_int8(qkv, query, key, INT8_KINDS[attention])
@@ -93,24 +92,24 @@ def run_attention(attention: Attention, kernels: Kernels, qkv: Tensor, query: Ro
 
 
 def check_attention(choice: str, kernels: Kernels | None) -> None:
-    """Raises BackendError for an unknown name, or for one that needs the kernels where there are none."""
+    """Raises BackendError for an unknown name, or for one that needs missing kernels."""
     if choice not in get_args(AttentionChoice):
         raise BackendError("unknown attention", found=repr(choice), expected=", ".join(get_args(AttentionChoice)))
     if choice != "torch" and kernels is None:
         raise BackendError(
-            "choosing the attention needs the kernels, which are not built or are off",
+            "choosing the attention needs the kernels, which are not built or are turned off",
             found=f"--attention {choice}",
-            do="build them: make kernels; or name their file: ANIMEGAMER_KERNELS=FILE; or omit --attention",
+            do="build them: make kernels; or give their file: ANIMEGAMER_KERNELS=FILE; or omit --attention",
         )
 
 
 def select_attention(
     choice: str, torch_device: TorchDevice, kernels: Kernels | None, size: DenoiserSize
 ) -> tuple[Attention, str]:
-    """The implementation to use and a description with what was measured, empty for PyTorch's own choice.
+    """The implementation to use and a description with its timings, empty for PyTorch's own choice.
 
     choice: one of AttentionChoice. Runs the candidates on random heads of the denoiser's size and compares them with
-    float32 attention. Raises BackendError where the choice cannot run here or is not accurate.
+    float32 attention. Raises BackendError if the choice cannot run here or is not accurate.
     """
     check_attention(choice, kernels)
     if kernels is None or choice == "torch":
@@ -137,7 +136,7 @@ def select_attention(
 
 
 def candidates(device: torch.device) -> tuple[Attention, ...]:
-    """The implementations that this device may run. Whether PyTorch's run is known only by trying them."""
+    """The implementations that this device may run. Whether PyTorch's run is only known by trying them."""
     return tuple(name for name in ATTENTIONS if has_warpgroups(device) or name not in HOPPER_ATTENTIONS)
 
 
@@ -145,7 +144,7 @@ def check_own(choice: str, torch_device: TorchDevice, size: DenoiserSize) -> Non
     """Raises BackendError for a device, head width or dtype that our kernels do not support."""
     if choice not in candidates(torch_device.device):
         raise BackendError(
-            f"attention {choice} needs the instructions of sm_90: H100 or H200",
+            f"attention {choice} needs sm_90: H100 or H200",
             found=torch_device.description,
             do="use --attention int8, which runs on any GPU from sm_80 on, or fastest",
         )
@@ -186,10 +185,10 @@ def _time_attention(
     try:
         found = run_attention(attention, kernels, qkv, norm, norm)[-1, :, -1].float()
         error = float((found - expected).norm() / expected.norm())
-        # Later runs normalise what the first one left normalised: only roundings change.
+        # Later runs normalise again what the first one normalised, which only changes rounding.
         milliseconds = torch_device.milliseconds(lambda: run_attention(attention, kernels, qkv, norm, norm))
         return AttentionTiming(attention, milliseconds, error)
-    except torch.AcceleratorError:  # the GPU is lost to this process, so no other implementation can be tried
+    except torch.AcceleratorError:  # this process has lost the GPU, so no other implementation can be tried
         raise
     except (RuntimeError, BackendError) as refused:
         return AttentionTiming(attention, refused=f"{type(refused).__name__}: {refused}".partition("\n")[0][:300])
@@ -198,7 +197,7 @@ def _time_attention(
 def reference_attention(qkv: Tensor) -> Tensor:
     """Head norms and attention in float32 for the last head of the last row, [S, d].
 
-    One head only: its scores [S, S] are held whole.
+    Only one head, as its scores [S, S] are stored whole.
     """
     query, key, value = (part[-1:, :, -1:].float().transpose(1, 2) for part in qkv.unbind(2))
     query, key = (functional.layer_norm(part, part.shape[3:], eps=HEAD_NORM_EPSILON) for part in (query, key))

@@ -1,7 +1,4 @@
-"""Whether PyTorch can use this machine's GPU, and whether a bundle's weights fit: found out before any of them is read.
-
-It does not know networks.
-"""
+"""Checks, before any weight is read, that PyTorch can use this machine's GPU and that a bundle's weights fit."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ _REASONS = {
     ),
     "no cuda gpus": (
         "the driver finds no NVIDIA GPU",
-        "look at nvidia-smi -L and at the variable CUDA_VISIBLE_DEVICES",
+        "check nvidia-smi -L and the variable CUDA_VISIBLE_DEVICES",
     ),
 }
-"""Words of PyTorch's reasons (c10/cuda/CUDAFunctions.cpp) -> ours."""
+"""Words in PyTorch's reasons (c10/cuda/CUDAFunctions.cpp) -> ours."""
 
 
 def check_gpu() -> None:
-    """Raises BackendError where PyTorch has no GPU, with the reason."""
+    """Raises BackendError with the reason if PyTorch has no GPU."""
     if torch.cuda.is_available():
         return
     built = torch.version.cuda
@@ -57,7 +54,7 @@ def _why_cuda_does_not_start() -> str:
 
 @contextlib.contextmanager
 def opening() -> Iterator[None]:
-    """Raises CUDA's errors of this block as BackendError: nothing is loaded yet, so the GPU cannot have been lost."""
+    """Raises CUDA's errors in this block as BackendError: nothing is loaded yet, so the GPU cannot have been lost."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -67,19 +64,19 @@ def opening() -> Iterator[None]:
 
 
 def try_kernel(torch_device: TorchDevice) -> None:
-    """Runs one small kernel and reads its answer: a GPU that PyTorch was not built for, or that is full, fails here."""
+    """Runs one small kernel: a GPU that PyTorch was not built for, or that is full, fails here."""
     torch.ones(1, device=torch_device.device).add_(1).item()
 
 
 def check_memory(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts) -> None:
-    """Raises BackendError where the bundle's weights alone are more than the GPU's free memory.
+    """Raises BackendError if the bundle's weights alone exceed the GPU's free memory.
 
-    Of a CPU `profiling.host_memory` knows more.
+    `profiling.host_memory` checks the CPU's.
     """
     if torch_device.device.type != "cuda":
         return
     manifest, free = bundle.manifest, torch_device.free_bytes()
-    first = [parts.graphs(role)[0] for role in PLAY_ROLES]  # a part's further graphs share its weights
+    first = [parts.graphs(role)[0] for role in PLAY_ROLES]  # a part's other graphs share its weights
     files = {file for name in first if name in manifest.parts for file in manifest.parts[name].files}
     weights = sum(manifest.files[file].bytes for file in files)
     if weights <= free:
@@ -90,8 +87,8 @@ def check_memory(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts) ->
         "the GPU has too little free memory for the bundle's weights",
         where=bundle.folder,
         found=f"{free / 2**30:.1f} GiB free" + (f", as {others}" if others else ""),
-        expected=f"{weights / 2**30:.1f} GiB and more",
-        do="close other programs, or use a bundle of a smaller precision (animegamer-rt doctor lists what fits)",
+        expected=f"more than {weights / 2**30:.1f} GiB",
+        do="close other programs, or use a bundle of lower precision (animegamer-rt doctor lists what fits)",
     )
 
 

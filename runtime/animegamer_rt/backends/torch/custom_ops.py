@@ -1,7 +1,7 @@
 """Our kernels as PyTorch operators, so that CUDA graphs, dispatch modes and torch.compile can hold them.
 
-An operator is called with the path of the kernels' library, and writes into tensors that it is given. `kernels` has
-the calls that allocate them.
+Operators take the path of the kernels' library, and write into tensors that they are given. `kernels` has the calls
+that allocate them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _operator(schema: str) -> Callable[[Call], Call]:
     def define(call: Call) -> Call:
         name = schema.partition("(")[0]
         _DEFINED.define(schema)
-        # One function for every device, without gradients: the library looks where the tensors are.
+        # One function for every device, without gradients: the library checks where the tensors are.
         _DEFINED.impl(name, as_backend_error()(call), "CompositeExplicitAutograd")
         torch.library.register_fake(f"animegamer_rt::{name}", lambda *given: None, lib=_DEFINED)
         return call

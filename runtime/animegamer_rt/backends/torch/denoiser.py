@@ -25,10 +25,10 @@ from .transformer import BlockCacheBuffer, Transformer
 PAIR, SINGLE = (0, 1), (1,)
 """Rows of a step. A step that reuses the guidance difference is SINGLE with other coefficients: the same graph."""
 SLOTS = 2
-"""Pinned staging slots for a step's host values: the host fills one while the other's step runs. So the host is at
-most two steps ahead of the device."""
+"""Pinned staging slots for a step's host values: the host fills one while the other's step runs, and so is at most two
+steps ahead of the device."""
 COEFFICIENTS = 8
-"""Numbers of bundle.noise_schedule.Coefficients."""
+"""Number of fields of bundle.noise_schedule.Coefficients."""
 
 Rows = tuple[int, ...]
 Kind = tuple[Rows, BlockCache | None]
@@ -38,7 +38,7 @@ Kind = tuple[Rows, BlockCache | None]
 class Denoiser:
     """Implements interface.DenoiserEngine. One turn at a time, because all turns share the buffers.
 
-    timesteps: those that the modulation table holds; any other timestep is computed into a spare row.
+    timesteps: those in the modulation table; any other timestep is computed into a spare row.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Denoiser:
         return TorchDenoiseRun(self, self.turn)
 
     def queue_spare_row(self, timestep: float) -> int:
-        """Computes the spare row of the table for a timestep that no plan of the bundle has; returns its index."""
+        """Computes the table's spare row for a timestep that no plan of the bundle has; returns its index."""
         self.timesteps[self.spare_row :].fill_(timestep)
         self.table[self.spare_row :] = self.network.modulations(self.timesteps[self.spare_row :], self.motion_scope)
         return self.spare_row

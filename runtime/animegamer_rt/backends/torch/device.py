@@ -32,22 +32,22 @@ OUT_OF_MEMORY = 2
 NO_CAPTURE = "a CUDA graph could not be captured", "report it; graphs=False of the loader runs without graphs"
 REFUSALS: Mapping[int, tuple[str, str]] = MappingProxyType(
     {
-        OUT_OF_MEMORY: ("the GPU's memory is full", "close other programs, or use a bundle of a smaller precision"),
+        OUT_OF_MEMORY: ("the GPU's memory is full", "close other programs, or use a bundle of lower precision"),
         98: ("the GPU cannot run this code: it was built for other GPUs", "install a torch built for this GPU"),
         209: ("the GPU cannot run this code: it was built for other GPUs", "install a torch built for this GPU"),
         222: ("the driver is too old for this code", "update the driver, or install a torch for an older CUDA"),
         **dict.fromkeys(range(900, 909), NO_CAPTURE),
     }
 )
-"""CUDA's errors after which the process can go on: what happened, and what to do. After any other the GPU is lost."""
+"""CUDA's errors that a process survives: what happened, and what to do. After any other the GPU is lost."""
 FIRST = -1
-"""The priority of a stream whose blocks the GPU starts before those of other streams (CUDA's are 0 to -5)."""
+"""The priority of a stream whose blocks start before those of other streams (CUDA's are 0 to -5)."""
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""Variables in which users set PyTorch's allocator."""
+"""Variables with which users configure PyTorch's allocator."""
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-"""Variable that gives cuBLAS a workspace for each stream (docs.nvidia.com/cuda/cublas, "Results reproducibility")."""
+"""Variable that gives each stream a cuBLAS workspace (docs.nvidia.com/cuda/cublas, "Results reproducibility")."""
 TIMED_RUNS = 6
-"""Runs of the work to be timed. The first does not count: libraries initialise in it."""
+"""Runs of the work to be timed. The first is not counted, as libraries initialise in it."""
 
 
 class TorchDevice:
@@ -55,19 +55,19 @@ class TorchDevice:
 
     captures = False
     half_sums = False
-    """Whether the denoiser's products of float16 sum in float16."""
+    """Whether the denoiser's float16 products sum in float16."""
 
     def __init__(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         self.device, self.dtype = torch.device(device), dtype
 
     @property
     def description(self) -> str:
-        """The device for people to read, such as "CPU, 2 threads"."""
+        """A readable description, such as "CPU, 2 threads"."""
         return f"CPU, {torch.get_num_threads()} threads"
 
     @property
     def machine(self) -> str:
-        """What of the machine changes results: sums are taken in another order by another processor or threads."""
+        """What of the machine affects results: other processors or numbers of threads sum in another order."""
         kind = torch.backends.cpu.get_cpu_capability()
         return f"{processor_name()}, {processor()}, {kind}, {torch.get_num_threads()} threads"
 
@@ -75,7 +75,7 @@ class TorchDevice:
     def use(self) -> Iterator[None]:
         """A context for all work of this backend, in any thread: no gradients, and on a GPU this device's stream.
 
-        Raises DeviceLostError where the GPU is lost to the process, BackendError for an error of CUDA that it survives.
+        Raises DeviceLostError if the process has lost the GPU, BackendError for an error of CUDA that it survives.
         """
         with torch.no_grad():
             yield
@@ -86,25 +86,25 @@ class TorchDevice:
         yield
 
     def on_side_stream(self) -> TorchDevice:
-        """A TorchDevice on the same GPU with a stream of its own, so that its work runs beside this one's, and first.
+        """A TorchDevice on the same GPU with its own high-priority stream, so that its work runs concurrently.
 
-        Waits for all work that is queued here. The two may share tensors that neither writes. On the CPU it is this
-        device itself, because both would compete for the same cores.
+        Waits for all work queued here. The two may share tensors that neither writes. On the CPU it is this device
+        itself, because both would compete for the same cores.
         """
         return self
 
     def zeros(self, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
-        """A zeroed tensor on the device; its dtype is the device's where none is given."""
+        """A zeroed tensor on the device, by default in the device's dtype."""
         return torch.zeros(tuple(shape), dtype=dtype or self.dtype, device=self.device)
 
     def free_bytes(self) -> float:
-        """Bytes of device memory that can still be allocated; a fixed number on the CPU, so that a bundle is decoded in
-        the same way, to the same bytes, on every machine.
+        """Bytes of device memory that can still be allocated; a constant on the CPU, so that a bundle is decoded in the
+        same way, to the same bytes, on every machine.
         """
         return VAE_BYTES
 
-    def put_together(self, network: nn.Module) -> None:
-        """Lays a network's tensors side by side, if this memory has holes between them that nothing else may use."""
+    def defragment(self, network: nn.Module) -> None:
+        """Defragments a network's tensors, if this memory has holes between them that nothing else can use."""
 
     def reserve(self, size: int) -> None:
         """Announces that graphs will need `size` bytes: the first capture allocates the largest such block."""
@@ -112,7 +112,7 @@ class TorchDevice:
     def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A zeroed tensor in pinned host memory. The GPU copies it when the copy runs, not when it is queued.
 
-        Raises BackendError where the host has no pinned memory left.
+        Raises BackendError if the host has no pinned memory left.
         """
         return torch.zeros(tuple(shape), dtype=dtype)
 
@@ -125,7 +125,7 @@ class TorchDevice:
         return tensor.to("cpu", copy=True)
 
     def mark(self) -> object:
-        """A mark behind all work that is queued now, for `wait`."""
+        """A mark after all work queued so far, for `wait`."""
         return None
 
     def wait(self, mark: object) -> None:
@@ -181,7 +181,7 @@ class CudaTorchDevice(TorchDevice):
 
     @contextlib.contextmanager
     def use(self) -> Iterator[None]:
-        # These three settings belong to the calling thread, and the vae's second chunk runs in another one.
+        # These three settings are per thread, and the vae's second chunk runs in another one.
         try:
             with torch.no_grad(), torch.cuda.device(self.device), torch.cuda.stream(self.stream):
                 self._make_handles()
@@ -193,7 +193,7 @@ class CudaTorchDevice(TorchDevice):
 
     @contextlib.contextmanager
     def denoising(self) -> Iterator[None]:
-        # The setting is the process's. The caller holds SDPA_LOCK, and so does the predictor while it queues products.
+        # A setting of the whole process. The caller holds SDPA_LOCK, as does the predictor while it queues products.
         settings = torch.backends.cuda.matmul
         before = settings.allow_fp16_accumulation
         settings.allow_fp16_accumulation = before or self.half_sums
@@ -210,9 +210,9 @@ class CudaTorchDevice(TorchDevice):
             self._threads.ready = True
 
     def on_side_stream(self) -> CudaTorchDevice:
-        # It has its own memory pool too: graphs that share memory must not run at once.
+        # It also has its own memory pool: graphs that share memory must not run at once.
         self.stream.synchronize()
-        # First, because a player waits for the state while the denoiser has begun.
+        # High priority, because a player waits for the state while the denoiser is already running.
         other = CudaTorchDevice(self.dtype, self.captures, priority=FIRST)
         other._capturing = self._capturing
         return other
@@ -223,9 +223,9 @@ class CudaTorchDevice(TorchDevice):
         allowed = torch.cuda.get_per_process_memory_fraction(self.device) * whole - reserved
         return min(free, allowed) + reserved - torch.cuda.memory_allocated(self.device)
 
-    def put_together(self, network: nn.Module) -> None:
-        # By way of the host. PyTorch returns memory to the GPU in pieces of 20 MiB; a weight of half its
-        # former size leaves smaller ones.
+    def defragment(self, network: nn.Module) -> None:
+        # Via the host. PyTorch returns memory to the GPU in pieces of 20 MiB; a weight of half its former size leaves
+        # smaller ones.
         network.to("cpu")
         torch.cuda.empty_cache()
         network.to(self.device)
@@ -240,15 +240,15 @@ class CudaTorchDevice(TorchDevice):
             if "out of memory" not in str(error):
                 raise
             raise BackendError(
-                "the host has no pinned memory left for the GPU to copy from and to",
+                "the host has no pinned memory left for copies to and from the GPU",
                 found=f"{math.prod(shape) * dtype.itemsize / 2**20:.0f} MiB requested",
                 do="close other programs, or raise the limit of this machine, WSL or the container",
             ) from error
 
     def to_host(self, tensor: Tensor) -> Tensor:
-        # Copies through a pinned buffer that is never freed, one for each size. A pinned result would be freed in any
-        # thread at any time; torch's host allocator then records an event on this stream, and an event that is recorded
-        # during a capture fails later (pytorch issue 193982 reports the same for device memory).
+        # Copies through a pinned buffer that is never freed, one per size. A pinned result could be freed in any thread
+        # at any time; torch's host allocator then records an event on this stream, and an event recorded during a
+        # capture fails later (pytorch issue 193982 reports the same for device memory).
         with self._receiving:
             if tensor.nbytes not in self._pinned_buffers:
                 self._pinned_buffers[tensor.nbytes] = self.pinned((tensor.nbytes,), torch.uint8)
@@ -278,9 +278,9 @@ class CudaTorchDevice(TorchDevice):
         return median(times[1:])
 
     def memory(self) -> DeviceMemory:
-        """The peak of all memory that PyTorch has held on this GPU in this process."""
+        """The peak of PyTorch's memory on this GPU in this process."""
         reserved, used = torch.cuda.max_memory_reserved(self.device), torch.cuda.max_memory_allocated(self.device)
-        return DeviceMemory(reserved, "reserved by PyTorch, beside it the driver's own", used)
+        return DeviceMemory(reserved, "reserved by PyTorch, without the driver's own memory", used)
 
     def capture(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
@@ -289,8 +289,8 @@ class CudaTorchDevice(TorchDevice):
         recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
         with self._capturing, recording:
             if self._to_reserve:
-                # The block is freed at once and stays in the pool, and the graphs' memory is cut from it. Without it
-                # they would hold more than twice as much: pieces of one size do not fit another, and a capture returns
+                # The block is freed at once but stays in the pool, and the graphs' memory is cut from it. Without it
+                # they would need more than twice as much: pieces of one size do not fit another, and a capture returns
                 # none to the GPU.
                 torch.empty(self._to_reserve, dtype=torch.uint8, device=self.device)
                 self._to_reserve = 0
@@ -299,9 +299,9 @@ class CudaTorchDevice(TorchDevice):
 
 
 def compute_deterministically() -> None:
-    """Has PyTorch compute with deterministic algorithms, in this process, where it has them. Before CUDA is used.
+    """Makes PyTorch use deterministic algorithms in this process where it has them. Call before CUDA is used.
 
-    Unwritten memory stays as it is: nothing reads it, and filling it would take time.
+    Uninitialised memory is not filled: nothing reads it, and filling would take time.
     """
     os.environ.setdefault(CUBLAS_WORKSPACE, ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -309,12 +309,12 @@ def compute_deterministically() -> None:
 
 
 def _use_growing_segments() -> None:
-    """Has PyTorch hold the GPU's memory in segments that grow, unless the user has set its allocator.
+    """Makes PyTorch allocate GPU memory in expandable segments, unless the user has configured its allocator.
 
-    In segments of fixed sizes, 1.25 of 9.9 GiB were held and free in pieces too small to use when full size with 12 GB
-    ran out of memory. Windows has no such segments.
+    In segments of fixed sizes, 1.25 of 9.9 GiB were free, but in pieces too small to use, when full size ran out of
+    memory on 12 GB. Windows has no expandable segments.
     """
-    set_allocator = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # a private name: it may go
+    set_allocator = getattr(torch._C, "_accelerator_setAllocatorSettings", None)  # private: it may disappear
     if set_allocator and sys.platform == "linux" and not any(name in os.environ for name in ALLOCATOR_VARIABLES):
         set_allocator("expandable_segments:True")
 
@@ -323,16 +323,16 @@ def _translate(error: Exception, code: int | None) -> BackendError:
     """CUDA's error as one of ours. An error without a code counts as a lost GPU."""
     found = str(error).partition("\n")[0]
     if code is None or code not in REFUSALS:
-        return DeviceLostError("the GPU is lost to this process", found=found, do="start the program again")
+        return DeviceLostError("this process has lost the GPU", found=found, do="restart the program")
     what, do = REFUSALS[code]
     return BackendError(what, found=found, do=do)
 
 
 class GraphCache:
-    """CUDA graphs by key. A key's work runs eagerly once in a thread, is then captured, and replayed from then on.
+    """CUDA graphs by key. A key's work runs eagerly once in each thread, is then captured, and replayed from then on.
 
-    The key must determine what the work does, because host values are frozen into the graph. The capturing thread has
-    run the work before, so that its library handles exist; any thread may replay.
+    The key must determine what the work does, because host values are frozen into the graph. The capturing thread must
+    have run the work before, so that its library handles exist; any thread may replay.
     """
 
     def __init__(self, torch_device: TorchDevice) -> None:
@@ -341,7 +341,7 @@ class GraphCache:
         self._captured: dict[Hashable, Work] = {}
 
     def run(self, key: Hashable, work: Work, eager: bool = False) -> None:
-        """Queues the work of this key; `eager` puts its capture off."""
+        """Queues the work of this key; `eager` postpones its capture."""
         if key not in self._captured:
             if eager or not self._device.captures or key not in self._warm.keys:
                 work()

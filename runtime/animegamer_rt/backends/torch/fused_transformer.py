@@ -1,8 +1,8 @@
 """The denoiser's transformer with our kernels between its matrix products; weights as in `transformer`.
 
 A block is four matrix products, attention, and kernels between them. Each kernel writes the next product's input in
-the dtype that the product takes, FP8 and INT8 with their scales. Kernels compute in float32, so results are close to
-`transformer`'s, not equal. Source: MODEL.md section 4; docs/KERNELS.md.
+that product's dtype, FP8 and INT8 with their scales. Kernels compute in float32, so results are close to
+`transformer`'s, but not equal. Source: MODEL.md section 4; docs/KERNELS.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FusedBlock:
 
 @dataclass(frozen=True, slots=True)
 class NextNorm:
-    """The norm behind a block, which the block's last kernel computes: the next block's, or the final one."""
+    """The norm after a block, which the block's last kernel computes: the next block's, or the final one."""
 
     norm: RowNorm
     modulation: Modulation
@@ -74,7 +74,7 @@ class FusedTransformer(Transformer):
         return torch.float32
 
     def compile(self, backend: str = "inductor") -> None:
-        """Compiles the function that runs a block; the kernels stay calls inside it."""
+        """Compiles the function that runs a block; the kernels remain calls inside it."""
         self._run_fused = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
     def patches(
@@ -108,13 +108,13 @@ class FusedTransformer(Transformer):
             normed = self._run_fused(kernels, block, x, normed, block_factors, next_norm)
             if cached_blocks is not None:
                 cached_blocks.after(number, x)
-        # The shot's few tokens go along: a slice without them would have to be copied first.
+        # Includes the shot's few tokens: a slice without them would have to be copied first.
         head = kernels.norm_modulate(normed.rows, self._head_norm, Modulation(None, factors[-2:]), 0, self.dtype)
         features: Tensor = self.network.head.output(head.rows)
         return features[:, size.shot_tokens :]
 
     def _add(self, x: Tensor, change: Tensor, next_norm: NextNorm) -> Normed:
-        """Adds the cached change of skipped blocks to x in place, and computes the norm behind them."""
+        """Adds the cached change of skipped blocks to x in place, and computes the norm that follows them."""
         gates, shot_tokens = (self._one, self._one), self.size.shot_tokens
         norm, modulation, dtype = next_norm.norm, next_norm.modulation, next_norm.dtype
         return self._kernels.gate_residual(x, change, gates, norm, modulation, shot_tokens, dtype)
@@ -127,7 +127,7 @@ class FusedTransformer(Transformer):
 def run_block(
     kernels: Kernels, fused: FusedBlock, x: Tensor, normed: Normed, factors: Tensor, next_norm: NextNorm
 ) -> Normed:
-    """Runs one block on x [B, S, D] in place and returns the norm behind it.
+    """Runs one block on x [B, S, D] in place and returns the norm that follows it.
 
     normed: the block's first norm, already computed; factors f32 [12, D]: its modulations.
     """
@@ -165,7 +165,7 @@ def attend(kernels: Kernels, fused: FusedBlock, normed: Normed, dtype: torch.dty
 
 
 def attention_modulation(factors: Tensor) -> Modulation:
-    """The modulation in front of a block's attention, out of its twelve [12, D]."""
+    """The modulation before a block's attention, out of its twelve [12, D]."""
     return Modulation(factors[SHOT][:2], factors[IMAGE][:2])
 
 

@@ -27,7 +27,7 @@ from .rowwise_linear import MAX_VALUE
 log = logging.getLogger(__name__)
 
 KernelChoice = bool | Path | None
-"""False: plain PyTorch. True or a library's file: the kernels, or an error. None: the kernels where a GPU has them."""
+"""False: plain PyTorch. True or a library's file: the kernels, or an error. None: the kernels if a GPU has them."""
 
 
 class Normed(NamedTuple):
@@ -141,9 +141,8 @@ class Kernels:
 
     def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, mma: operators.MmaKind | None = None) -> Tensor:
         """Head norms, then attention over all tokens with INT8 scores.
-
-        qkv f16 or bf16 [B, S, 3, heads, 64], not yet normalised -> [B, S, heads, 64]. mma: None chooses instructions
-        that every GPU has; those of warpgroups are for `has_warpgroups` devices.
+        qkv f16 or bf16 [B, S, 3, heads, 64], not yet normalised -> [B, S, heads, 64]. mma: None chooses an instruction
+        that every GPU has; those of warpgroups need `has_warpgroups`.
         """
         out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
         norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
@@ -189,7 +188,7 @@ class Kernels:
 def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | None, str]:
     """The kernels, or None for plain PyTorch, and a description of which.
 
-    Raises BackendError where `choice` or ANIMEGAMER_KERNELS requires them and they are missing or do not run here.
+    Raises BackendError if `choice` or ANIMEGAMER_KERNELS requires them and they are missing or do not run here.
     """
     on_gpu = device.type == "cuda"
     if choice is False or (choice is None and not on_gpu):
@@ -197,7 +196,7 @@ def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | 
     path = choice if isinstance(choice, Path) else find_library()
     asked_for = choice is not None or bool(os.environ.get(PATH_VARIABLE))
     if choice is None and path is None:
-        return None, "plain operators, as no kernels were built or they are off"
+        return None, "plain operators, as no kernels were built or they are turned off"
     with as_backend_error():
         library = open_library(path)
     if on_gpu and not library.has_cuda:

@@ -3,7 +3,7 @@
 `onnx_reader` and `weight_names` read the weights from the bundle's ONNX files. `predictor`, `denoiser` and `vae` are
 the engines, over the networks in `transformer`, `fused_transformer` (with the `kernels` and a choice of
 `attention`) and `vae_decoder`. `rowwise_linear`, `packed_linear` and `nf4_linear` are quantised layers, and `device`
-is the torch device with its CUDA graphs. docs/TORCH.md says what of it has run on a GPU.
+is the torch device with its CUDA graphs. docs/TORCH.md lists what has run on a GPU.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
 from .networks import PACKED_PRECISIONS, Models, load_models, read_network, read_size, refuse_quantised
 from .nf4_linear import Nf4Linear
+from .offload import InMemory
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
-from .parts_in_turn import InMemory
 from .predictor import Predictor, merge_layers
 from .rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise, probe_fp8
 from .transformer import Transformer
 from .vae import Vae
 
 HALF_SUMS = "fp16-sums"
-"""float16 whose products in the denoiser's blocks sum in float16 too; on a CPU they sum as in `fp16`."""
+"""float16 with float16 sums in the products of the denoiser's blocks; the same as `fp16` on a CPU."""
 PRECISIONS: Mapping[str, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
@@ -55,7 +55,7 @@ PRECISIONS: Mapping[str, torch.dtype] = {
     "fp8": torch.bfloat16,
     "int8": torch.bfloat16,
 }
-"""Precision -> dtype of activations and products; fp8 and int8 leave it for the four products of ROWWISE only."""
+"""Precision -> dtype of activations and products; fp8 and int8 use it for all but the four products of ROWWISE."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> dtype of the four large products of each denoiser block."""
 Network = TypeVar("Network", bound=nn.Module)
@@ -76,9 +76,9 @@ def load(
     config.precision: None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
     config.attention: one of attention.AttentionChoice; all but "torch" need the kernels, on the CPU their references.
     graphs: run on a GPU through CUDA graphs. compiled: run the denoiser's blocks through torch.compile.
-    kernels: our operators between matrix products. None: on a GPU where their library is installed; False: never.
+    kernels: our operators between matrix products. None: on a GPU if their library is installed; False: never.
 
-    Raises BackendError without a GPU, for a bundle whose parts cannot run here, and where the precision, the kernels or
+    Raises BackendError without a GPU, for a bundle whose parts cannot run here, and if the precision, the kernels or
     the attention is not available.
     """
     attention, precision = config.attention or "torch", config.precision
@@ -99,7 +99,7 @@ def load(
     )
     on_cpu = torch_device.device.type == "cpu"
     if on_cpu and opened is None and not compiled and with_torch(bundle, precision, parts).one_at_a_time:
-        engines = open_in_turn(setup, bundle, parts)
+        engines = open_offloaded(setup, bundle, parts)
     else:
         engines = build_engines(setup, load_models(bundle, torch_device, parts))
     return replace(engines, device=f"{engines.device}, {which}", kernels="" if opened is None else opened.hash)
@@ -119,10 +119,10 @@ def check_denoiser(bundle: Bundle, parts: PlanParts, precision: str | None, atte
 
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
-    """How the engines of one bundle are made from its networks, which are converted in place.
+    """How the engines of one bundle are built from its networks, which are converted in place.
 
-    plans: those whose timesteps the modulation table holds. rowwise: a dtype of ROWWISE for the blocks' large products.
-    attention: one of attention.AttentionChoice.
+    plans: those whose timesteps are in the modulation table. rowwise: a dtype of ROWWISE for the blocks' large
+    products. attention: one of attention.AttentionChoice.
     """
 
     torch_device: TorchDevice
@@ -134,19 +134,19 @@ class EngineSetup:
     attention: str = "torch"
 
     def convert(self, network: Network) -> Network:
-        """The network in the device's dtype, its layers replaced by those that this setup runs."""
+        """The network in the device's dtype, with its layers replaced by those that this setup runs."""
         # On the device's stream, like all work: another stream's writes might not be finished when it reads.
         with self.torch_device.use():
             cast_for_inference(network, self.torch_device.dtype)
             if isinstance(network, DenoiserNetwork) and self.rowwise is not None:
                 convert_to_rowwise(network, self.rowwise)
-                self.torch_device.put_together(network)
+                self.torch_device.defragment(network)
             if isinstance(network, PredictorNetwork) and self.kernels is not None:
                 use_kernels(network, self.kernels)
         return network
 
     def predictor(self, network: PredictorNetwork) -> Predictor:
-        """The engine of a converted predictor, on a stream of its own: it may run while a turn is denoised."""
+        """The engine of a converted predictor, on its own stream: it may run while a turn is denoised."""
         with self.torch_device.use():
             blocks = merge_layers(network)
             return Predictor(self.torch_device.on_side_stream(), network, blocks, self.geometry.window_tokens)
@@ -162,27 +162,27 @@ class EngineSetup:
             return Denoiser(self.torch_device, transformer, unconditional, timesteps)
 
     def vae(self, network: Any) -> Vae:
-        """The engine of a converted decoder: created last, as it chooses how to run from the memory that is left."""
+        """The engine of a converted decoder. Created last, as it chooses how to run from the remaining memory."""
         with self.torch_device.use():
             height, width = self.geometry.latent_height, self.geometry.latent_width
             return VAE_ENGINES[type(network)](self.torch_device, network, height, width, self.kernels)
 
     @property
     def library(self) -> str:
-        """PyTorch and the library below it, with their versions."""
+        """The versions of PyTorch and the library below it."""
         cudnn = torch.backends.cudnn.version() if self.torch_device.device.type == "cuda" else None
         return f"torch {torch.__version__}" + (f", cuDNN {cudnn}" if cudnn else "")
 
     @property
     def settings(self) -> str:
-        """What else results depend on: the modulations of all timesteps are one product; the blocks may be compiled."""
+        """What else affects results: the modulations of all timesteps are one product; the blocks may be compiled."""
         timesteps = sorted({step.timestep for plan in self.plans for step in plan})
         said = f"{len(timesteps)} timesteps {hashlib.sha256(repr(timesteps).encode()).hexdigest()[:8]}"
         return f"{said}, compiled" if self.compiled else said
 
     @property
     def precision(self) -> dict[str, str]:
-        """Role -> what its part computes in."""
+        """Role -> precision of its part."""
         arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == self.torch_device.dtype)
         precision = dict.fromkeys(PLAY_ROLES, arithmetic)
         if self.torch_device.half_sums:
@@ -192,9 +192,9 @@ class EngineSetup:
         return precision
 
     def engines(self, words: str, packed: bool, memory_saved: str = "", **fields: Any) -> Engines:
-        """The engines of these fields, with what this setup says of them.
+        """Engines with these fields and this setup's.
 
-        words: end their description. packed: the predictor's weights are. memory_saved: how the vae saves memory.
+        words: end of their description. packed: whether the predictor's weights are. memory_saved: by the vae.
         """
         device, precision = self.torch_device, self.precision
         dtypes = [str(device.dtype).removeprefix("torch.")]
@@ -225,10 +225,10 @@ VAE_ENGINES: Mapping[type[nn.Module], type[Vae]] = {VaeDecoder: Vae}
 """Module of a decoder -> the engine that runs it."""
 
 
-def open_in_turn(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> Engines:
-    """The engines of a bundle on the CPU, one part in memory at a time; each is read from the disk when it is used.
+def open_offloaded(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> Engines:
+    """The engines of a bundle on the CPU with sequential offload; each part is read from the disk when it is used.
 
-    As `build_engines`, without kernels. Raises BackendError as `load_models` does, here or at a part's first use.
+    As `build_engines`, without kernels. Raises BackendError as `load_models` does, now or at a part's first use.
     """
     refuse_quantised(bundle, parts)
     memory, precision = InMemory(), bundle.manifest.parts[PREDICTOR].precision
@@ -240,7 +240,7 @@ def open_in_turn(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAULT_
 
     encoder = read(ENCODER)[0] if ENCODER in bundle.manifest.parts else None
     return setup.engines(
-        "one part in memory at a time",
+        "sequential offload",
         packed=precision in PACKED_PRECISIONS[PREDICTOR],
         predictor=memory.engine(lambda: setup.predictor(read(PREDICTOR)[0])),
         denoiser=memory.engine(lambda: setup.denoiser(*read(DENOISER)), blocks),
@@ -252,7 +252,7 @@ def open_in_turn(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAULT_
 
 
 def build_engines(setup: EngineSetup, networks: Models) -> Engines:
-    """The engines over networks that are loaded. Raises BackendError where the attention cannot be used."""
+    """The engines of loaded networks. Raises BackendError if the attention cannot be used."""
     device = setup.torch_device
     attention, about_attention = select_attention(setup.attention, device, setup.kernels, networks.denoiser.size)
     for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
@@ -279,7 +279,7 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
 def open_device(device: str, precision: str | None, captures: bool) -> TorchDevice:
     """The torch device for "cpu" or "cuda", in a precision of PRECISIONS or the default.
 
-    Raises BackendError for an unknown name, without a GPU, and for a precision that the GPU does not have.
+    Raises BackendError for an unknown name, without a GPU, and for a precision that the GPU does not support.
     """
     if precision is not None and precision not in PRECISIONS:
         raise BackendError("unknown precision", found=repr(precision), expected=", ".join(PRECISIONS))
@@ -303,14 +303,14 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
 
 
 def check_fp8(torch_device: TorchDevice) -> None:
-    """Raises BackendError where this build of PyTorch lacks the product, which the GPU's instructions do not tell."""
+    """Raises BackendError if this build of PyTorch lacks the product, which the GPU's capability does not show."""
     with torch_device.use():
         refused = probe_fp8(torch_device.device)
     if refused:
         raise BackendError(
             "the FP8 product does not run here",
             found=refused,
-            do="use --precision int8, the other precision of 8 bits, or bf16",
+            do="use --precision int8, the other 8-bit precision, or bf16",
         )
 
 
@@ -326,7 +326,7 @@ def cast_for_inference(network: Network, dtype: torch.dtype) -> Network:
 
 
 class Encoder:
-    """Implements interface.EncoderEngine, eagerly: it runs at most once a game."""
+    """Implements interface.EncoderEngine, eagerly: it runs at most once per game."""
 
     def __init__(self, torch_device: TorchDevice, network: EncoderNetwork) -> None:
         self._device, self._network = torch_device, network

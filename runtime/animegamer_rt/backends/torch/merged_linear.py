@@ -1,6 +1,6 @@
-"""Linear layers of one input, multiplied as one: fewer and larger products for the predictor's few tokens.
+"""Linear layers with the same input, multiplied as one: fewer and larger products for the predictor's few tokens.
 
-It knows layers without a bias: plain ones, PackedLinear and Nf4Linear. Their outputs are rows of a weight, so a merged
+Supports layers without a bias: plain ones, PackedLinear and Nf4Linear. Their outputs are rows of a weight, so a merged
 layer computes the same numbers, up to the order of sums that a library chooses for its size.
 """
 
@@ -20,9 +20,9 @@ Products = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def merge(layers: Sequence[nn.Module]) -> Products:
-    """The layers as one product where they are of one kind, else one after the other.
+    """The layers as one product if they are of one kind, else one after the other.
 
-    Their weights become views of the merged weight, so nothing is held twice.
+    Their weights become views of the merged weight, so nothing is stored twice.
     """
     whole = _merged(layers)
     if whole is None:

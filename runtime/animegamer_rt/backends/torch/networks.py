@@ -1,7 +1,4 @@
-"""Reads a bundle's networks onto a torch device, all of them or one at a time; weights keep their stored dtypes.
-
-It does not know what runs them.
-"""
+"""Reads a bundle's networks onto a torch device, all at once or one at a time; weights keep their stored dtypes."""
 
 from __future__ import annotations
 
@@ -40,12 +37,12 @@ from .weight_names import ToDevice, load_denoiser, load_encoder, load_predictor,
 READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts that this backend can read."""
 PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {PREDICTOR: ("int4-qdq", "int8-qdq", "nf4")}
-"""Role -> quantised precisions that its part may have as well; its weights stay quantised on the device."""
+"""Role -> further, quantised precisions of its part; its weights stay quantised on the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkKind:
-    """A kind of network: its role, its record of sizes, its module, and what fills it from an ONNX file's weights."""
+    """A kind of network: its role, its sizes, its module, and the function that fills it from an ONNX file."""
 
     role: str
     size: type[Any]
@@ -59,7 +56,7 @@ KINDS: Mapping[str, NetworkKind] = {
     NETWORKS[VAE]: NetworkKind(VAE, VaeSize, VaeDecoder, load_vae),
     NETWORKS[ENCODER]: NetworkKind(ENCODER, EncoderSize, EncoderNetwork, load_encoder),
 }
-"""Kind of network, as `Bundle.network` names it -> its code. `loader` has the engines that run each."""
+"""Kind of network, as named by `Bundle.network` -> its code. `loader` has the engines that run each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +73,7 @@ class Models:
 def load_models(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts = DEFAULT_PARTS) -> Models:
     """The networks of a bundle's parts on the device, weights in their stored dtypes.
 
-    Raises BackendError for a bundle without sizes, for a kind of network that this backend does not have, and for
-    weights that it cannot read.
+    Raises BackendError for a bundle without sizes, an unsupported kind of network, and unreadable weights.
     """
     refuse_quantised(bundle, parts)
     roles = (*PLAY_ROLES, *([ENCODER] if ENCODER in bundle.manifest.parts else []))
@@ -87,7 +83,7 @@ def load_models(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts = DE
 
 
 def read_network(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts, role: str) -> tuple[Any, Any]:
-    """A role's network, weights in their stored dtypes, and what else its file holds: a denoiser's unconditional shot.
+    """A role's network, weights in their stored dtypes, and a denoiser's unconditional shot.
 
     Raises BackendError as `load_models`.
     """
@@ -100,19 +96,19 @@ def read_network(bundle: Bundle, torch_device: TorchDevice, parts: PlanParts, ro
 
 
 def read_size(bundle: Bundle, parts: PlanParts, role: str) -> Any:
-    """The sizes of a role's network, as its kind has them. Raises BackendError as `load_models`."""
+    """The sizes of a role's network, as its kind declares them. Raises BackendError as `load_models`."""
     name, sizes = bundle.network(role, parts[role]), bundle.sizes(role, parts[role])
     kind = KINDS.get(name)
     if kind is None or kind.role != role:
         raise BackendError(
-            f"PyTorch does not run this kind of network as the {role}",
+            f"PyTorch does not support this kind of network as the {role}",
             where=bundle.folder,
             found=name,
             expected=" or ".join(known for known, kind in KINDS.items() if kind.role == role),
             do="use another plan, or --device cpu",
         )
     if not sizes:
-        raise BackendError(f"the bundle does not say the sizes of its {name}", where=bundle.folder)
+        raise BackendError(f"the bundle lacks the sizes of its {name}", where=bundle.folder)
     return read_record(kind.size, sizes, f"{bundle.folder}: sizes of {name}")
 
 
@@ -127,6 +123,6 @@ def refuse_quantised(bundle: Bundle, parts: PlanParts = DEFAULT_PARTS) -> None:
                 where=bundle.folder,
                 found=part.precision,
                 expected=" or ".join(read),
-                do="quantise the original bundle with predictor=int4-qdq alone; the denoiser is quantised when it is "
+                do="quantise the original bundle with predictor=int4-qdq only; the denoiser is quantised when it is "
                 "loaded (--precision fp8 or int8)",
             )

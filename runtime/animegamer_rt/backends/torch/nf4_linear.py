@@ -1,7 +1,7 @@
 """Linear layers whose weight stays in NF4 on the device, multiplied by bitsandbytes: the predictor's.
 
-A bundle's codes and scales are laid out as bitsandbytes lays them out, so they are used as they are. bitsandbytes is
-no dependency of this backend: it is imported when a bundle with such a layer is loaded. **No GPU has run it yet.**
+A bundle's codes and scales already have bitsandbytes' layout. bitsandbytes is not a dependency of this backend: it is
+imported when a bundle with such a layer is loaded. **No GPU has run it yet.**
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Nf4Linear(nn.Module):
             library: Any = importlib.import_module("bitsandbytes")
         except ModuleNotFoundError as error:
             raise BackendError(
-                "bitsandbytes is not installed, and PyTorch multiplies nf4 weights with it",
+                "bitsandbytes, which multiplies nf4 weights, is not installed",
                 do=f"run: {INSTALL}; or quantise with predictor=int4-qdq",
             ) from error
         self._library = library

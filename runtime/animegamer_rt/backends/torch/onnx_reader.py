@@ -1,7 +1,7 @@
 """Reads weights from an ONNX file and its data file: initializers by name, and the operators that use them, in order.
 
-It parses only the fields of onnx.proto that it needs, so that playing needs no onnx package. It does not know
-networks: `weight_names` maps each weight to a network's parameter.
+It parses only the fields of onnx.proto that it needs, so that playing needs no onnx package. `weight_names` maps each
+weight to a network's parameter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
 )
 """TensorProto.DataType of the weights that export writes."""
 INT4 = 22
-"""TensorProto.DataType of 4-bit codes: two a byte, the first in the low half."""
+"""TensorProto.DataType of 4-bit codes: two per byte, the first in the low half."""
 NF4 = 1
 """`quant_type` of onnxruntime's MatMulBnb4."""
 EXTERNAL = 1
@@ -95,9 +95,9 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a weight by an operator, looking through a Cast or DequantizeLinear between them.
+    """One use of a weight by an operator, ignoring a Cast or DequantizeLinear between them.
 
-    A MatMulBnb4 of NF4 codes is a MatMul of its weight.
+    A MatMulBnb4 of NF4 codes counts as a MatMul of its weight.
     """
 
     operator: str

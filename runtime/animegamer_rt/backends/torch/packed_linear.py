@@ -1,11 +1,11 @@
 """Linear layers whose weight stays quantised to 4 or 8 bits on the device: the predictor's.
 
 With the kernels, a prompt's product dequantises the whole weight in one pass, and the product of a few tokens reads the
-codes directly. Without them every product dequantises the weight in several passes of PyTorch, which is cheap beside a
+codes directly. Without them every product dequantises the weight in several passes of PyTorch, which is cheap for a
 prompt of a thousand tokens and expensive for the three tokens of an extend. PyTorch's own 4-bit product
-(`torch._weight_int4pack_mm`, sm_80 and later) is not used: it takes scales in bfloat16, which would change the weights,
-and a memory layout of its own, so prompts would need a second copy. **A GPU has run the products in 4 bits, with the
-kernels and without, and no turn.**
+(`torch._weight_int4pack_mm`, sm_80 and later) is not used: its scales are bfloat16, which would change the weights, and
+its memory layout differs, so prompts would need a second copy. **A GPU has run the 4-bit products, with and without the
+kernels, but no turn.**
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PackedLinear(nn.Module):
 
 
 def use_kernels(network: nn.Module, kernels: Kernels) -> None:
-    """Lets the packed layers of a network use our kernels, where the kernels support their shape and dtype."""
+    """Makes a network's packed layers use our kernels, if these support their shape and dtype."""
     for layer in network.modules():
         if isinstance(layer, PackedLinear) and layer.scales.dtype == torch.float32 and layer.codes.shape[2] % 4 == 0:
             layer.kernels = kernels

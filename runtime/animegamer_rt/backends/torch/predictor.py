@@ -1,8 +1,8 @@
-"""The predictor engine: reads a prompt eagerly, then extends it by a few tokens over an attention cache of its own.
+"""The predictor engine: reads a prompt eagerly, then extends it by a few tokens over its own attention cache.
 
-It knows the network's layers and the engine interface; it does not know prompts or strengths. The cache holds the keys
-and values of the last row of each run and stays on the device. The choices of a state are made there too, so all of a
-state is one graph. Shape letters: n new tokens, B rows, D hidden. Source: MODEL.md section 2.
+The cache holds the keys and values of the last row of each run and stays on the device. A state's choices are made
+there too, so that a whole state is one graph. Shape letters: n new tokens, B rows, D hidden.
+Source: MODEL.md section 2.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .device import GraphCache, TorchDevice
 from .merged_linear import Products, apart, merge
 
 ANSWER_TOKENS = 64
-"""Positions of the cache beyond the longest prompt; a state's answer takes 9 of them."""
+"""Positions of the cache beyond the longest prompt; a state's tokens take 9 of them."""
 
 CACHE_BUCKETS = (1536, 2560)
-"""The cache has so many positions if they hold all tokens, else those of the window (4160 in one of 4096 tokens). It
-grows when a prompt needs more; an extend attends to as few as hold its own. A prompt of four turns has some 1320."""
+"""Sizes of the cache in positions; beyond them, those of the window (4160 for one of 4096 tokens). It grows when a
+prompt needs more; an extend attends to the smallest size that holds its tokens. Four turns take about 1320."""
 
 MASK_ALIGNMENT = 16
-"""Elements; of PyTorch's attention with a mask (aten/native/transformers/attention.cpp, pad_bias)."""
+"""In elements; from PyTorch's attention with a mask (aten/native/transformers/attention.cpp, pad_bias)."""
 
 StoreCache = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 """(layer, new keys, new values) -> all keys and values that this layer attends to."""
@@ -50,7 +50,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class MergedBlock:
-    """A block, with queries, keys and values as one product, and gate and up as one if they are not quantised."""
+    """A block with queries, keys and values as one product, and gate and up as one if they are not quantised."""
 
     block: Block
     queries_keys_values: Products
@@ -60,15 +60,15 @@ class MergedBlock:
     def of(cls, block: Block) -> MergedBlock:
         """Merges a block's layers, in place."""
         attention, wide = block.attention, [block.gate, block.up]
-        # A prompt dequantises a whole weight: at full size both of these take 0.2 GiB more, which a small card lacks.
+        # A prompt dequantises whole weights: merged, these two need 0.2 GiB more at full size, which a small GPU lacks.
         gate_up = merge(wide) if isinstance(block.gate, nn.Linear) else apart(wide)
         return cls(block, merge([attention.query, attention.key, attention.value]), gate_up)
 
 
 def merge_layers(network: Network) -> list[MergedBlock]:
-    """The network's blocks, their layers merged in place.
+    """The network's blocks, with their layers merged in place.
 
-    On the stream that loaded them: one block's freed weights then make room for the next block's merged ones.
+    On the stream that loaded them, so that one block's freed weights make room for the next block's merged ones.
     """
     return [MergedBlock.of(cast(Block, block)) for block in network.blocks]
 
@@ -76,8 +76,8 @@ def merge_layers(network: Network) -> list[MergedBlock]:
 class Predictor:
     """Implements interface.PredictorEngine, with the blocks of `merge_layers`.
 
-    Prompts differ in length, so they run eagerly. Extending by n tokens is one CUDA graph for each n, and all further
-    choices of a state are one; each for every bucket of the cache.
+    Prompts differ in length, so they run eagerly. Extending by n tokens is one CUDA graph per n, and the remaining
+    choices of a state are one more; each for every size of the cache.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Predictor:
         return choices
 
     def _make_room(self, cache: object, count: int) -> int:
-        """Sets the position behind a handle for `count` more tokens; returns how many positions they may attend to."""
+        """Sets the position after a handle for `count` more tokens; returns how many positions they may attend to."""
         before = self._chain_to(cache)
         start = before[-1].length
         length = start + count
@@ -164,7 +164,7 @@ class Predictor:
         return self._places(length)
 
     def _fill(self, options: Tensor, *between: Tensor, places: int) -> None:
-        """The captured work of a state: from the first slot's token on, extends by it and chooses the next one's."""
+        """The captured work of a state: extends by the chosen token and chooses the next slot's, slot by slot."""
         for slot, fixed in enumerate(between):
             count = 1 + len(fixed)
             self._tokens[0, 1:count].copy_(fixed)
@@ -179,7 +179,7 @@ class Predictor:
     def _extend(self, count: int, places: int) -> None:
         """The captured work of an extend: reads the token and start buffers, writes the cache and the logits.
 
-        Every shape depends on `count` and `places` alone, so attention runs over all places with a mask.
+        Every shape depends only on `count` and `places`, so attention runs over all places with a mask.
         """
         positions = self._start + torch.arange(count, device=self._start.device)
         cached = torch.arange(places, device=positions.device)
@@ -209,18 +209,18 @@ class Predictor:
         return out
 
     def _chain_to(self, cache: object) -> list[Cache]:
-        """The valid handles up to this one, itself included. Raises BackendError where it is not valid."""
+        """The valid handles up to and including this one. Raises BackendError if it is not valid."""
         if cache not in self._chain:
             raise BackendError("an attention cache was used after a later prompt or extend had overwritten it")
         return self._chain[: self._chain.index(cache) + 1]
 
     def _empty_cache(self, places: int | None = None) -> Tensor:
-        """Keys or values of all layers, [layers, heads, positions, width]; None: of the smallest bucket."""
+        """Keys or values of all layers, [layers, heads, positions, width]; None: of the smallest size."""
         size = self.network.size
         return self.torch_device.zeros((size.layers, size.kv_heads, places or self._buckets[0], size.head_width))
 
     def _places(self, length: int) -> int:
-        """Positions of the smallest bucket that holds so many tokens. Raises BackendError if none does."""
+        """Positions of the smallest cache that holds this many tokens. Raises BackendError if none does."""
         if length > self._buckets[-1]:
             raise BackendError(
                 "the prompt does not fit into the predictor's cache",
@@ -231,7 +231,7 @@ class Predictor:
         return next(places for places in self._buckets if length <= places)
 
     def _hold(self, length: int) -> None:
-        """Has the cache hold so many tokens; what is in it stays."""
+        """Grows the cache to hold this many tokens; its content stays."""
         places, before = self._places(length), self._keys.shape[2]
         if places <= before:
             return
@@ -239,7 +239,7 @@ class Predictor:
             keys, values = self._empty_cache(places), self._empty_cache(places)
             keys[:, :, :before], values[:, :, :before] = self._keys, self._values
             self._keys, self._values = keys, values
-            self._graphs = GraphCache(self.torch_device)  # those before have the addresses of the smaller cache
+            self._graphs = GraphCache(self.torch_device)  # earlier graphs have the smaller cache's addresses
 
 
 def _float_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
@@ -253,7 +253,7 @@ def _float_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _gated(merged: MergedBlock, x: Tensor) -> Tensor:
-    """What the MLP's last layer reads. Gate and up are freed here, before that layer's weight is dequantised."""
+    """The input of the MLP's last layer. Gate and up are freed here, before that layer's weight is dequantised."""
     gate, up = merged.gate_up(x)
     return functional.silu(gate) * up
 

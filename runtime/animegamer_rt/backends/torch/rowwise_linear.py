@@ -1,9 +1,9 @@
-"""Linear layers in FP8 or INT8 with one scale for every row: the four large products of each denoiser block.
+"""Linear layers in FP8 or INT8 with one scale per row: the four large products of each denoiser block.
 
 INT8 sums are exact integers on every device. On a GPU both use PyTorch's products (`torch._int_mm`, `torch._scaled_mm`:
 Ada, Hopper, Blackwell). On the CPU they are emulated: INT8 in float64, because `torch._int_mm` saturates on processors
 without VNNI; FP8 in float32, equal up to the order of sums.
-**Of INT8 a GPU has run the products alone, no turn.**
+**A GPU has run INT8's products, but no turn with them.**
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ SMALLEST_SCALE = 1e-12
 MIN_CAPABILITY: Mapping[torch.dtype, tuple[int, int]] = MappingProxyType(
     {FP8: (8, 9), INT8: (8, 0), torch.bfloat16: (8, 0)}
 )
-"""The first compute capability with such products; for INT8 the first with bfloat16, in which the rest runs."""
+"""The first compute capability with such products; for INT8 the first with bfloat16, which the rest uses."""
 DTYPE_NAMES: Mapping[torch.dtype, str] = MappingProxyType({FP8: "FP8", INT8: "INT8", torch.bfloat16: "bfloat16"})
 ADA, ADA_FIXED_IN = (8, 9), "2.12"
 """Before this version PyTorch's FP8 product prepares its workspace on the default stream on Ada GPUs. On any other
 stream, as here, it can then wait forever (pytorch issue 177651)."""
 BLACKWELL_CONSUMER, BLACKWELL_FROM = (12, 0), "2.11"
-"""RTX 50 and later, and the first PyTorch whose FP8 product takes a scale for each row there."""
+"""RTX 50 and later, and the first PyTorch whose FP8 product supports row scales there."""
 PROBE_ERROR = 0.1
 """Largest relative error of the probe: three times what rounding both sides to FP8 costs."""
 PROBE_WIDTH = 32
@@ -41,14 +41,15 @@ PROBE_WIDTH = 32
 
 
 def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_version: str) -> None:
-    """Raises BackendError where the GPU has no products of this dtype, or PyTorch's are unreliable there.
+    """Raises BackendError if the GPU has no products of this dtype, or PyTorch's are unreliable there.
 
-    FP8 kernels read rows in multiples of 256 (pytorch issue 133334), yet any number of rows is safe: by their source
-    (RowwiseScaledMM.cu) they pad the scales themselves, and Ada's kernel, which does not, reads none beyond the rows.
+    FP8 kernels read rows in multiples of 256 (pytorch issue 133334), yet any number of rows is safe: according to their
+    source (RowwiseScaledMM.cu) they pad the scales themselves, and Ada's kernel, which does not, reads none beyond the
+    rows.
     """
     if capability < MIN_CAPABILITY.get(dtype, (0, 0)):
         raise BackendError(
-            f"this GPU has no {DTYPE_NAMES[dtype]} products" + (" beside bfloat16" if dtype == INT8 else ""),
+            f"this GPU has no {DTYPE_NAMES[dtype]} products" + (" with bfloat16" if dtype == INT8 else ""),
             found="sm_{}{}".format(*capability),
             expected="sm_{}{} or later".format(*MIN_CAPABILITY[dtype]),
             do="use fp16" if capability < MIN_CAPABILITY[torch.bfloat16] else "use bf16, fp16 or int8",
@@ -62,7 +63,7 @@ def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_versio
         )
     if dtype == FP8 and capability >= BLACKWELL_CONSUMER and TorchVersion(torch_version) < BLACKWELL_FROM:
         raise BackendError(
-            "this PyTorch has no FP8 products with a scale for each row on this GPU",
+            "this PyTorch has no FP8 products with row scales on this GPU",
             found="torch {} on sm_{}{}".format(torch_version, *capability),
             expected=f"torch >= {BLACKWELL_FROM}",
             do="install it, or use int8 or bf16",
@@ -72,7 +73,7 @@ def check_products(dtype: torch.dtype, capability: tuple[int, int], torch_versio
 def probe_fp8(device: torch.device) -> str:
     """Why this PyTorch has no FP8 product with row scales and a bias on this device; empty if it has.
 
-    Runs a small one and compares it with float32. PyTorch on Windows is built without them, for example.
+    Runs a small one and compares it with float32. PyTorch on Windows, for example, is built without them.
     """
     random = torch.Generator().manual_seed(0)
     linear = nn.Linear(PROBE_WIDTH, PROBE_WIDTH, device=device, dtype=torch.bfloat16).requires_grad_(False)
@@ -88,7 +89,7 @@ def probe_fp8(device: torch.device) -> str:
     expected = functional.linear(x.float(), linear.weight.float(), linear.bias.float())
     error_share = float((found - expected).norm() / expected.norm())
     # Written so that NaN fails.
-    return "" if error_share <= PROBE_ERROR else f"its answer is wrong: relative error {error_share:.3f}"
+    return "" if error_share <= PROBE_ERROR else f"its result is wrong: relative error {error_share:.3f}"
 
 
 def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
@@ -103,7 +104,7 @@ def convert_to_rowwise(network: Denoiser, dtype: torch.dtype) -> None:
 class RowwiseLinear(nn.Module):
     """A linear layer in FP8 or INT8, with one scale for each row of the weight and of the input.
 
-    The weight is quantised when the layer is made, the input in every call.
+    The weight is quantised when the layer is created, the input in every call.
     """
 
     weight: Tensor

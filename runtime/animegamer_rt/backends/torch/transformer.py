@@ -1,7 +1,7 @@
 """The denoiser's transformer for inference: modulations come from a table, and elementwise passes are few.
 
 Weights and results are those of `models.denoiser.Denoiser`, up to the order of floating-point operations. Guidance and
-solver are `models.denoiser_step.advance`. It does not know plans. `fused_transformer` is the same with our kernels.
+solver are `models.denoiser_step.advance`. `fused_transformer` is the same with our kernels.
 Shape letters: B rows, S tokens (the shot's first), D hidden, P patches, C latent channels.
 Source: MODEL.md section 4 (Denoiser).
 """
@@ -42,18 +42,18 @@ class BlockCacheBuffer:
         return self.blocks.reused and self.blocks.first <= number <= self.blocks.last
 
     def before(self, number: int, x: Tensor) -> None:
-        """Stores x in front of the span; the cache itself is the only memory needed."""
+        """Stores x from before the span; the cache itself is the only memory needed."""
         if not self.blocks.reused and number == self.blocks.first:
             self.change.copy_(x)
 
     def after(self, number: int, x: Tensor) -> None:
-        """Replaces it by the difference behind the span."""
+        """Replaces it by the change that the span made."""
         if not self.blocks.reused and number == self.blocks.last:
             torch.sub(x, self.change, out=self.change)
 
 
 class Transformer:
-    """Predicts v of a latent under one or two shots, and advances a step's state with it."""
+    """Predicts v of a latent for one or two shots, and advances a step's state with it."""
 
     def __init__(self, network: Denoiser, dtype: torch.dtype) -> None:
         self.network, self.dtype, self.size = network, dtype, network.size
@@ -71,13 +71,14 @@ class Transformer:
 
     @property
     def modulation_width(self) -> int:
-        """Numbers in one row of the modulation table: 12 D for each block, 2 D for the head."""
+        """Length of one row of the modulation table: 12 D per block, 2 D for the head."""
         return (MODULATIONS_PER_BLOCK * len(self._blocks) + 2) * self.size.hidden
 
     def modulations(self, timesteps: Tensor, motion_scope: Tensor) -> Tensor:
-        """All modulations of n timesteps under one motion scope, f32 [n] and [1] -> [n, modulation_width].
+        """All modulations of n timesteps for one motion scope, f32 [n] and [1] -> [n, modulation_width].
 
-        One matrix product a layer for all steps of a plan, so its weights (0.35 B at full size) are read once a turn.
+        One matrix product per layer for all steps of a plan, so that its weights (0.35 B at full size) are read once a
+        turn.
         """
         network = self.network
         # The embeddings stay float32: 16 bits cannot hold the sinusoids of timesteps up to 999.
@@ -92,7 +93,7 @@ class Transformer:
 
     @property
     def block_count(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return len(self._blocks)
 
     def patches(

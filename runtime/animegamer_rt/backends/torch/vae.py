@@ -25,13 +25,13 @@ FRAMES = {3: 9, 2: 8}
 """Latent frames of a chunk -> its video frames."""
 OPAQUE = 255
 FRAMES_AT_ONCE = 2
-"""Frames of a slice where memory is scarce: the fewest that hold the past of the next slice."""
+"""Frames per slice if memory is scarce: the fewest that hold the past of the next slice."""
 
 
 class Vae:
     """Implements interface.VaeEngine. One clip at a time: `first` leaves its caches for `next`.
 
-    When it is created it chooses how to run, from the free memory of the device: whole, in slices, or in slices with
+    When created, it chooses how to run from the device's free memory: all frames at once, in slices, or in slices with
     the caches in host memory (docs/TORCH.md, "Memory").
     """
 
@@ -69,10 +69,10 @@ class Vae:
 
     @property
     def description(self) -> str:
-        """What is done to save memory, for Engines.device; empty where there is enough."""
+        """How it saves memory, for Engines.device; empty if there is enough."""
         if self._frames_at_once is None:
             return ""
-        return "vae in parts" + (", its caches in host memory" if self._caches_on_host else "")
+        return "vae in slices" + (", its caches in host memory" if self._caches_on_host else "")
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
         """See interface.VaeEngine. Invalidates the caches of every earlier clip."""

@@ -1,8 +1,8 @@
-"""The vae decoder for inference: channels last throughout, and norm factors stay as small as the latent.
+"""The vae decoder for inference: channels last throughout, and norm factors stay at the latent's resolution.
 
-Weights and results are those of `models.vae.VaeDecoder`, up to the order of floating-point operations. It does not know
-pixels. With our kernels, biases of convolutions are deferred: PyTorch would add each in a pass of its own, and the next
-norm adds them to what it reads anyway.
+Weights and results are those of `models.vae.VaeDecoder`, up to the order of floating-point operations. With our
+kernels, biases of convolutions are deferred: PyTorch would add each in a separate pass, while the next norm can add
+them to its input.
 
 Shape letters: T video frames of H x W with C channels; t latent frames of h x w. Source: MODEL.md section 6.
 """
@@ -22,9 +22,9 @@ from animegamer_rt.models.vae import CACHE_FRAMES, CausalConv, LatentNorm, Resid
 from .kernels import Kernels
 
 StoreCache = Callable[[Tensor], None]
-"""Takes a cache [2, H, W, C] as soon as it is known. It must copy: the cache is a view of a whole activation."""
+"""Receives each cache [2, H, W, C] once it is known. It must copy: the cache is a view of a whole activation."""
 Bias = Tensor | None
-"""A deferred bias f32 [C], to be added by who reads the activation; None: none is deferred."""
+"""A deferred bias f32 [C], to be added by the reader of the activation; None: none is deferred."""
 Slices = list[Tensor]
 """An activation as consecutive slices of frames, [T_i, H, W, C] each; usually a single one."""
 Write = Callable[[Tensor, int, Tensor], object]
@@ -41,9 +41,9 @@ def decode(
 ) -> Tensor:
     """Decodes one chunk: latent [t, h, w, 16], divided by the scale -> frames [T, H, W, 3] in about -1..1.
 
-    caches: those of the chunk before, [2, H, W, C] each, or None for the first chunk. store: is given this chunk's.
-    kernels: a norm with its activation is one kernel, which adds biases too. frames_at_once: 2 or more; a stage's input
-    lies in slices of so many frames, for less memory, with the same results up to the order of sums.
+    caches: those of the previous chunk, [2, H, W, C] each, or None for the first chunk. store: receives this chunk's.
+    kernels: fuse a norm, its activation and the biases. frames_at_once: 2 or more; a stage's input is split into slices
+    of this many frames, for less memory, with the same results up to the order of sums.
     """
     return _Chunk(network, latent, caches, store, kernels, frames_at_once).frames()
 
@@ -108,10 +108,10 @@ class _Chunk:
         bias: Bias = None,
         seen: Callable[[Tensor], None] | None = None,
     ) -> Iterator[Tensor]:
-        """Convolves slice by slice. The norm is written behind its two past frames, where the convolution reads.
+        """Convolves slice by slice. The norm is written after the slice's two past frames, where the convolution reads.
 
-        bias: of x, not added yet; the layer's own is left out if it is deferred. Each slice is taken out of x, passed
-        to `seen`, and freed before the convolution allocates its output.
+        bias: of x, not added yet; the layer's own is omitted if it is deferred. Each slice is taken out of x, passed to
+        `seen`, and freed before the convolution allocates its output.
         """
         write = copied if norm is None else self.normed(norm, x, bias)
         before, first = next(self.past), 0
@@ -121,7 +121,7 @@ class _Chunk:
             read = padded[: CACHE_FRAMES + len(part)]
             past_frames, fresh = read[:CACHE_FRAMES], read[CACHE_FRAMES:]
             if before is not None:
-                # From the slice before, or from the chunk before, whose cache may be in host memory.
+                # From the previous slice, or from the previous chunk, whose cache may be in host memory.
                 past_frames.copy_(before, non_blocking=True)
             write(part, first, fresh)
             if before is None:
@@ -171,8 +171,8 @@ def cache_shapes(network: VaeDecoder, height: int, width: int) -> list[tuple[int
 def peak_channels(network: VaeDecoder, video_frames: int, frames_at_once: int | None) -> int:
     """The largest sum of channels of video-sized frames that `decode` holds at once, besides the caches.
 
-    It holds a convolution's input, its padded copy and its output. Times height, width and bytes of a number this is
-    the peak of its memory, which lies at the start of the last stage, or behind it if that runs in slices.
+    It holds a convolution's input, its padded copy and its output. Multiplied by height, width and bytes per number
+    this is its peak memory, reached at the start of the last stage, or after it if that runs in slices.
     """
     first = cast(ResidualBlock, cast(Stage, network.stages[-1]).blocks[0]).conv_in
     wide, narrow = first.in_channels, first.out_channels
@@ -225,7 +225,7 @@ def _by_kernel(
 
 
 def _through(shortcut: nn.Conv3d, bias: Tensor) -> Tensor:
-    """What a deferred bias f32 [C] becomes behind a pointwise convolution, its own bias included: f32 [C']."""
+    """A deferred bias f32 [C] after a pointwise convolution, including the convolution's own: f32 [C']."""
     assert shortcut.bias is not None
     return functional.linear(bias, shortcut.weight.flatten(1).float(), shortcut.bias.float())
 
@@ -241,7 +241,7 @@ def repeated(x: Tensor, frames: int) -> Tensor:
 
 
 def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None, bias: Bias) -> Slices:
-    """x + bias, enlarged and convolved. With a bias to add, the convolution's own one is left out."""
+    """x + bias, enlarged and convolved. If there is a bias to add, the convolution's own is omitted."""
     frames, height, width, channels = x.shape
     if layer.doubles_time:
         x = repeated(x, 2 * frames - frames % 2)
@@ -252,7 +252,7 @@ def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None, bias: Bias
         if bias is None:
             large.view(squares.shape).copy_(squares)
         else:
-            # In the same pass: at the picture's edge the convolution reads zeros, to which no bias belongs.
+            # In the same pass: at the picture's edge the convolution reads zeros, which get no bias.
             torch.add(squares, bias, out=large.view(squares.shape))
             own = None
         out = functional.conv2d(large.permute(0, 3, 1, 2), layer.conv.weight[:, :, 0], own, padding=1)
@@ -262,10 +262,10 @@ def _upsample(layer: Upsample, x: Tensor, frames_at_once: int | None, bias: Bias
 
 
 def put_channels_last(network: nn.Module) -> None:
-    """Lays the weights of the 3D convolutions out as `convolve` needs them, in place.
+    """Changes the layout of the 3D convolutions' weights to what `convolve` needs, in place.
 
-    Without it PyTorch takes neither operand for channels last, because a batch of one that is a view of frames does not
-    look so. It would then convert the input in every call.
+    Otherwise PyTorch would not recognise either operand as channels last, because a batch of one that is a view of
+    frames does not look so, and would convert the input in every call.
     """
     for weight in network.parameters():
         if weight.ndim == 5:

@@ -23,7 +23,7 @@ from .packed_linear import PackedLinear
 ROUNDED = re.compile(r"\.(fp16|bf16)$")
 TRANSPOSED = ".transposed"
 TAPS = 3
-"""Frames that a causal convolution reads; export writes a 2-D convolution for each."""
+"""Frames that a causal convolution reads; export writes one 2-D convolution for each."""
 
 Quantized = PackedLinear | Nf4Linear
 State = dict[str, Tensor | Quantized]

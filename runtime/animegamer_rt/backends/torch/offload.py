@@ -1,6 +1,6 @@
-"""Engines of which one is in memory at a time: for a CPU, where a turn takes long and memory is what is short.
+"""Sequential offload: only the part that is running stays in memory, for CPUs with little of it.
 
-A part is opened when it is first used, and the one before it leaves first. It does not know networks.
+A part is opened on first use, and the previous one is freed before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class InMemory:
         self._lock = threading.Lock()
 
     def get(self, open_part: Callable[[], Any]) -> Any:
-        """The part that this function opens. It is opened unless it is in memory; caches of any other are lost then."""
+        """The part that this function opens, cached until another one is requested."""
         with self._lock:
             if self._opened_by is not open_part:
                 self._opened_by = self._part = None
@@ -37,7 +37,7 @@ class InMemory:
 
         def call(name: str, arguments: tuple[Any, ...]) -> Any:
             found = getattr(self.get(open_part), name)(*arguments)
-            # What chooses the next states would keep the part in memory.
+            # The function that chooses the next states would keep the part in memory.
             return replace(found, choose_next=None) if isinstance(found, Prefill) else found
 
         return CalledEngine(call, skippable_blocks)
