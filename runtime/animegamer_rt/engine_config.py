@@ -17,7 +17,7 @@ from .errors import ConfigError
 
 
 class Device(NamedTuple):
-    """A device that runs networks. kind: its library and kind of device, as sessions store it; plays: for help texts."""
+    """A device that runs networks. kind: library and kind of device, as sessions store it; plays: for help."""
 
     kind: str
     plays: str

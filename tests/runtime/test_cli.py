@@ -196,7 +196,7 @@ def test_a_user_without_a_home_folder_is_told_so(
 
     monkeypatch.setattr(Path, "home", home)
     assert main(["info", "hf:somebody/one@main"]) == 2
-    assert capsys.readouterr().err.startswith("error: this user has no home folder; set HOME to a folder")
+    assert capsys.readouterr().err.startswith("error: this user has no home folder; set HOME to a writable folder")
 
 
 def test_module_and_script_are_the_same_command() -> None:
