@@ -151,7 +151,7 @@ def work_on(
     """Runs one job and records how it ended. stop: ends it when set."""
     library = library_of(record)
     if job.kernels and library is None:
-        record.end(job, "left out", 0.0, "no library of the kernels: see build")
+        record.end(job, "left out", 0.0, "no kernel library: see build")
         return
     allowed, started = job.limit_s * options.timeout_scale, time.monotonic()
     limit = min(allowed, deadline - started)

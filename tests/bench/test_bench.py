@@ -174,10 +174,10 @@ def test_a_record_is_verified_and_what_its_turns_do_not_give_is_told(
         "seconds_per_turn_p50: found 5.0, but the turns give 10.0": {**record, "seconds_per_turn_p50": 5.0},
         "n: missing": {name: value for name, value in record.items() if name != "n"},
         "game: missing": {**record, "samples": {}},
-        "a field has not the form that bench gives it": changed("samples", vae=3),
+        "malformed field": changed("samples", vae=3),
         "throttled: missing": changed("activity", during={}),
         "stages.vae.max: found 0.5, but the turns give": changed("stages", vae={**record["stages"]["vae"], "max": 0.5}),
-        "sustained_seconds_per_turn: found 0.5, less than the turns take": {
+        "sustained_seconds_per_turn: found 0.5, less than the turns' sum": {
             **record,
             "sustained_seconds_per_turn": 0.5,
         },
@@ -190,7 +190,7 @@ def test_a_record_is_verified_and_what_its_turns_do_not_give_is_told(
         "passed with SSIM 0.2, but 0.9 is needed": changed("quality_gate", ssim_against_exact=0.2, ssim_needed=0.9),
         "not a record of turns of format 2; found format 1: measure again": {**record, "format": 1},
         "found format 3: read it with a newer animegamer-rt": {**record, "format": 3},
-        "not checked\n  not a record of turns; found kind wire: only what": {"kind": "wire", "format": 1},
+        "not checked\n  not a record of turns; found kind wire: only records of": {"kind": "wire", "format": 1},
         "suite 1: found 19 turns": {**record, "suite": 1, "suite_sha256": load_suite(1).sha256},
         "suite_sha256: found other": {**record, "suite": 1, "suite_sha256": "other"},
     }

@@ -1,6 +1,6 @@
 """`animegamer-rt bench run|serve|compare|verify|show`: the options of each.
 
-What plays turns is imported when it runs, so that `bench show` loads no engine.
+Code that plays turns is imported when a verb runs, so that `bench show` loads no engine.
 """
 
 from __future__ import annotations
@@ -32,49 +32,49 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     )
     run.set_defaults(run=_run)
     add = run.add_argument
-    add("--suite", type=whole(1, 99), help="a frozen suite, for figures to cite; 10 minutes a plan")
+    add("--suite", type=whole(1, 99), help="run a frozen suite, for citable figures; 10 minutes per plan")
     add(
         "--preset",
         choices=tuple(PRESETS),
-        help="named settings to cite and repeat; --bundle, --plan and --turns change them (docs: benchmarks/README.md)",
+        help="named settings; --bundle, --plan and --turns override them (docs: benchmarks/README.md)",
     )
     add_bundle_options(run)
     run.set_defaults(bundle=None)
     add_engine_options(run)
-    add("--turns", type=whole(1, 10_000), help="turns of each measurement (default: 15)")
+    add("--turns", type=whole(1, 10_000), help="turns per measurement (default: 15)")
     _add_results(run)
 
     serve = verbs.add_parser("serve", help="measure the server")
     serve.set_defaults(run=_serve)
     add_bundle_options(serve)
     serve.add_argument(
-        "--turns", type=whole(1, 10_000), default=25, help="turns of each measurement (default: %(default)s)"
+        "--turns", type=whole(1, 10_000), default=25, help="turns per measurement (default: %(default)s)"
     )
     _add_results(serve)
 
-    two = verbs.add_parser("compare", help="show two records side by side")
+    two = verbs.add_parser("compare", help="compare two records")
     two.set_defaults(run=lambda options: compare(options.first, options.second, options.json))
-    two.add_argument("first", type=Path, metavar="RECORD", help="a file of --results")
-    two.add_argument("second", type=Path, metavar="RECORD", help="another one")
+    two.add_argument("first", type=Path, metavar="RECORD", help="record of `bench run`")
+    two.add_argument("second", type=Path, metavar="RECORD", help="another record")
     two.add_argument("--json", action="store_true", help="print JSON")
 
-    check = verbs.add_parser("verify", help="check that records are sound")
+    check = verbs.add_parser("verify", help="verify records")
     check.set_defaults(run=lambda options: verify(options.records))
     _add_records(check)
 
-    table = verbs.add_parser("show", help="print records")
+    table = verbs.add_parser("show", help="print records as a table")
     table.set_defaults(run=lambda options: show(options.records, options.format))
     _add_records(table)
     table.add_argument("--format", choices=FORMATS, default="md", help="default: %(default)s")
 
 
 def _add_results(verb: argparse.ArgumentParser) -> None:
-    told = "where the record goes (default: animegamer-rt/bench in the user's data folder)"
+    told = "folder of the record (default: animegamer-rt/bench in the user's data folder)"
     verb.add_argument("--results", type=Path, metavar="DIR", help=told)
 
 
 def _add_records(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="files of --results")
+    verb.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="records of `bench run`")
 
 
 def _indented(text: str) -> str:
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     from .run import BenchOptions, bench
 
     if options.suite is not None and (options.preset is not None or options.turns is not None):
-        raise ConfigError("a suite has its own turns", found="--preset or --turns", do="leave them out, or --suite")
+        raise ConfigError("a suite defines its own turns", found="--preset or --turns", do="drop them, or --suite")
     suite = None if options.suite is None else load_suite(options.suite)
     preset = PRESETS.get(options.preset, Preset())
     settings = replace(

@@ -1,7 +1,7 @@
 """`animegamer-rt bench compare A B`: two records of one cohort side by side, with n, spread and the ratio's interval.
 
-Knows records; nothing of how they were measured. Records of unlike machines, bundles, plans, suites or precisions are
-refused: their ratio would say nothing about the software.
+Records of different machines, bundles, plans, suites or precisions are refused, because their ratio would not measure
+the software.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COHORT = (
     *("machine", "instruction_sets", "device", "bundle", "fingerprint", "shape", "plan", "network_rows", "suite"),
     *("suite_sha256", "precision", "peer"),
 )
-"""Settings that two records must share. A record too old to have one of them is not refused for it."""
+"""Settings that must be equal in both records, unless a record is too old to have them."""
 SETTINGS = (
     *("gpu", "runs_on", "preset", "cost_rows", "attention", "variant", "memory_source", "energy_source", "threads"),
     *("kernel", "libc", "governor", "packages", "software", "commit", "date"),
@@ -41,7 +41,7 @@ RESAMPLES, CONFIDENCE = 2000, 95
 
 
 def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
-    """Print the figures of two records, as tables or as JSON; returns 0.
+    """Prints the figures of two records, as tables or as JSON; returns 0.
 
     Raises ConfigError if these are not two records of turns, or not of one cohort.
     """
@@ -51,7 +51,7 @@ def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
             "the two records cannot be compared",
             found="; ".join(plain(f"{name}: A {a}, B {b}") for name, a, b in unlike),
             expected="the same machine, bundle, plan, suite and precision",
-            do="compare records of one kind; the tables show the others apart",
+            do="compare records of the same cohort",
         )
     found, other = list(figures(first, second)), differences(first, second, SETTINGS)
     conclusion = verdict(first, second)
@@ -63,7 +63,7 @@ def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
         }
         print(json.dumps(told, indent=1))
         return 0
-    table = Table(title="seconds, unless the name has another unit")
+    table = Table(title="seconds, unless stated otherwise")
     for column in ("figure", "A", "B", "B / A"):
         table.add_column(column, justify="left" if column == "figure" else "right", overflow="fold")
     for name, a, b in found:
@@ -78,18 +78,18 @@ def compare(first_path: Path, second_path: Path, as_json: bool = False) -> int:
 
 
 def verdict(first: Record, second: Record) -> str:
-    """Whether B is faster or slower than A, in one sentence, or why the records cannot tell.
+    """Whether B is faster or slower than A, in one sentence, or why that is unknown.
 
-    An interval of the ratio of medians that holds 1 shows no difference.
+    No difference if the interval of the ratio of medians contains 1.
     """
     if SAMPLES not in first or SAMPLES not in second:
-        return "no verdict: a record without every turn's seconds has no spread; both must be of `bench run`"
+        return "no verdict: without every turn's seconds there is no spread; both records must be from `bench run`"
     if shaky := [label for label, record in zip("AB", (first, second), strict=True) if record.get("unsteady")]:
         are = "A and B are" if len(shaky) > 1 else f"{shaky[0]} is"
-        return f"no verdict: {are} unsteady; run again on a quiet machine"
+        return f"no verdict: {are} unsteady; repeat on an idle machine"
     value, low, high = ratio(first[SAMPLES], second[SAMPLES])
     if low <= 1 <= high:
-        return f"no difference found: the ratio's interval, {low:.3f} to {high:.3f}, holds 1"
+        return f"no difference found: the ratio's interval, {low:.3f} to {high:.3f}, contains 1"
     how = f"{100 * abs(value - 1):.1f} % {'slower' if value > 1 else 'faster'}"
     return f"B is {how} (ratio {low:.3f} to {high:.3f} with {CONFIDENCE} % confidence)"
 
@@ -147,14 +147,14 @@ def read_turns(path: Path) -> Record:
         measured = set()
     if "seconds_per_turn_p50" not in measured:
         of_gpu = isinstance(content, dict) and content.get("kind") == "gpu"
-        unpack = f"unpack its turns: python benchmarks/gpu/run.py --unpack {shlex.quote(str(path))}"
-        do = unpack if of_gpu else "give one that `animegamer-rt bench` wrote"
+        unpack = f"extract its turns: python benchmarks/gpu/run.py --unpack {shlex.quote(str(path))}"
+        do = unpack if of_gpu else "pass a record of `animegamer-rt bench`"
         raise ConfigError("not a record of turns", where=path, do=do)
     return record
 
 
 def spread(values: Sequence[float]) -> float:
-    """The range of the middle half, as a share of the median."""
+    """The interquartile range relative to the median."""
     low, median, high = np.percentile(values, (25, 50, 75))
     return float((high - low) / median) if median else 0.0
 
@@ -162,8 +162,8 @@ def spread(values: Sequence[float]) -> float:
 def ratio(first: Mapping[str, Sequence[float]], second: Mapping[str, Sequence[float]]) -> tuple[float, float, float]:
     """Median seconds of `second` over those of `first`, with the bounds of its 95 % bootstrap interval.
 
-    Both have the columns seconds and game. Whole games are resampled, for turns of one game are alike. The same
-    arguments give the same interval.
+    Both have the columns seconds and game. Resamples whole games, because turns of one game are correlated.
+    Deterministic.
     """
     random, medians = np.random.default_rng(0), []
     for columns in (first, second):

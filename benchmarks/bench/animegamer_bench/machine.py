@@ -1,6 +1,6 @@
-"""What a machine is, what its GPU draws, and what else it does while something is measured.
+"""The machine's facts, its GPU's power, and other load during a measurement.
 
-Knows the counters of Linux and of NVML; nothing of what is measured. A fact that the system does not tell is None.
+Uses the counters of Linux and NVML. Unavailable facts are None.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from animegamer_rt.profiling.nvml import NvmlDevice, open_nvml
 
 Own = TypeVar("Own", bound="Sampler")
 TICKS = 100.0
-"""Counts of /proc/stat in a second, on every Linux that Python runs on (USER_HZ)."""
+"""Ticks per second in /proc/stat, on every Linux that Python runs on (USER_HZ)."""
 PERIOD_S = 5.0
 """Seconds between two readings."""
 ALONE_S = 1.0
-"""Seconds that are watched before and after, while this program only waits."""
+"""Seconds to watch before and after, while this program only waits."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 ENGINE_LIBRARIES = frozenset(
     {"cuda-python", "numpy", "nvidia-ml-py", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt-rtx-cu13", "torch"}
@@ -48,7 +48,7 @@ THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
         0x80: "power brake",
     }
 )
-"""Bits of NVML's clocks event reasons (nvmlClocksEventReason*) -> what slows the clocks. Idle and settings are none."""
+"""Bits of NVML's clocks event reasons (nvmlClocksEventReason*) -> cause of throttling, without idle and settings."""
 
 
 def machine_facts() -> dict[str, Any]:
@@ -69,7 +69,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """The command as it would be typed; of the program only its name, for its folder may name a person."""
+    """The command as typed, without the program's folder, which may name a person."""
     return shlex.join(["animegamer-rt", *argv[1:]])
 
 
@@ -92,13 +92,13 @@ def _ram_mib() -> int | None:
 
 
 class Card:
-    """One GPU. Its figures cover all programs that use it."""
+    """One GPU. Its figures include all programs on it."""
 
     def __init__(self, device: NvmlDevice) -> None:
         self._ask = device.ask
 
     def facts(self) -> dict[str, str | int | float | None]:
-        """The GPU now: clocks in MHz, temperature in degrees Celsius, power limit in watts."""
+        """The GPU's current clocks in MHz, temperature in degrees Celsius, power limit in watts."""
         return {
             "name": self._ask("nvmlDeviceGetName"),
             "driver": self._ask("nvmlSystemGetDriverVersion"),
@@ -109,7 +109,7 @@ class Card:
         }
 
     def throttled(self) -> tuple[str, ...]:
-        """Why the GPU runs below its clock now; empty if it does not, or does not tell."""
+        """Why the GPU is throttled now; empty if it is not, or if unknown."""
         bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
         return tuple(name for bit, name in THROTTLE_REASONS.items() if bits & bit)
 
@@ -123,12 +123,12 @@ class Card:
         return None if memory is None else int(memory.used)
 
     def watts(self) -> float | None:
-        """Power now, in watts."""
+        """Current power in watts."""
         return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
 
 
 def open_card(uuid: str | None = None) -> tuple[Card | None, str]:
-    """The GPU that playing uses, or None and the reason, as `open_nvml`."""
+    """The GPU used for playing, or None and the reason, like `open_nvml`."""
     device, why_not = open_nvml(uuid)
     return None if device is None else Card(device), why_not
 
@@ -139,13 +139,13 @@ def _thousandth(value: int | None) -> float | None:
 
 
 class EnergyMeter:
-    """Use as `with meter: work()`; then `joules` is what the card drew by its counter, and `source` says so.
+    """Use as `with meter: work()`; then `joules` is the card's energy by its counter, and `source` names it.
 
-    Without a card or a counter, `joules` is None and `source` says why: it is never an estimate. The counter covers
-    the whole card, whatever else runs there; every card since Volta has one.
+    Without a card or a counter, `joules` is None and `source` is the reason: never an estimate. The counter includes
+    all programs on the card; every card since Volta has one.
     """
 
-    def __init__(self, card: Card | None, why_not: str = "processors are not asked for theirs") -> None:
+    def __init__(self, card: Card | None, why_not: str = "not measured on CPUs") -> None:
         self._read = card.joules if card is not None else lambda: None
         self.joules: float | None = None
         self.source = "NVML's energy counter of the card"
@@ -163,11 +163,11 @@ class EnergyMeter:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The machine at one time. Times in seconds since some fixed time; None where the system does not tell.
+    """The machine's state at one time. Times in seconds since some fixed time; None if unavailable.
 
-    at: on a clock that stops while the machine sleeps; awake_or_not: on one that does not. processors: seconds that all
-    processors together were there, worked or not; busy: worked for any program; stolen: worked for other machines of
-    the same host; own: worked for this process. throttled: why a card runs below its clock, in NVML's words.
+    at: on a clock that stops while the machine sleeps; awake_or_not: on one that does not. processors: total seconds of
+    all processors; busy: used by any program; stolen: by other machines on the host; own: by this process. throttled:
+    throttling reasons, in NVML's terms.
     """
 
     at: float
@@ -180,14 +180,14 @@ class Reading:
 
 
 class Sampler(ABC):
-    """Inside `with`, a thread calls `sample` every `period_s` seconds, which it may change. None is left after it."""
+    """Inside `with`, a thread calls `sample` every `period_s` seconds, which may be changed. It ends with the block."""
 
     def __init__(self, period_s: float, name: str) -> None:
         self.period_s, self._name = period_s, name
 
     @abstractmethod
     def sample(self) -> None:
-        """Take one sample."""
+        """Takes one sample."""
 
     def __enter__(self: Own) -> Own:
         self._over = threading.Event()
@@ -212,7 +212,7 @@ class Watch(Sampler):
         self._read, self.readings = read, list[Reading]()
 
     def sample(self) -> None:
-        """Add a reading."""
+        """Adds a reading."""
         self.readings.append(self._read())
 
     def __enter__(self) -> Watch:
@@ -232,7 +232,7 @@ def watch_alone(read: Callable[[], Reading]) -> dict[str, Any]:
 
 
 def describe(readings: Sequence[Reading]) -> dict[str, Any]:
-    """Record fields of a time that was watched. readings: at least two, oldest first.
+    """Record fields of a watched period. readings: at least two, oldest first.
 
     Shares are of all processors' time: `others_share` of other programs, `stolen_share` of other machines on the host.
     """
@@ -250,17 +250,17 @@ def describe(readings: Sequence[Reading]) -> dict[str, Any]:
 
 
 def reader(card: Card | None) -> Callable[[], Reading]:
-    """A function that reads the machine and the card; None: the machine alone."""
+    """A function that reads the machine and the card; None: the machine only."""
     if card is None:
         return read_machine
     return lambda: replace(read_machine(), throttled=card.throttled())
 
 
 def read_machine() -> Reading:
-    """The machine now."""
+    """The machine's current state."""
     processors = busy = stolen = None
     counts = [int(word) for word in read_system_file(Path("/proc/stat")).partition("\n")[0].split()[1:]]
-    if len(counts) >= 8:  # user, nice, system, idle, iowait, irq, softirq, steal; what follows is in user already
+    if len(counts) >= 8:  # user, nice, system, idle, iowait, irq, softirq, steal; the rest is included in user
         processors, stolen = sum(counts[:8]) / TICKS, counts[7] / TICKS
         busy = processors - stolen - (counts[3] + counts[4]) / TICKS
     boot = time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None

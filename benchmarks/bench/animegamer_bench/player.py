@@ -1,7 +1,4 @@
-"""A server in a process of its own, and plain ZeroMQ clients that play turns on it and time their events.
-
-Knows the protocol as a client does, and how `serve` is started and ended; nothing of what is measured with it.
-"""
+"""A server process, and plain ZeroMQ clients that play turns on it and time their events."""
 
 from __future__ import annotations
 
@@ -31,9 +28,9 @@ from .turns import describe_failure
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
 MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
 LIMITS = ServeOptions(turns_per_minute=0, sessions=100_000, connections=1000, queue=1000)
-"""Settings with which no turn is refused."""
+"""Settings that never refuse a turn."""
 TIMEOUT_S = 120.0
-"""Longest wait for a message. A turn sends progress more often, even on a slow machine."""
+"""Timeout for a message. A turn sends progress more often, even on a slow machine."""
 INSTRUCTION = "One waits."
 STALLED_BYTES = 65_536
 ENGINES = ("reader", "predictor", "denoiser", "vae")
@@ -41,7 +38,7 @@ ENGINES = ("reader", "predictor", "denoiser", "vae")
 
 
 class ServerProcess:
-    """A server with the state folder `state`; it plays turns inside `with`. start_s: longest wait for that."""
+    """A server with the state folder `state`, ready inside `with`. start_s: start timeout."""
 
     def __init__(
         self, bundle: Path, device: str, state: Path, plan: str | None = None, start_s: float = START_S
@@ -76,18 +73,18 @@ class ServerProcess:
         self._end()
 
     def metric(self, name: str) -> float | None:
-        """A number of the metrics page, of a metric without labels; None where this system does not have it."""
+        """A metric without labels; None if this system does not have it."""
         with urllib.request.urlopen(self._page, timeout=END_S) as answer:
             lines = answer.read().decode().splitlines()
         return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), None)
 
     def resident_mib(self) -> float | None:
-        """Physical memory of the server process; None where the system does not say."""
+        """Resident memory of the server process; None if the system does not report it."""
         size = self.metric(MEMORY)
         return None if size is None else size / 2**20
 
     def processor_share(self, seconds: float) -> dict[str, float]:
-        """The share of a core that the server process uses meanwhile; its worker's is not in it."""
+        """The share of a core used by the server process, without its worker, during the block."""
         process, started = psutil.Process(self._process.pid), time.perf_counter()
         before = process.cpu_times()
         time.sleep(seconds)
@@ -106,7 +103,7 @@ class ServerProcess:
                 break
             time.sleep(LOOK_S)
         output = self._outputs[1].read_text(encoding="utf-8", errors="replace")
-        raise ServerError("the server to be measured did not start", found=describe_failure(output))
+        raise ServerError("the measured server did not start", found=describe_failure(output))
 
     def _end(self) -> None:
         if self._process.poll() is None:
@@ -132,7 +129,7 @@ class TurnTiming:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def note(self, message: Message, at: float) -> None:
-        """Add an event and the time when it came."""
+        """Records an event and its arrival time."""
         if message.type == "state":
             self.state_at = at
         elif message.type == "progress":
@@ -148,10 +145,10 @@ class TurnTiming:
         """Seconds of the whole turn, by name.
 
         turn_s, state_s, first_frame_s: from the request to `done`, the game state, the first frame. engines_s: of
-        ENGINES. overhead_s: everything but the engines. outside_s: outside the worker's turn: the server, the queue,
+        ENGINES. overhead_s: everything except the engines. outside_s: outside the worker's turn: the server, the queue,
         the store's transaction, the last message. state_overhead_s: state_s without the reader and the predictor.
-        clip_s: from the end of denoising to the last picture: decoding, encoding and transfer, one over the other.
-        vae_s: the engine's part of it.
+        clip_s: from the end of denoising to the last frame: decoding, encoding and transfer, overlapping. vae_s: the
+        engine's share of it.
         """
         turn_s, state_s = self.done_at - self.asked_at, self.state_at - self.asked_at
         engines_s = sum(self.seconds.get(stage, 0.0) for stage in ENGINES)
@@ -187,35 +184,35 @@ class Player:
         self.socket.close()
 
     def open(self, **fields: Any) -> None:
-        """Open a new session; the one before stays on the server."""
+        """Opens a new session; the previous one stays on the server."""
         opened = self._ask("open", {"seed": 7, **fields})
         assert opened.session is not None
         self._session, self._token = opened.session, opened.fields["token"]
 
     def begin(self, instruction: str = INSTRUCTION) -> None:
-        """Ask for a turn."""
+        """Requests a turn."""
         fields = {"instruction": instruction, "turn_id": uuid.uuid4().hex, "token": self._token}
         self._turn = TurnTiming(time.perf_counter())
         self._send("turn", fields)
 
     def take(self) -> TurnTiming | None:
-        """Receive one message; returns the turn if that was its end. Raises ServerError for an error or a timeout."""
+        """Receives one message; returns the turn if that was its end. Raises ServerError for an error or a timeout."""
         message = self._receive()
         assert self._turn is not None
         self._turn.note(message, time.perf_counter())
         return self._turn if message.type == "done" else None
 
     def play(self, instruction: str = INSTRUCTION) -> TurnTiming:
-        """Play a whole turn."""
+        """Plays a whole turn."""
         self.begin(instruction)
         while (turn := self.take()) is None:
             pass
         return turn
 
     def cancel(self) -> float | None:
-        """Begin a turn and cancel it at its first denoising step; seconds from then until the turn has ended.
+        """Starts a turn and cancels it at its first denoising step; seconds from then until the turn has ended.
 
-        None if the turn was done before the cancel reached it.
+        None if the turn finished before the cancel arrived.
         """
         self.begin()
         while self._receive().type != "progress":
@@ -240,7 +237,7 @@ class Player:
         self.socket.send_multipart(encode(message))
 
     def _receive(self, also: str = "") -> Message:
-        """The next message. also: the code of an error that is an answer, too. Raises ServerError for any other."""
+        """The next message. also: an error code that is a valid answer. Raises ServerError for any other."""
         if not self.socket.poll(int(TIMEOUT_S * 1000)):
             raise ServerError(f"the server sent nothing for {TIMEOUT_S:g} s")
         parts = [frame.buffer for frame in self.socket.recv_multipart(copy=False)]
@@ -258,9 +255,9 @@ def _socket() -> zmq.Socket[bytes]:
 
 
 def play_together(turns: Mapping[Player, int]) -> list[TurnTiming]:
-    """All players at once, each so many turns one after the other; returns the turns in the order of their ends.
+    """All players concurrently, each with a number of sequential turns; returns the turns in the order of completion.
 
-    A player of 0 turns, who has begun one, is not read.
+    A player of 0 turns with a pending turn is not read.
     """
     poller, played, left = zmq.Poller(), list[TurnTiming](), {player: count for player, count in turns.items() if count}
     of_socket = {player.socket: player for player in left}

@@ -1,7 +1,6 @@
-"""What `animegamer-rt bench` plays: the named settings of `--preset`, the frozen suites, and a game of a
-player who thinks.
+"""What `animegamer-rt bench` plays: the presets, the frozen suites, and a game with think times.
 
-A suite never changes once figures cite it; another length, order or instruction is another number.
+A suite never changes once figures cite it; another length, order or instruction gets another number.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from animegamer_rt.errors import ConfigError
 
 FULL_SIZE = "bundles/full-random"
 FORMATS = ("md", "csv", "json")
-"""What `bench show --format` prints."""
+"""Output formats of `bench show`."""
 TIMED = (
     "A turn: from the instruction in at the calling program to the last frame out at it, in one process and one stream,"
     " without a server and without encoding video. Stages: predictor (text and history to game state and shot),"
@@ -37,9 +36,9 @@ SUITE_GAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """bundle: name or folder. plans: in this order; empty for the bundle's default. turns: timed for each plan.
+    """bundle: name or folder. plans: in order; empty for the bundle's default. turns: timed per plan.
 
-    made_by: the command that makes the bundle, for one that does not come with the package.
+    made_by: the command that makes the bundle, if it does not ship with the package.
     """
 
     bundle: str = "pocket"
@@ -61,16 +60,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
     }
 )
-"""quick: a look, not a figure to cite. standard: a few minutes. full-size: time and memory at 720 x 480, on a GPU.
-A CPU takes hours per turn."""
+"""quick: a rough figure, not for citing. standard: a few minutes. full-size: time and memory at 720 x 480, on a GPU; a
+CPU takes hours per turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One plan is timed for at least `seconds` and at least `turns`, whichever is longer; one stream, batch 1.
+    """One plan is timed for at least `seconds` and at least `turns`; one stream, batch 1.
 
-    games: instructions of each game, played one game after another, then again from the first. `seed` plus the number
-    of games played before is a game's seed, so no turn is played twice.
+    games: instructions of each game, played in order, then from the first again. A game's seed is `seed` plus the
+    number of games played before, so no turn is repeated.
     """
 
     number: int
@@ -90,7 +89,7 @@ HASHES: Mapping[int, str] = MappingProxyType({1: "f487e46e278cc7bc29ed815272a3f6
 
 
 def load_suite(number: int) -> Suite:
-    """A frozen suite. Raises ConfigError for an unknown number, or if its instructions were changed."""
+    """A frozen suite. Raises ConfigError for an unknown number, or if its instructions have changed."""
     if number not in HASHES:
         known = ", ".join(map(str, HASHES))
         raise ConfigError("no such suite", where="--suite", found=number, expected=known)
@@ -98,8 +97,8 @@ def load_suite(number: int) -> Suite:
     lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     suite = Suite(number, tuple(tuple(game.split("\n")) for game in "\n".join(lines).strip().split("\n\n")))
     if suite.sha256 != HASHES[number]:
-        do = "install animegamer-rt again: its figures would be of no suite"
-        raise ConfigError("the suite's instructions were changed", where=file.name, found=suite.sha256, do=do)
+        do = "reinstall animegamer-rt: figures would not be comparable"
+        raise ConfigError("the suite's instructions have changed", where=file.name, found=suite.sha256, do=do)
     return suite
 
 
@@ -117,15 +116,14 @@ THINKING_GAME: tuple[tuple[str, float], ...] = (
     ("fly away over the clouds!", 7.5),
     ("and lie down, very gently", 3.0),
 )
-"""An everyday game for the server: instructions, and how many seconds the player thinks before each. The times were
-chosen by hand, not taken from a person."""
+"""An everyday game for the server: instructions, and seconds of thinking before each, chosen by hand."""
 
 
 def sha256(value: object) -> str:
-    """The hash of a value as JSON, without blanks."""
+    """Hash of a value as compact JSON."""
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
 def results_folder() -> Path:
-    """Where records go unless `--results` says otherwise: the user's data folder, outside any checkout."""
+    """Default folder of records: the user's data folder, outside any checkout."""
     return user_data_folder() / "bench"

@@ -1,7 +1,6 @@
-"""Reads the records of `animegamer-rt bench`, a JSON file a run, and derives the figures that follow from the turns.
+"""Reads the records of `animegamer-rt bench`, one JSON file per run, and derives figures from the turns.
 
-`bench run` writes what `bench verify` computes again: whether a record's figures are those that its own turns give.
-Knows columns of numbers; nothing of how they were measured.
+`bench run` writes the figures, and `bench verify` checks that a record's figures follow from its own turns.
 """
 
 from __future__ import annotations
@@ -25,33 +24,33 @@ from .presets import HASHES, load_suite
 
 Record = dict[str, Any]
 NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
-"""A list of numbers, which is written on one line."""
+"""A list of numbers, written on one line."""
 TURN_FORMAT = 2
 """Version of the records of turns."""
 UPDATE = "read it with a newer animegamer-rt"
 STAGES = ("predictor", "denoiser", "vae")
 SAMPLES = "samples"
-"""The field with every timed turn, a column for each of SAMPLE_COLUMNS."""
+"""The field with every timed turn, one column per entry of SAMPLE_COLUMNS."""
 SAMPLE_COLUMNS = ("game", "turn", "at", "seconds", *STAGES, "to_state", "to_first_frame")
 LATE_TURN = 10
-"""From this turn of a game on, its history is as long as it gets in every bundle so far."""
+"""From this turn of a game on, the history has its full length in every bundle so far."""
 TENTH = 0.1
-"""Largest change between halves or of the roofline bound, and largest share of the processor for other programs."""
+"""Largest change between halves or of the roofline bound, and largest CPU share of other programs."""
 HALVES_TURNS = 8
-"""Fewest turns whose halves can be compared."""
+"""Minimum number of turns for comparing halves."""
 FEWEST: Mapping[int, int] = MappingProxyType({50: 1, 90: 10, 95: 20, 99: 100})
-"""Percentile -> fewest values that carry it: one value lies above it. Below that it would only be the maximum."""
+"""Percentile -> minimum number of values, so that one value lies above it: otherwise it would be the maximum."""
 SLEEP_S = 1.0
 THROTTLED = ("thermal", "power brake", "hardware")
-"""Words of a card's throttle reasons that slow it below what it was set to."""
+"""Throttle reasons of a card that slow it below its settings."""
 ROUNDING = 1e-3
 """Figures are rounded to four digits."""
 
 
 def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
-    """Write a record as TIME-NAME.json, never over another file; returns the path. Raises OutputError.
+    """Writes a record as TIME-NAME.json, never over another file; returns the path. Raises OutputError.
 
-    A name may come from a bundle: what is no letter, digit or one of `.-_` becomes `_`.
+    A name may come from a bundle: characters other than letters, digits and `.-_` become `_`.
     """
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     path = _reserve_name(results, f"{stamp}-{re.sub(r'[^A-Za-z0-9._-]', '_', name)[:100]}", ".json")
@@ -59,7 +58,7 @@ def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
     try:
         write_file(path, (text + "\n").encode())
     except BaseException:
-        remove(path)  # the reserved name: an empty file would be taken for a broken record
+        remove(path)  # The reserved name: an empty file would be taken for a broken record.
         raise
     return path
 
@@ -97,17 +96,17 @@ def read_json(path: Path) -> Any:
         return json_file.parse_json(read_bounded(path, json_file.MAX_BYTES))
     except (OSError, ValueError) as error:
         found = (getattr(error, "strerror", None) or str(error)).lower()
-        do = "give a file that `animegamer-rt bench` wrote"
+        do = "pass a record of `animegamer-rt bench`"
         raise ConfigError("the record cannot be read", where=path, found=found, do=do) from error
 
 
 def of_newer_version(record: object) -> bool:
-    """Whether a later version wrote a record, whose fields may mean something else."""
+    """Whether a later version, with possibly different fields, wrote the record."""
     return isinstance(record, dict) and isinstance(record.get("format"), int) and record["format"] > TURN_FORMAT
 
 
 def of_the_gpu(record: Mapping[str, Any]) -> bool:
-    """Whether benchmarks/gpu/run.py made a record of turns, which has few of them."""
+    """Whether benchmarks/gpu/run.py wrote the record, which has few turns."""
     return bool(record.get("variant") or record.get("peer"))
 
 
@@ -117,19 +116,19 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 
 def percentiles(values: Sequence[float], wanted: Sequence[int] = tuple(FEWEST)) -> dict[str, float | None]:
-    """p50, p90, p95, p99 and max, rounded to four digits; None for a percentile that the count does not carry."""
+    """p50, p90, p95, p99 and max, rounded to four digits; None for a percentile of too few values."""
     found = {f"p{p}": percentile(values, p) if len(values) >= FEWEST[p] else None for p in wanted}
     return {**found, "max": round(max(values), 4)}
 
 
 def series(values: Iterable[float]) -> dict[str, Any]:
-    """Median, 95th percentile, longest and how many there were."""
+    """Median, 95th percentile, maximum and count."""
     raw = list(values)
     return {**percentiles(raw, (50, 95)), "n": len(raw)}
 
 
 def figures_of(columns: Mapping[str, Sequence[float]], frames: int, playback_seconds: float) -> dict[str, Any]:
-    """Record fields, in seconds; a percentile that the count does not carry is None. There is at least one turn.
+    """Record fields, in seconds; a percentile of too few turns is None. There is at least one turn.
 
     frames, playback_seconds: of a clip.
     """
@@ -154,13 +153,13 @@ def _of_turns(columns: Mapping[str, Sequence[float]], numbers: range) -> dict[st
 
 
 def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool = True) -> list[str]:
-    """Reasons to run again, in words; none for a steady run.
+    """Reasons to repeat the run, as text; none for a steady run.
 
-    seconds: of each turn. during: `activity.describe` of the timed part.
+    seconds: of each turn. during: `machine.describe` of the timed part.
     """
     reasons = [] if complete else [f"interrupted after {len(seconds)} turns"]
     if len(seconds) < HALVES_TURNS:
-        reasons.append(f"{len(seconds)} turns are too few to tell: at least {HALVES_TURNS} are needed")
+        reasons.append(f"{len(seconds)} turns are too few: at least {HALVES_TURNS} are needed")
     else:
         middle = len(seconds) // 2
         change = float(np.median(seconds[middle:]) / np.median(seconds[:middle]))
@@ -169,7 +168,7 @@ def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool
             reasons.append(f"turns of the second half took {100 * abs(change - 1):.0f} % {how} than those of the first")
     taken = (during.get("others_share") or 0.0) + (during.get("stolen_share") or 0.0)
     if taken >= TENTH:
-        reasons.append(f"other programs or machines took {100 * taken:.0f} % of the processor's time")
+        reasons.append(f"other programs or machines used {100 * taken:.0f} % of the processor's time")
     if (asleep := during.get("asleep_seconds") or 0.0) >= SLEEP_S:
         reasons.append(f"the machine slept for {asleep:.0f} s")
     slow = [reason for reason in during["throttled"] if any(word in reason for word in THROTTLED)]
@@ -179,12 +178,12 @@ def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool
 
 
 def differ(before: float, after: float) -> bool:
-    """Whether two figures differ by a tenth of the smaller one, or more."""
+    """Whether two figures differ by at least a tenth of the smaller one."""
     return bool(max(before, after) >= (1 + TENTH) * min(before, after))
 
 
 def verify(paths: Sequence[Path]) -> int:
-    """Print for each file whether it is sound, or what is wrong; 1 if one is not."""
+    """Prints for each file whether it is sound, or what is wrong; 1 if any is not."""
     worst = 0
     for path in paths:
         record = read_json(path)
@@ -198,16 +197,16 @@ def verify(paths: Sequence[Path]) -> int:
 
 
 def _why_unchecked(record: object) -> str:
-    """Why a record of something else cannot be checked; empty for one that can."""
-    only = "only what `animegamer-rt bench run` writes can be checked"
+    """Why a record cannot be checked; empty if it can."""
+    only = "only records of `animegamer-rt bench run` can be checked"
     if isinstance(record, dict) and (kind := record.get("kind", "turn")) != "turn":
         return f"not a record of turns; found kind {kind}: {only}"
     return f"of the GPU benchmark: {only}" if isinstance(record, dict) and of_the_gpu(record) else ""
 
 
 def problems(record: object) -> Iterator[str]:
-    """What is wrong with a record, a line each; nothing for a sound one."""
-    found = record.get("format") if isinstance(record, dict) else "no JSON object"
+    """The faults of a record, one per line; none for a sound one."""
+    found = record.get("format") if isinstance(record, dict) else "not a JSON object"
     if not isinstance(record, dict) or found != TURN_FORMAT:
         do = UPDATE if of_newer_version(record) else "measure again with this version"
         yield f"not a record of turns of format {TURN_FORMAT}; found format {found}: {do}"
@@ -217,7 +216,7 @@ def problems(record: object) -> Iterator[str]:
     except KeyError as error:
         yield f"{error.args[0]}: missing"
     except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
-        yield f"a field has not the form that bench gives it: {type(error).__name__} {error}"
+        yield f"malformed field: {type(error).__name__} {error}"
 
 
 def _implausible(record: Mapping[str, Any]) -> Iterator[str]:
@@ -235,12 +234,12 @@ def _implausible(record: Mapping[str, Any]) -> Iterator[str]:
     seconds, starts = (np.asarray(columns[name], np.float64) for name in ("seconds", "at"))
     parts = np.sum([columns[stage] for stage in STAGES], axis=0)
     if np.any(seconds <= 0) or np.any(parts > seconds + ROUNDING):
-        yield f"{SAMPLES}: a turn is shorter than its stages together"
+        yield f"{SAMPLES}: a turn is shorter than the sum of its stages"
     ends = starts + seconds
     if np.any(starts[1:] < ends[:-1] - ROUNDING):
-        yield f"{SAMPLES}: a turn begins before the one before it ends"
+        yield f"{SAMPLES}: a turn starts before the previous one ends"
     if record["sustained_seconds_per_turn"] < (ends[-1] - starts[0]) / record["n"] - ROUNDING:
-        yield f"sustained_seconds_per_turn: found {record['sustained_seconds_per_turn']}, less than the turns take"
+        yield f"sustained_seconds_per_turn: found {record['sustained_seconds_per_turn']}, less than the turns' sum"
     yield from _hidden_doubts(record, seconds.tolist())
     if record["suite"] is not None:
         yield from _not_the_suite(record, float(ends[-1]))
@@ -250,15 +249,15 @@ def _wrong_date(date: str) -> Iterator[str]:
     try:
         then = datetime.fromisoformat(date)
         ahead = then - datetime.now(timezone.utc)
-    except (ValueError, TypeError):  # no date, or one without a time zone
+    except (ValueError, TypeError):  # No date, or one without a time zone.
         yield f"date: found {short(date)}, expected one as in 2026-11-25T13:32:57+00:00"
         return
-    if ahead > timedelta(days=1):  # clocks of machines differ by less
-        yield f"date: found {date}, which is in the future: was the clock wrong there, or is it here?"
+    if ahead > timedelta(days=1):  # Clocks of machines differ by less.
+        yield f"date: found {date}, which is in the future: check the clock"
 
 
 def _unlike(told: Any, expected: Any, name: str) -> Iterator[str]:
-    """Where a figure, or one inside it, is not what the turns give."""
+    """Figures that differ from what the turns give, also nested ones."""
     if isinstance(told, Mapping) and isinstance(expected, Mapping):
         for inner, value in expected.items():
             yield from _unlike(told[inner], value, f"{name}.{inner}")
@@ -270,9 +269,9 @@ def _unlike(told: Any, expected: Any, name: str) -> Iterator[str]:
 
 
 def _hidden_doubts(record: Mapping[str, Any], seconds: list[float]) -> Iterator[str]:
-    """Reasons to run again that the record's own figures give and it does not, and a gate that should not have passed.
+    """Doubts that follow from the record's figures but are missing from it, and a gate that should not have passed.
 
-    The reasons' words may be those of another version, so only whether there are any is compared.
+    The wording may be another version's, so only their presence is compared.
     """
     reasons = unsteady(seconds, record["activity"]["during"], record["complete"])
     if reasons and not record["unsteady"]:

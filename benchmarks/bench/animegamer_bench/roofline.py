@@ -1,6 +1,6 @@
-"""The roofline bound of a plan's denoising: counted operations over the rate of the machine's matrix products.
+"""The roofline bound of a plan's denoising: counted operations over the machine's matrix product rate.
 
-Knows the sizes of a denoiser, and rates: measured here for a CPU, published for a GPU. Knows nothing of how it runs.
+The rate is measured for a CPU, and the published one for a GPU.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from animegamer_rt.bundle.roles import DENOISER, NETWORKS
 from .records import differ
 
 MATMUL_SIDE, MATMUL_SECONDS = 1024, 1.0
-"""Square float32 matrices are multiplied for so long; the fastest product counts."""
+"""Seconds of square float32 matrix products; the fastest counts."""
 PRODUCTS: Mapping[str, str] = MappingProxyType({"fp8": "fp8", "int8": "int8", "w8a8": "int8"})
-"""Precision of the denoiser -> type of its large products. Every other precision multiplies in 16 bits."""
+"""Denoiser precision -> dtype of its large products. All others multiply in 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,8 @@ class GpuSpecs:
     """Published figures of a GPU: multiprocessors, boost clock in GHz.
 
     The others are dense tensor-core operations per clock and multiprocessor: fp16 (and bf16) and fp8 accumulate in
-    fp32, which GeForce does at half the rate of fp16_sums (accumulating in fp16); int8 accumulates in int32. None: the
-    GPU does not have it.
+    fp32, which GeForce does at half the rate of fp16_sums (accumulating in fp16); int8 accumulates in int32. None: not
+    supported.
     """
 
     name: str
@@ -81,7 +81,7 @@ RTX Blackwell, Hopper; the data sheets of H100 and H200, whose peaks of 989 and 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Operations per second, of the products of matrices and of attention. source: where they are from, as text."""
+    """Operations per second of matrix products and of attention. source: as text."""
 
     products: float
     attention: float
@@ -90,7 +90,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """seconds: the bound for one turn's denoising. source: of the rates that it was computed with."""
+    """seconds: the bound for one turn's denoising. source: of the rates used."""
 
     seconds: float
     source: str
@@ -99,7 +99,7 @@ class Roofline:
 def count_operations(bundle: Bundle, part: str = DENOISER) -> tuple[float, float] | None:
     """Products and attention of one evaluation: 24 n D^2 and 4 n^2 D per layer, for n tokens of width D.
 
-    part: the denoiser. None for another kind of network, and for a bundle whose manifest has no sizes of it.
+    None for a part other than the denoiser, and for a manifest without its sizes.
     """
     size, geometry = bundle.sizes(DENOISER, part), bundle.manifest.geometry
     if bundle.network(DENOISER, part) != NETWORKS[DENOISER] or not {"hidden", "layers"} <= set(size):
@@ -113,7 +113,7 @@ def count_operations(bundle: Bundle, part: str = DENOISER) -> tuple[float, float
 def roofline(
     bundle: Bundle, branches: float, rates_now: Callable[[], Rates | None], part: str = DENOISER
 ) -> Roofline | None:
-    """The bound of a plan; None where the rates, or the operations, are not known. branches: `DenoisePlan.cost`."""
+    """The bound of a plan; None if rates or operations are unknown. branches: `DenoisePlan.cost`."""
     needed = count_operations(bundle, part)
     if needed is None or (rates := rates_now()) is None:
         return None
@@ -122,9 +122,9 @@ def roofline(
 
 
 def gpu_rates(card: str, precision: str, attention: str | None = None) -> Rates | None:
-    """The published peaks of a GPU. None if they are not known, and for float32.
+    """A GPU's published peaks. None if unknown, and for float32.
 
-    card: the name that its driver gives. attention: as `--attention` (docs/TORCH.md); INT8 variants begin with "int8".
+    card: the driver's name for it. attention: as `--attention` (docs/TORCH.md); INT8 variants start with "int8".
     """
     specs, kind = GPU_SPECS.get(card), PRODUCTS.get(precision, "fp16")
     if specs is None or precision == "fp32" or (peak := specs.tops(kind)) is None:
@@ -146,7 +146,7 @@ def cpu_rates() -> Rates:
 
 
 def floor_fields(bounds: Sequence[Roofline | None], denoiser: float) -> dict[str, Any]:
-    """Record fields of the bound before and after the turns, and of what denoising took over it, in seconds.
+    """Record fields of the bound before and after the turns, in seconds, and denoising time relative to it.
 
     If the two differ by a tenth, both are void; otherwise the smaller one counts.
     """

@@ -1,7 +1,7 @@
-"""`animegamer-rt bench run`: how long a turn takes on this machine, by stage, and how much memory playing needs.
+"""`animegamer-rt bench run`: seconds per turn on this machine, by stage, and memory.
 
-Measures whole turns, without encoding clips: of a frozen suite, or of a game whose history is full. Writes one JSON
-record for each plan.
+Measures whole turns without encoding, of a frozen suite or of a game with a full history. Writes one JSON record per
+plan.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .turns import judge, measure_fresh_process, measure_suite, measure_turns, p
 LIBRARIES: Mapping[str, str] = MappingProxyType(
     {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
 )
-"""Whose version a record names, by device; onnxruntime's for the others."""
+"""The package whose version a record names, by device; onnxruntime for the others."""
 GATE_TURNS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """What is measured, and where to. preset: the name of these settings, None if one of them was changed.
+    """What to measure, and where to write. preset: the name of these settings, None if changed.
 
     suite: measured instead of the settings' turns.
     """
@@ -55,9 +55,9 @@ class BenchOptions:
 
 
 def bench(options: BenchOptions) -> int:
-    """Measure every plan of the settings; print and write a record of each.
+    """Measures every plan of the settings; prints and writes a record of each.
 
-    Raises AnimeGamerError; KeyboardInterrupt after Ctrl-C, when the record of the turns so far is written.
+    Raises AnimeGamerError; KeyboardInterrupt after Ctrl-C, once the record of the turns so far is written.
     """
     make_folder(options.results)
     bundle = _open(options.settings)
@@ -76,7 +76,7 @@ def bench(options: BenchOptions) -> int:
         try:
             name = f"{record['bundle']}-{record['plan']}"
             print(f"record: {write_record(options.results, name, record)}")
-        finally:  # where it cannot be written, this is what is left of the run
+        finally:  # if it cannot be written, this is all that remains of the run
             print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
         if not record["complete"]:
             raise KeyboardInterrupt
@@ -95,9 +95,9 @@ def _open(settings: Preset) -> Bundle:
 def _measure(
     options: BenchOptions, engines: Engines, pipeline: Pipeline, fresh: Mapping[str, float | None]
 ) -> dict[str, Any]:
-    """The record of one plan. fresh: what a process of its own was measured at."""
+    """The record of one plan. fresh: figures of separate processes."""
     manifest, suite, device = pipeline.bundle.manifest, options.suite, options.engines.device
-    card, why_not = (None, "processors are not asked for theirs") if device in CPU_DEVICES else open_card()
+    card, why_not = (None, "not measured on CPUs") if device in CPU_DEVICES else open_card()
     card_name = str(card.facts()["name"]) if card is not None else engines.device
     machine = describe_host() if device in CPU_DEVICES else f"{card_name}, {describe_host()}"
     meter, read = EnergyMeter(card, why_not), reader(card)
@@ -122,7 +122,7 @@ def _measure(
             timed = measure_turns(pipeline, options.settings.turns, meter)
         else:
             timed = measure_suite(pipeline, suite, meter)
-    gpu = card.facts() if card is not None else None  # as found while it is still warm
+    gpu = card.facts() if card is not None else None  # while it is still warm
     gate: dict[str, Any] = {"passed": None}
     complete, after = timed.complete, describe(watch.readings[-1:] * 2)
     try:
@@ -130,7 +130,7 @@ def _measure(
             gate = judge(pipeline, engines, texts, clips)
         bounds.append(bound())
         after = watch_alone(read)
-    except KeyboardInterrupt:  # what was timed is kept
+    except KeyboardInterrupt:  # keep what was timed
         complete = False
         bounds = [bounds[0], None]
 
@@ -145,7 +145,7 @@ def _measure(
         "device": device,
         "runs_on": engines.device,
         "preset": options.preset,
-        # A suite that was shortened is no suite.
+        # An interrupted suite is not a suite.
         "suite": suite.number if suite and suite == load_suite(suite.number) else None,
         "suite_sha256": suite.sha256 if suite else None,
         "timed": f"{TIMED} {SUITE_GAMES if suite else ONE_GAME}",
@@ -180,9 +180,9 @@ def _measure(
 
 
 def _memory(device: str, engines: Engines, card: Card | None, host_mib: float | None) -> dict[str, Any]:
-    """The peak memory of what runs the parts, and by whose count."""
+    """The peak memory of the process that runs the parts, and its source."""
     if device in CPU_DEVICES:
-        return {"memory_peak_mib": host_mib, "memory_source": "resident in the process that plays"}
+        return {"memory_peak_mib": host_mib, "memory_source": "resident set of the playing process"}
     if engines.memory is not None:
         held = engines.memory()
         return {
@@ -192,8 +192,8 @@ def _memory(device: str, engines: Engines, card: Card | None, host_mib: float | 
         }
     taken = card.used_bytes() if card is not None else None
     if taken is None:
-        return {"memory_peak_mib": None, "memory_source": "not measured: neither library nor driver says it"}
-    return {"memory_peak_mib": _mib(taken), "memory_source": "in use on the card after the turns, of all programs"}
+        return {"memory_peak_mib": None, "memory_source": "not measured: neither library nor driver reports it"}
+    return {"memory_peak_mib": _mib(taken), "memory_source": "in use on the card after the turns, by all programs"}
 
 
 def _mib(count: int) -> float:

@@ -1,7 +1,7 @@
 """`animegamer-rt bench serve`: the time and memory that the server adds to the engines', measured by a client.
 
-The client runs in the process of the command; the server and its worker run in processes of their own, as always. A
-function a figure; `bench_serve` runs them, prints the figures beside their goals and writes the record.
+The client runs in the command's process; the server and its worker are separate processes, as usual. One function per
+figure; `bench_serve` runs them, prints the figures with their goals and writes the record.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .table import COMPUTED, lines
 
 PLAYER_COUNTS, PLAYER_COUNTS_COMPUTED = (1, 2, 4, 8, 16), (1, 4, 16)
 FAST = "fast"
-"""The other plan that players are measured with, where the bundle has it."""
+"""The second plan measured with players, if the bundle has it."""
 GOALS = {
     "overhead_s": 0.010,
     "lost": 0.02,
@@ -43,17 +43,17 @@ GOALS = {
     "processor_share": 0.005,
 }
 """overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. stalled_ratio: within noise of
-1. processor_share: of a core, by a server that nobody plays on."""
+1. processor_share: of a core, by an idle server."""
 KINDS = ("overhead", "idle", "transfer", "crowd", "replay", "cancel", "memory")
-"""Fields of the record with an entry for each server that was measured."""
+"""Record fields with one entry per measured server."""
 IDLE_S_PER_TURN = 1.0
-"""How long an idle server is watched, for each turn that is measured of the other figures, in seconds."""
+"""Seconds that an idle server is watched, per turn of the other measurements."""
 WINDOW_FULL = 5
 """Turns after which a game's history window is full, in every bundle so far."""
 STALLED_ROUNDS = 4
-"""Fewest turns measured beside a player who reads, and beside one who does not."""
+"""Minimum turns measured next to a player who reads, and next to one who does not."""
 MAX_BUFFERED = 20
-"""Most turns until frames are dropped for a player who does not read: the send queue and sockets hold some."""
+"""Maximum turns until frames are dropped for a player who does not read, as the send queue and sockets buffer some."""
 CONNECTIONS = 100
 FULL_SIZE = Geometry(height=480, width=720, latent_height=60, latent_width=90, shot_width=1920)
 
@@ -61,10 +61,10 @@ Figures = dict[str, Any]
 
 
 def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s: float = 0.2) -> int:
-    """Measure, print, and write a record under `results`. Raises AnimeGamerError.
+    """Measures, prints, and writes a record under `results`. Raises AnimeGamerError.
 
-    model: a bundle's name or folder. plan: None for its default. turns: samples of each figure. turn_s: seconds that
-    simulated engines take for a turn.
+    model: a bundle's name or folder. plan: None for its default. turns: samples per figure. turn_s: seconds of a
+    simulated turn.
     """
     make_folder(results)
     bundle = open_bundle(model)
@@ -95,7 +95,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
 
 
 def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path) -> Figures:
-    """Fields of the record: all figures, a server for each pair of bundle and engines."""
+    """Record fields: all figures, with one server per pair of bundle and engines."""
     idle_s, simulated = turns * IDLE_S_PER_TURN, f"simulated:{turn_s:g}"
     geometry, full = bundle.manifest.geometry, write_full_size(folder / "bundle", bundle)
     deadline_s = round(geometry.frames / geometry.fps, 4)
@@ -112,7 +112,7 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
         found[kind].append({"size": bundle.manifest.name, "shape": shape, "engines": device, **figures})
 
     def crowd(servers: Sequence[ServerProcess], counts: Sequence[int], turns: int, *plans: str) -> None:
-        """For each count of players, about `turns` turns of all of them together."""
+        """For each number of players, about `turns` turns in total."""
         alone = 0.0
         for count in counts:
             figures = concurrent_players(servers, count, max(2, turns // count), deadline_s)
@@ -144,7 +144,7 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
         if len(servers) > 1:
             crowd(servers, PLAYER_COUNTS_COMPUTED[1:], turns, *plans)
         game = THINKING_GAME[: max(1, turns // 2)]
-        print(f"  {len(game)} turns of a player who thinks ...", flush=True)
+        print(f"  {len(game)} turns of a player with think times ...", flush=True)
         note("replay", bundle, COMPUTED, thinking_player(servers[0], game, deadline_s))
     return found
 
@@ -155,7 +155,7 @@ def _over(played: Sequence[TurnTiming], *names: str) -> Figures:
 
 
 def overhead(served: ServerProcess, turns: int) -> Figures:
-    """One player with raw frames: seconds of a turn beyond its engines, and when its first events come."""
+    """One player with raw frames: seconds of a turn beyond its engines, and the times of its first events."""
     with Player(served.port) as player:
         player.open()
         for _ in range(WINDOW_FULL):
@@ -165,7 +165,7 @@ def overhead(served: ServerProcess, turns: int) -> Figures:
 
 
 def idle(served: ServerProcess, seconds: float) -> Figures:
-    """The share of a core that the server process uses while one player is connected and plays nothing."""
+    """The share of a core used by the server process while one player is connected and idle."""
     with Player(served.port) as player:
         player.open()
         player.play()
@@ -173,7 +173,7 @@ def idle(served: ServerProcess, seconds: float) -> Figures:
 
 
 def transfer(served: ServerProcess, codec: str, turns: int) -> Figures:
-    """One player: seconds from the end of denoising to the last byte of the clip; vae_s: the engine's part of it."""
+    """One player: seconds from the end of denoising to the last byte of the clip; vae_s: the engine's share of it."""
     with Player(served.port, codec=codec) as player:
         player.open()
         player.play()
@@ -183,7 +183,7 @@ def transfer(served: ServerProcess, codec: str, turns: int) -> Figures:
 
 
 def cancelling(served: ServerProcess, turns: int) -> Figures:
-    """Seconds from `cancel`, sent while a turn is denoised, to its end. done_first: turns done before it came."""
+    """Seconds from `cancel`, sent while a turn is denoised, to its end. done_first: turns that finished before it."""
     with Player(served.port) as player:
         player.open(history_turns=0)
         player.play()
@@ -192,9 +192,9 @@ def cancelling(served: ServerProcess, turns: int) -> Figures:
 
 
 def concurrent_players(servers: Sequence[ServerProcess], sessions: int, turns: int, deadline_s: float) -> Figures:
-    """`sessions` players at once, each `turns` turns without a pause or a history, so that turns of a plan cost alike.
+    """`sessions` concurrent players, each with `turns` turns without pause or history, so that all turns cost the same.
 
-    servers: the players are shared out among them.
+    servers: the players are distributed among them.
     """
     with ExitStack() as stack:
         ports = [servers[number % len(servers)].port for number in range(sessions)]
@@ -216,9 +216,9 @@ def concurrent_players(servers: Sequence[ServerProcess], sessions: int, turns: i
 
 
 def thinking_player(served: ServerProcess, game: Sequence[tuple[str, float]], deadline_s: float) -> Figures:
-    """One player who thinks for so many seconds before each turn of a game.
+    """One player with a think time before each turn of a game.
 
-    The engines are idle meanwhile, as between the turns of a person.
+    The engines idle meanwhile, as with a real player.
     """
     played = []
     with Player(served.port) as player:
@@ -237,7 +237,7 @@ def thinking_player(served: ServerProcess, game: Sequence[tuple[str, float]], de
 
 
 def _waits(played: Sequence[TurnTiming], deadline_s: float) -> Figures:
-    """How long players wait. deadline_s: how long a clip plays; goodput: the share of turns that take no longer."""
+    """Waiting times of players. deadline_s: the clip's duration; goodput: the share of turns within it."""
     turns_s = [turn.figures()["turn_s"] for turn in played]
     return {
         **_over(played, "turn_s", "state_s", "first_frame_s"),
@@ -258,7 +258,7 @@ def slow_reader(served: ServerProcess, turns: int, idle_s: float) -> tuple[Figur
         beside_reader = [_behind(player, reader, reads=True) for _ in range(rounds)]
         with Player(served.port, stalled=True) as staller:
             staller.open(history_turns=0)
-            for _ in range(MAX_BUFFERED):  # what the sockets' own buffers hold comes before the first frame is dropped
+            for _ in range(MAX_BUFFERED):  # The sockets' own buffers fill before the first frame is dropped.
                 if served.metric(DROPPED):
                     break
                 _behind(player, staller, reads=False)
@@ -271,13 +271,13 @@ def slow_reader(served: ServerProcess, turns: int, idle_s: float) -> tuple[Figur
 
 
 def _behind(player: Player, other: Player, *, reads: bool) -> float:
-    """Seconds of a turn that waits for a turn of `other`. reads: whether `other` reads its events."""
+    """Seconds of a turn queued behind one of `other`. reads: whether `other` reads its events."""
     played = play_together({other: int(reads), player: 1})
     return max(played, key=lambda turn: turn.asked_at).figures()["turn_s"]
 
 
 def memory(served: ServerProcess, sessions: int) -> Figures:
-    """Memory of the server process for idle sessions with one finished turn each, and for connections after hello."""
+    """Server memory per idle session with one finished turn, and per connection after hello."""
     with Player(served.port) as player:
 
         def play(count: int) -> float | None:
@@ -303,7 +303,7 @@ def memory(served: ServerProcess, sessions: int) -> Figures:
 
 
 def write_full_size(folder: Path, model: Bundle) -> Bundle:
-    """Write a bundle of the published model's sizes without networks, for engines that only take time: a new folder.
+    """Writes a bundle with the published model's sizes and no networks, for simulated engines, to a new folder.
 
     Sizes: docs/MODEL.md. Words, plans and tokenizer are those of `model`.
     """
@@ -316,7 +316,7 @@ def write_full_size(folder: Path, model: Bundle) -> Bundle:
         replace(
             manifest,
             name="full-size",
-            description="sizes of the published model, no networks: to measure everything around the engines",
+            description="sizes of the published model, no networks: measures everything except the engines",
             origin=RANDOM_WEIGHTS,
             geometry=FULL_SIZE,
             parts={},

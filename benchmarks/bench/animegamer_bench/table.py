@@ -1,7 +1,4 @@
-"""Prints records: one of turns after its run, many as a table (`bench show`), and one of a server beside its goals.
-
-Knows the fields of records; nothing of how they were measured.
-"""
+"""Prints records: one of turns after its run, many as a table (`bench show`), and one of a server with its goals."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ IN_MARKDOWN = (
     *("machine", "bundle", "plan", "suite", "peer", "origin", "precision", "attention", "n", "steady"),
     *("seconds_per_turn_p50", "seconds_per_turn_p95", "seconds_to_state_p50", "memory_peak_mib", "commit", "date"),
 )
-"""A page is narrower than a spreadsheet, so what none of the records has is left out."""
+"""A page is narrower than a spreadsheet, so columns empty in all records are omitted."""
 COMPUTED = "cpu"
-"""Engines of a server that play networks."""
+"""Server devices that run real networks."""
 
 
 def print_record(record: Mapping[str, Any]) -> None:
@@ -47,10 +44,10 @@ def print_record(record: Mapping[str, Any]) -> None:
     for what, value in _told(record):
         print(f"{what:<17} {value}")
     if record["suite"] is None:
-        what = "a quick look" if record["preset"] == QUICK else "of no suite"
-        print(f"This is {what}. A figure to cite: animegamer-rt bench run --suite 1")
+        what = "a rough figure" if record["preset"] == QUICK else "of no suite"
+        print(f"This is {what}. For a citable figure: animegamer-rt bench run --suite 1")
     elif record["unsteady"]:
-        print("Unsteady: run it again on a quiet machine before you cite it.")
+        print("Unsteady: repeat on an idle machine before citing.")
 
 
 def _told(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
@@ -71,13 +68,13 @@ def _told(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     joules, source = record["energy_j_per_turn"], record["energy_source"]
     yield "energy", source if joules is None else f"{joules:.1f} J per turn, {source}"
     yield from (record["gpu"] or {}).items()
-    words = {True: "passed", False: "FAILED: the frames are not those of this plan", None: "not judged"}
+    words = {True: "passed", False: "FAILED: the frames differ from this plan's", None: "not judged"}
     yield "quality gate", words[record["quality_gate"]["passed"]]
     yield from (("unsteady", reason) for reason in record["unsteady"])
 
 
 def show(paths: Sequence[Path], wanted: str) -> int:
-    """Print records in one of FORMATS; returns 0. Raises ConfigError for a file that is none."""
+    """Prints records in one of FORMATS; returns 0. Raises ConfigError for an invalid file."""
     rows = [_cells(path) for path in paths]
     if wanted == "json":
         print(json.dumps(rows, indent=1))
@@ -93,7 +90,7 @@ def show(paths: Sequence[Path], wanted: str) -> int:
 
 
 def _cells(path: Path) -> Record:
-    """A record's COLUMNS, in order. precision: the denoiser's. steady, gate_passed: null where it was not judged."""
+    """A record's COLUMNS, in order. precision: the denoiser's. steady, gate_passed: null if not judged."""
     record = read_turns(path)
     try:
         told = {
@@ -104,7 +101,7 @@ def _cells(path: Path) -> Record:
             "gate_passed": (record.get("quality_gate") or {}).get("passed"),
         }
     except (AttributeError, TypeError) as error:
-        raise ConfigError("not a record of turns", where=path, found="a field of another form") from error
+        raise ConfigError("not a record of turns", where=path, found="malformed field") from error
     found = {name: told.get(name) for name in COLUMNS}
     return {name: one if isinstance(one, int | float | None) else plain(str(one)) for name, one in found.items()}
 
@@ -129,7 +126,7 @@ class Row:
 
 
 def lines(record: Record) -> Iterator[str]:
-    """A server's rows for a terminal of 80 columns, under a heading for each bundle and engines."""
+    """A server's rows for a terminal of 80 columns, with a heading per bundle and engines."""
     heading = f"{'':<48}{'median':>11}{'p95':>11}{'n':>5}"
     for where, group in groupby(rows(record), key=lambda row: row.where):
         yield where if not heading else f"{where:<48}{heading[48:]}"
@@ -141,7 +138,7 @@ def lines(record: Record) -> Iterator[str]:
 
 
 def rows(record: Record) -> Iterator[Row]:
-    """All figures of a server's record (kind `wire`), in the order of measuring."""
+    """All figures of a server's record (kind `wire`), in the order of measurement."""
     goals = record["goals"]
     for entry in record["overhead"]:
         goal, median = goals["overhead_s"], entry["overhead_s"]["p50"]
@@ -190,7 +187,7 @@ def rows(record: Record) -> Iterator[Row]:
 
 
 def _waits(entry: Mapping[str, Any]) -> Iterator[Row]:
-    """How long a player waits."""
+    """Waiting times of players."""
     within, count = f"- turns within {entry['deadline_s']:.1f} s", str(entry["turn_s"]["n"])
     yield Row(within, place(entry), f"{entry['goodput']:.0%}", "", count)
     yield _timed("- game state, from the request", entry, "state_s")
@@ -203,12 +200,12 @@ def _timed(what: str, entry: Mapping[str, Any], name: str, goal: str = "", reach
 
 
 def tail(series: Mapping[str, Any], told: Callable[[float], str]) -> str:
-    """The 95th percentile as text if the count carries it, else the longest."""
+    """The 95th percentile as text if the count allows, else the maximum."""
     return told(series["p95"]) if series["n"] >= FEWEST[95] else f"max {told(series['max'])}"
 
 
 def place(entry: Mapping[str, Any]) -> str:
-    """The bundle, engines and, where networks are played, plans that a figure is of."""
+    """The bundle, engines and, with real networks, plans of a figure."""
     plans = entry.get("plans", []) if entry["engines"] == COMPUTED else []  # simulated engines wait for any plan
     shared = [f"half each: {' and '.join(plans)}"] if len(plans) > 1 else plans
     return ", ".join([entry["size"], entry["engines"], *shared])

@@ -1,6 +1,6 @@
-"""Plays turns in this process: those that are timed, and those by which the quality gate judges their frames.
+"""Plays turns in this process: the timed ones, and those that the quality gate judges.
 
-Knows pipelines, clocks and meters; nothing of records. Ctrl-C ends a measurement and keeps the turns so far.
+Ctrl-C ends a measurement and keeps the turns so far.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ KEPT_CHARACTERS = 500
 
 SEED, GATE_SEED = 7, 100
 SAME_SSIM = 0.99
-"""Least SSIM of two plays of one turn on a device that does not compute deterministically."""
+"""Minimum SSIM of two plays of a turn on a nondeterministic device."""
 SSIM_MARGIN = 0.05
-"""How far below the bundle's mean for a plan a few turns may lie: single turns of pocket vary by this much."""
+"""How far below the bundle's mean for a plan a few turns may be: single turns of pocket vary this much."""
 _WINDOW = np.exp(-0.5 * (np.arange(-5, 6) / 1.5) ** 2)
 _WINDOW /= _WINDOW.sum()
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
@@ -57,7 +57,7 @@ Clips = Sequence[Frames]
 
 @dataclass(frozen=True, slots=True)
 class TimedTurns:
-    """rows: a turn each, by `records.SAMPLE_COLUMNS`. seconds: from the first turn's start to the last one's end."""
+    """rows: one per turn, by `records.SAMPLE_COLUMNS`. seconds: from the first turn's start to the last one's end."""
 
     rows: list[dict[str, float]]
     seconds: float
@@ -70,7 +70,7 @@ class TimedTurns:
 
 
 def measure_turns(pipeline: Pipeline, turns: int, meter: Meter, clock: Clock = time.perf_counter) -> TimedTurns:
-    """Play the bundle's example instructions: `history_turns` + 1 turns untimed, then `turns` timed and metered."""
+    """Plays the bundle's example instructions: `history_turns` + 1 turns of warm-up, then `turns` timed and metered."""
     session = Session.start(pipeline.bundle, seed=SEED)
     texts = cycle(example_script(pipeline.bundle.manifest.world))
     for text in islice(texts, session.history_turns + 1):
@@ -79,7 +79,7 @@ def measure_turns(pipeline: Pipeline, turns: int, meter: Meter, clock: Clock = t
 
 
 def measure_suite(pipeline: Pipeline, suite: Suite, meter: Meter, clock: Clock = time.perf_counter) -> TimedTurns:
-    """Play a suite's games until both its seconds and its turns are reached; its last game is the warm-up, untimed."""
+    """Plays a suite's games until both its seconds and its turns are reached; its last game is the warm-up."""
     warm_up = Session.start(pipeline.bundle, seed=suite.seed - 1)
     for text in islice(cycle(suite.games[-1]), pipeline.bundle.manifest.compatibility.history_turns + 1):
         time_turn(pipeline, warm_up, text)
@@ -120,7 +120,7 @@ def _timed(
 
 
 def time_turn(pipeline: Pipeline, session: Session, text: str) -> dict[str, float]:
-    """Play a turn; its columns of `records.SAMPLE_COLUMNS` in seconds."""
+    """Plays a turn; its columns of `records.SAMPLE_COLUMNS` in seconds."""
     started, state, frame = time.perf_counter(), 0.0, 0.0
     for event in pipeline.run_turn(session, Instruction.parse(text)):
         match event:
@@ -135,7 +135,7 @@ def time_turn(pipeline: Pipeline, session: Session, text: str) -> dict[str, floa
 
 
 def measure_fresh_process(bundle: Bundle, plan: str, engines: EngineConfig) -> dict[str, float | None]:
-    """Record fields of a process to its first prompt, and of one that plays two turns and writes their clips.
+    """Record fields of a process up to its first prompt, and of one that plays two turns and writes their clips.
 
     Raises BackendError.
     """
@@ -157,7 +157,7 @@ def measure_fresh_process(bundle: Bundle, plan: str, engines: EngineConfig) -> d
 
 
 def _run(command: list[str]) -> float | None:
-    """Run a command to its end; its peak memory in MiB, None where the system does not tell. Raises BackendError."""
+    """Runs a command to its end; its peak memory in MiB, None if the system does not report it. Raises BackendError."""
     with tempfile.TemporaryFile() as stderr:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr)
         peak = None
@@ -168,7 +168,7 @@ def _run(command: list[str]) -> float | None:
                 _, status, usage = os.wait4(process.pid, 0)  # its own peak, not that of all plans measured so far
                 process.returncode = os.waitstatus_to_exitcode(status)
                 peak = round(usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 2**20, 1)
-        except BaseException:  # an interrupt may have been sent to this process alone
+        except BaseException:  # an interrupt may have been sent to this process only
             process.kill()
             process.wait()
             raise
@@ -180,18 +180,18 @@ def _run(command: list[str]) -> float | None:
 
 
 def play_gate(pipeline: Pipeline, texts: Sequence[str]) -> Clips:
-    """The clips of one turn for each text, all of one new game."""
+    """The clips of one turn per text, all in one new game."""
     session = Session.start(pipeline.bundle, seed=GATE_SEED)
     turns = (pipeline.run_turn(session, Instruction.parse(text)) for text in texts)
     return [np.stack([event.frame for event in turn if isinstance(event, FrameReady)]) for turn in turns]
 
 
 def judge(pipeline: Pipeline, engines: Engines, texts: Sequence[str], before: Clips) -> dict[str, Any]:
-    """The record's field `quality_gate`: whether turns played before and after the timed ones show what they should.
+    """The record's field `quality_gate`: whether turns before and after the timed ones show the expected frames.
 
-    before: of `play_gate`. The turns are played again: a device that computes deterministically gives the same bytes.
-    They are also played by the plan `exact`, to which a plan that leaves steps out must come as close as its bundle
-    says. A run that fails is marked, never dropped.
+    before: from `play_gate`. The turns are repeated: a deterministic device gives the same bytes. They are also played
+    with the plan `exact`, to which a cheaper plan must be as close as its bundle claims. A failing run is marked, never
+    dropped.
     """
     after = play_gate(pipeline, texts)
     hashes, again = ([hashlib.sha256(clip.tobytes()).hexdigest() for clip in clips] for clips in (before, after))
@@ -235,7 +235,7 @@ def ssim(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
 
 
 def _blur(image: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """[H, W, C], blurred along height and width; beyond its edges the image is mirrored."""
+    """[H, W, C], blurred along height and width, with mirrored edges."""
     for _ in range(2):
         mirrored = np.pad(image, ((5, 5), (0, 0), (0, 0)), mode="reflect")
         rows = (weight * mirrored[k : k + len(image)] for k, weight in enumerate(_WINDOW))

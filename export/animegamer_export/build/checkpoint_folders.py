@@ -97,9 +97,9 @@ def find_release(folder: Path, release: str) -> Release:
     denoiser = _sat_file(folder, release, missing)
     if missing:
         known = _known_releases(folder)
-        do = "run animegamer-rt fetch, or lay the folders out like this (links do):\n" + TREE
+        do = "run animegamer-rt fetch, or arrange the folders like this (links work):\n" + TREE
         if known and release not in known:
-            do = f"or name the character with --release ({', '.join(known)}); " + do
+            do = f"or select the character with --release ({', '.join(known)}); " + do
         raise CheckpointError("incomplete checkpoints", where=folder, missing=missing, do=do)
     return Release(mistral, adapter, denoiser, vae)
 

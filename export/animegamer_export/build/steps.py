@@ -41,8 +41,8 @@ from .weight_source import PLAY_PARTS, ExportSource
 
 MOTION_STEP = "motion tokenizer"
 TOKENIZER = ("tokenizer.model", "added_tokens.json")
-MOVE_IT = "move it, or give another --out"
-NO_SPACE_HINT = "give another --out, free some space, or export fewer --parts at a time"
+MOVE_IT = "move it, or choose another --out"
+NO_SPACE_HINT = "choose another --out, free some space, or export fewer --parts at a time"
 BASE_PRECISION = "fp16"
 """Quantised parts are made from this precision, whose error is a thousandth of the most accurate scheme's."""
 
@@ -132,7 +132,7 @@ def _run_steps(
     manifest = carry_over(_manifest(source, state), state.folder)
     bundle = write_manifest(state.folder, manifest, changed=())
     state.close()
-    with progress.busy("looking for equal files of other bundles"):
+    with progress.busy("comparing files with other bundles"):
         shared = hard_link_shared(bundle)
     for sibling, names in shared.items():
         progress.shared(sibling, sum(bundle.manifest.files[name].bytes for name in names))

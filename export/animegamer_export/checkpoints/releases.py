@@ -102,7 +102,7 @@ def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightM
 def require_rank(weight_map: WeightMap, rank: int) -> None:
     """Raises CheckpointError unless all LoRA pairs have this rank: their scale is alpha / rank."""
     if weight_map.ranks != [rank]:
-        found = " and ".join(map(str, weight_map.ranks)) if weight_map.ranks else "no low-rank additions"
+        found = " and ".join(map(str, weight_map.ranks)) if weight_map.ranks else "no LoRA"
         raise CheckpointError(
             "not the release's fine-tuned weights",
             where=weight_map.file.where,
@@ -227,7 +227,7 @@ def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
     Raises CheckpointError for another class, for unsupported settings, and for another CogVideoX: the 5B's vae has the
     same shapes and another scale.
     """
-    take = "take the vae folder of CogVideoX-2b"
+    take = "use the vae folder of CogVideoX-2b"
     if config.get("_class_name") != DIFFUSERS_VAE:
         wrong: dict[str, tuple[object, object]] = {"_class_name": (config.get("_class_name"), DIFFUSERS_VAE)}
         raise CheckpointError("not a config of CogVideoX's vae", where=where, misshapen=wrong, do=take)

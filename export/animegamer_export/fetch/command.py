@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     revisions = _revisions(options.revision, asked)
     console = Console(markup=False, highlight=False, soft_wrap=True)
     recorded = _read_record(options.out)
-    with console.status("the hub is asked"):
+    with console.status("querying the hub"):
         held = {one: _repository(one, revisions, recorded, options.out) for one in asked}
     wanted = {one: _wanted(one, held[one], options.out) for one in asked}
     missing = [file for files in wanted.values() for file in files if not file.to.is_file()]
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
     console.print(f"to download: {_size(missing) / 1e9:.2f} GB; free: {free / 1e9:.2f} GB")
     console.print(LICENCE)
     if not options.accept_licence:
-        do = "read it, and give --accept-licence if you accept it and it covers your use"
+        do = "read it, and pass --accept-licence if you accept it and it covers your use"
         raise ConfigError("AnimeGamer's licence is not accepted", do=do)
     require_space(options.out, _size(missing) - _begun(options.out, missing), NO_SPACE_HINT)
     make_folder(options.out)

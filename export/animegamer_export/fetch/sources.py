@@ -40,7 +40,7 @@ class Source:
         try:
             return self.choose(held.files)
         except ValueError as error:
-            do = "give a commit that has it: --revision OWNER/NAME=COMMIT"
+            do = "choose a commit that has it: --revision OWNER/NAME=COMMIT"
             where = f"{held.name} at {held.commit[:12]}"
             raise HubError("the repository lacks a file", where=where, expected=str(error), do=do) from error
 

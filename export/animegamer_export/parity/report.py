@@ -112,7 +112,7 @@ def table(results: list[Result], verbose: bool) -> str:
                 lines.append(f"FAIL {result.name}: {check.what}: {check.error:.2e} > {_tolerance(check)}")
     if any(check.rounding for result in results for check in result.checks):
         lines.append(
-            f"tolerance + r: r is {ROUNDINGS:g} times the distance from float64 of ours or the recording: of the nearer"
+            f"tolerance + r: r is {ROUNDINGS:g} times the smaller distance of ours or the recording from float64"
         )
     passed = sum(result.passed for result in results)
     lines.append(f"{passed} of {len(results)} sets pass (float32, CPU, largest absolute errors)")

@@ -42,8 +42,8 @@ CALIBRATION_SEED = 1000
 """`verify` compares turns from seed 0, so calibration uses other ones."""
 MARK, MARKED = "quantize.unfinished", b"animegamer-rt quantize writes a bundle here\n"
 """The file that marks the folder of a killed run, and its content."""
-MOVE_IT = "move it, or give another --out"
-NO_SPACE_HINT = "give another --out, or free some space"
+MOVE_IT = "move it, or choose another --out"
+NO_SPACE_HINT = "choose another --out, or free some space"
 
 ProgressStep = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Shows a long step: takes its name and approximate size in bytes; yields a callback for the bytes of each write."""

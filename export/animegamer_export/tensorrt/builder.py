@@ -95,13 +95,13 @@ def _build(trt: Any, job: BuildJob) -> BuildResult:
     if not parser.parse_from_file(str(job.typed)):
         errors = [parser.get_error(index) for index in range(parser.num_errors)]
         text = "; ".join(f"{error.desc()} (node {error.node_name()})" for error in errors)
-        return BuildResult(trt.__version__, error=text or "the parser gives no reason")
+        return BuildResult(trt.__version__, error=text or "the parser gave no reason")
     parsed = time.perf_counter()
     for ranges in job.profiles:
         _add_profile(builder, config, network, ranges)
     engine = builder.build_serialized_network(network, config)
     if engine is None:
-        return BuildResult(trt.__version__, error="; ".join(logger.errors) or "the builder gives no reason")
+        return BuildResult(trt.__version__, error="; ".join(logger.errors) or "the builder gave no reason")
     job.partial.parent.mkdir(parents=True, exist_ok=True)
     job.partial.write_bytes(engine)
     job.partial.replace(job.target)

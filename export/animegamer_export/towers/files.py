@@ -29,7 +29,7 @@ from animegamer_export.towers.text import TextTower, TextTowerSize, relative_bia
 from animegamer_rt.errors import CheckpointError
 
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-CLIP_HINT = "give the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
+CLIP_HINT = "pass the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 HEAD_WIDTH = 64
 """open_clip's default, if open_clip_config.json gives none."""
 

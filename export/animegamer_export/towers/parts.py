@@ -60,7 +60,7 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     Raises CheckpointError for other files, and for towers that the encoder was not trained with.
     """
     text, image, tokenizer = open_text_tower(t5), open_image_tower(clip), t5 / TOKENIZER
-    take = "take spiece.model of google/t5-v1_1-xxl"
+    take = "use spiece.model of google/t5-v1_1-xxl"
     if not tokenizer.is_file():
         raise CheckpointError("no such file", where=tokenizer, do=take)
     pieces, end = count_pieces(tokenizer, take), read_json(t5 / "config.json").get("eos_token_id", 1)
