@@ -89,7 +89,7 @@ def test_operators_that_only_onnxruntime_has_are_refused_with_what_to_do() -> No
     text = """<ir_version: 10, opset_import: ["": 23, "com.microsoft": 1]>
     part (float[1, 32] x, uint8[4, 2, 8] codes, float[4, 2] scales) => (float[1, 4] y)
     { y = com.microsoft.MatMulNBits<K = 32, N = 4, bits = 4, block_size = 16>(x, codes, scales) }"""
-    with pytest.raises(BundleError, match="found MatMulNBits; expected the standard's.*predictor=int4-qdq"):
+    with pytest.raises(BundleError, match="found MatMulNBits; expected standard ONNX.*predictor=int4-qdq"):
         rewrite(ir.from_proto(onnx.parser.parse_model(text)), ir.DataType.FLOAT16)
 
 

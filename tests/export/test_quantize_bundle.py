@@ -129,7 +129,7 @@ def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_pa
 
 
 def test_parts_that_cannot_be_quantised_leave_no_bundle(pocket: Bundle, tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match="no weight of vae"):
+    with pytest.raises(BundleError, match="vae has no weight to quantise"):
         quantize_bundle(pocket, tmp_path / "new", {"vae": scheme("nf4")})
     with pytest.raises(ConfigError, match="no part 'denoisr'.*denoiser"):
         quantize_bundle(pocket, tmp_path / "new", {"denoisr": scheme("int8")})

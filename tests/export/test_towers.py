@@ -125,7 +125,7 @@ def test_other_open_clip_folders_are_refused(tmp_path: Path) -> None:
     path, config = tmp_path / "open_clip_model.safetensors", tmp_path / "open_clip_config.json"
     tensors, plain = load_file(path), config.read_text()
     config.write_text(json.dumps({"model_cfg": {"vision_cfg": {"head_width": 3}}}))
-    refused(r"open_clip_config\.json: heads of 3 do not divide a width of 16")
+    refused(r"open_clip_config\.json: head width 3 does not divide width 16")
     config.write_text(plain)
     save_file({**tensors, "visual.conv1.weight": torch.zeros(3)}, path)
     refused(r"open_clip_model\.safetensors: not (?s:.*)conv1\.weight \(found \[3\], expected 4 axes\)")
