@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
     from .run import BenchOptions, bench
 
     if options.suite is not None and (options.preset is not None or options.turns is not None):
-        raise ConfigError("a suite defines its own turns", found="--preset or --turns", do="drop them, or --suite")
+        raise ConfigError("a suite has its own turns", found="--preset or --turns", do="drop them, or --suite")
     suite = None if options.suite is None else load_suite(options.suite)
     preset = PRESETS.get(options.preset, Preset())
     settings = replace(
