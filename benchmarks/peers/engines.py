@@ -14,14 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from animegamer_rt.backends.interface import (
-    Engines,
-    FloatArray,
-    Frames,
-    IntArray,
-    Prefill,
-    TokenBatch,
-)
+from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.networks import load_models

@@ -79,12 +79,7 @@ def games(player: int, turns: int, game_turns: int = GAME_TURNS) -> list[Game]:
 
 
 def faults(
-    seed: int,
-    count: int,
-    turns: int,
-    players: int,
-    longest_s: float = LONGEST_S,
-    kinds: Sequence[str] = KINDS,
+    seed: int, count: int, turns: int, players: int, longest_s: float = LONGEST_S, kinds: Sequence[str] = KINDS
 ) -> list[Fault]:
     """A schedule of `count` faults over `turns` turns, with all kinds about equally often, in order."""
     chance = random.Random(f"faults {seed}")

@@ -47,10 +47,7 @@ def run(options: argparse.Namespace) -> int:
         )
     bundle = export(source, ExportRequest(precision, options.out), Progress(console))
     if bundle is None:
-        console.print(
-            f"{options.out}: parts exported; export the remaining parts before playing",
-            highlight=False,
-        )
+        console.print(f"{options.out}: parts exported; export the remaining parts before playing", highlight=False)
     else:
         shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
         message = f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"

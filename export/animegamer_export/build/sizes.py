@@ -100,11 +100,7 @@ POCKET = ModelSizes(
 )
 """The model trained from scratch and shipped (`animegamer_pocket`): frames of 96 x 144 pixels."""
 
-RANDOM_SIZES: Mapping[str, ModelSizes] = {
-    "full": FULL,
-    "pocket": POCKET,
-    "tiny": TINY,
-}
+RANDOM_SIZES: Mapping[str, ModelSizes] = {"full": FULL, "pocket": POCKET, "tiny": TINY}
 """Sizes by name. A vocabulary of 0 means the tokenizer's size."""
 
 

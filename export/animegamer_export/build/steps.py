@@ -12,6 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,9 @@ NO_SPACE_HINT = "choose another --out, free some space, or export fewer --parts 
 BASE_PRECISION = "fp16"
 """Quantised parts are made from this precision, whose error is a thousandth of the most accurate scheme's."""
 
-MakeFiles = Callable[[Path, Callable[[int], None]], Mapping[str, Any]]
+Advance = Callable[[int], None]
+MakeFiles = Callable[[Path, Advance], Mapping[str, Any]]
+"""Writes files to a folder and reports the bytes of each write; returns what the step's record adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +115,7 @@ def _claim(out: Path) -> Claim | None:
 
 
 def _run_steps(
-    steps: list[Step],
-    lacking: list[str],
-    state: ExportState,
-    source: ExportSource,
-    progress: Progress,
-    claim: Claim,
+    steps: list[Step], lacking: list[str], state: ExportState, source: ExportSource, progress: Progress, claim: Claim
 ) -> Bundle | None:
     """Runs the steps in order, and writes the manifest if no part is missing."""
     for step in steps:
@@ -161,30 +159,28 @@ def _pending_steps(source: ExportSource, request: ExportRequest, state: ExportSt
         if not made:
             yield from _part_steps(source, request, state, part)
         if not made or not state.done(f"{part} verified", key):
-            yield Step(f"{part} verified", key, made_of, 0, _verify(source, part, precision, request.out))
-    others = [("tokenizer", step_key(source.made_of["tokenizer"]), _tokenizer(source))]
+            yield Step(f"{part} verified", key, made_of, 0, partial(_verify, source, part, precision, request.out))
+    others = [("tokenizer", step_key(source.made_of["tokenizer"]), partial(_tokenizer, source))]
     if source.towers is not None and TEXT in request.precision:
-        others.append((MOTION_STEP, step_key(source.made_of[TEXT]), _motion_tokenizer(source.towers)))
+        make = partial(_motion_tokenizer, source.towers)
+        others.append((MOTION_STEP, step_key(source.made_of[TEXT]), make))
     yield from (Step(name, key, key, 0, make) for name, key, make in others if not state.done(name, key))
 
 
 def _part_steps(source: ExportSource, request: ExportRequest, state: ExportState, part: str) -> Iterator[Step]:
     precision, made_of = request.precision[part], step_key(source.made_of[part])
-    key, base_key = step_key(made_of, part, precision), step_key(made_of, part, BASE_PRECISION)
+
+    def step(name: str, precision: str, make: MakeFiles, into: str = "") -> Step:
+        return Step(name, step_key(made_of, part, precision), made_of, _bytes(source, part, precision), make, into)
+
     if precision in STORED:
-        yield Step(part, key, made_of, _bytes(source, part, precision), _write(source, part, precision))
+        yield step(part, precision, partial(_write, source, part, precision))
         return
-    chosen, base, name = (
-        part_scheme(part, precision),
-        f"{WORK_FOLDER}/{part}-{BASE_PRECISION}",
-        f"{part} in {BASE_PRECISION}",
-    )
-    if not state.done(name, base_key):
-        yield Step(
-            name, base_key, made_of, _bytes(source, part, BASE_PRECISION), _write(source, part, BASE_PRECISION), base
-        )
-    quantise = _quantise(part, chosen, request.out / base, state)
-    yield Step(part, key, made_of, _bytes(source, part, precision), quantise)
+    base, name = f"{WORK_FOLDER}/{part}-{BASE_PRECISION}", f"{part} in {BASE_PRECISION}"
+    if not state.done(name, step_key(made_of, part, BASE_PRECISION)):
+        yield step(name, BASE_PRECISION, partial(_write, source, part, BASE_PRECISION), base)
+    chosen = part_scheme(part, precision)
+    yield step(part, precision, partial(_quantise, part, chosen, request.out / base, state))
 
 
 def part_scheme(part: str, precision: str) -> Scheme:
@@ -206,9 +202,7 @@ def part_scheme(part: str, precision: str) -> Scheme:
         )
     if is_excluded(part):
         raise ConfigError(
-            f"{part} cannot be quantised",
-            where=f"--precision {part}={precision}",
-            expected=", ".join(STORED),
+            f"{part} cannot be quantised", where=f"--precision {part}={precision}", expected=", ".join(STORED)
         )
     return chosen
 
@@ -218,10 +212,7 @@ def _run_step(step: Step, state: ExportState, progress: Progress, claim: Claim) 
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     started = time.monotonic()
-    with (
-        disk_full_error(state.folder, "it continues with this step"),
-        progress.step(step.name, step.bytes) as advance,
-    ):
+    with disk_full_error(state.folder, "it continues with this step"), progress.step(step.name, step.bytes) as advance:
         found = dict(step.make(work, advance))
     target.mkdir(parents=True, exist_ok=True)
     names = sorted(path.name for path in work.iterdir())
@@ -240,50 +231,35 @@ def _run_step(step: Step, state: ExportState, progress: Progress, claim: Claim) 
     progress.finished(step.name, sum(state.steps[step.name]["files"].values()), seconds)
 
 
-def _write(source: ExportSource, part: str, precision: str) -> MakeFiles:
-    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        return {"parts": write_record(write_streamed(work, source.part(part), precision, advance))}
-
-    return make
+def _write(source: ExportSource, part: str, precision: str, work: Path, advance: Advance) -> Mapping[str, Any]:
+    return {"parts": write_record(write_streamed(work, source.part(part), precision, advance))}
 
 
-def _quantise(part: str, chosen: Scheme, base: Path, state: ExportState) -> MakeFiles:
-    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        written: dict[str, Any] = state.steps[f"{part} in {BASE_PRECISION}"]["parts"]
-        sources = [base / entry["file"] for entry in written.values()]
-        weights = next(name for entry in written.values() for name in entry["data_files"])
-        report = rewrite_files(sources, work, weights, chosen, fp16_exclusions(part), written=advance)
-        return {
-            "parts": {name: {**entry, "precision": chosen.name} for name, entry in written.items()},
-            "mean_weight_error": report.mean_error,
-        }
-
-    return make
+def _quantise(
+    part: str, chosen: Scheme, base: Path, state: ExportState, work: Path, advance: Advance
+) -> Mapping[str, Any]:
+    written: dict[str, Any] = state.steps[f"{part} in {BASE_PRECISION}"]["parts"]
+    sources = [base / entry["file"] for entry in written.values()]
+    weights = next(name for entry in written.values() for name in entry["data_files"])
+    report = rewrite_files(sources, work, weights, chosen, fp16_exclusions(part), written=advance)
+    parts = {name: {**entry, "precision": chosen.name} for name, entry in written.items()}
+    return {"parts": parts, "mean_weight_error": report.mean_error}
 
 
-def _verify(source: ExportSource, part: str, precision: str, out: Path) -> MakeFiles:
-    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        weights = precision if precision in STORED else None
-        return {"weights_compared": check_part(out, source.part(part), weights)}
-
-    return make
+def _verify(source: ExportSource, part: str, precision: str, out: Path, *_: object) -> Mapping[str, Any]:
+    weights = precision if precision in STORED else None
+    return {"weights_compared": check_part(out, source.part(part), weights)}
 
 
-def _tokenizer(source: ExportSource) -> MakeFiles:
-    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        (work / TOKENIZER[0]).write_bytes(source.tokenizer_model)
-        (work / TOKENIZER[1]).write_text(json.dumps(dict(source.added_tokens), indent=0) + "\n", encoding="utf-8")
-        return {}
-
-    return make
+def _tokenizer(source: ExportSource, work: Path, advance: Advance) -> Mapping[str, Any]:
+    (work / TOKENIZER[0]).write_bytes(source.tokenizer_model)
+    (work / TOKENIZER[1]).write_text(json.dumps(dict(source.added_tokens), indent=0) + "\n", encoding="utf-8")
+    return {}
 
 
-def _motion_tokenizer(towers: Towers) -> MakeFiles:
-    def make(work: Path, advance: Callable[[int], None]) -> Mapping[str, Any]:
-        shutil.copyfile(towers.tokenizer, work / MOTION_MODEL)
-        return {"motion_tokenizer": write_record(towers.motion_tokenizer)}
-
-    return make
+def _motion_tokenizer(towers: Towers, work: Path, advance: Advance) -> Mapping[str, Any]:
+    shutil.copyfile(towers.tokenizer, work / MOTION_MODEL)
+    return {"motion_tokenizer": write_record(towers.motion_tokenizer)}
 
 
 def _manifest(source: ExportSource, state: ExportState) -> Manifest:

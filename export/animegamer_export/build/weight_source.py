@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +145,10 @@ def from_seed(seed: int, size: str) -> ExportSource:
         sizes = replace(
             sizes, predictor=replace(sizes.predictor, vocabulary=math.ceil((max(tokens.values()) + 1) / 8) * 8)
         )
-    weights: dict[str, Weights] = {name: RandomWeights(seed, name, sizes) for name in PARTS}
+    weights: dict[str, Weights] = {name: RandomWeights(seed, sizes.shapes(name)) for name in PARTS}
     # The denoiser's file contains the encoder, which makes the constant shot.
-    weights[DENOISER] = RandomWeights(seed, DENOISER, sizes, ENCODER)
+    both = sizes.shapes(DENOISER) | sizes.shapes(ENCODER)
+    weights[DENOISER] = RandomWeights(seed, both, {"denoiser.positions": partial(position_table, sizes.denoiser)})
     return ExportSource(
         sizes,
         weights,
@@ -164,38 +166,29 @@ def _random_towers(seed: int, sizes: ModelSizes, tokenizer: Path) -> Towers:
     """Both towers in the form of T5 and CLIP, with pocket's tokenizer instead of T5's."""
     text, image = tower_sizes(sizes.encoder)
     return Towers(
-        (text, RandomTowerWeights(seed, TEXT, tower_shapes(text))),
-        (image, RandomTowerWeights(seed, IMAGE, tower_shapes(image))),
+        (text, RandomWeights(seed, tower_shapes(text), NORMALISATION, f"{TEXT}.")),
+        (image, RandomWeights(seed, tower_shapes(image), NORMALISATION, f"{IMAGE}.")),
         tokenizer,
     )
 
 
+@dataclass(frozen=True, slots=True)
 class RandomWeights:
-    """Random weights that depend only on seed and name, not on the order of requests."""
+    """Random weights that depend only on the seed and on `prefix` + name, not on the order of requests.
 
-    def __init__(self, seed: int, part: str, sizes: ModelSizes, *more: str) -> None:
-        self.seed, self.sizes = seed, sizes
-        self.shapes = {name: shape for one in (part, *more) for name, shape in sizes.shapes(one).items()}
+    made: functions for weights that are computed instead, by name.
+    """
+
+    seed: int
+    shapes: Mapping[str, Shape]
+    made: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict)
+    prefix: str = ""
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """Matrices are scaled by 1 / sqrt(fan in); norms are about 1 and biases about 0."""
-        shape = self.shapes[parameter]
-        if parameter.endswith("positions"):
-            return position_table(self.sizes.denoiser).to(dtype)
-        return random_weight(self.seed, parameter, shape).to(dtype)
-
-
-class RandomTowerWeights:
-    """Random weights of a tower, with CLIP's own normalisation."""
-
-    def __init__(self, seed: int, part: str, shapes: Mapping[str, Shape]) -> None:
-        self.seed, self.part, self.shapes = seed, part, shapes
-
-    def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
-        """Like RandomWeights.merged."""
-        if parameter in NORMALISATION:
-            return NORMALISATION[parameter]().to(dtype)
-        return random_weight(self.seed, f"{self.part}.{parameter}", self.shapes[parameter]).to(dtype)
+        if parameter in self.made:
+            return self.made[parameter]().to(dtype)
+        return random_weight(self.seed, self.prefix + parameter, self.shapes[parameter]).to(dtype)
 
 
 def random_weight(seed: int, name: str, shape: Shape) -> Tensor:

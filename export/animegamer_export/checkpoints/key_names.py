@@ -144,10 +144,7 @@ def vae_naming(levels: int) -> KeyNaming:
     ]
     return KeyNaming(
         ours=tuple(table),
-        unused=(
-            (r"encoder\..*", "the vae's own encoder is not needed to play"),
-            (r"loss\..*", "training only"),
-        ),
+        unused=((r"encoder\..*", "the vae's own encoder is not needed to play"), (r"loss\..*", "training only")),
     )
 
 
@@ -203,10 +200,7 @@ _MISTRAL = (
 _COMPUTED = (r".*\.rotary_emb\.inv_freq", "computed from the positions")
 # The adapter's file holds the language model under PEFT's names, and the two resamplers.
 PREDICTOR = KeyNaming(
-    ours=(
-        (r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"),
-        *_under(PEFT, _MISTRAL),
-    ),
+    ours=((r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"), *_under(PEFT, _MISTRAL)),
     pieces=(
         (r"(.*)\.base_layer\.(weight|bias)", r"\1.\2", "base"),
         (r"(.*)\.lora_A\.(?:\w+\.)?weight", r"\1.weight", "down"),

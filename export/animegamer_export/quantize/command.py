@@ -80,10 +80,7 @@ def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
         part, equals, name = (word.strip() for word in entry.partition("="))
         if not equals or not part or part in found:
             raise ConfigError(
-                "not PART=PRECISION",
-                where="--precision",
-                found=repr(entry),
-                expected="PART=PRECISION, each part once",
+                "not PART=PRECISION", where="--precision", found=repr(entry), expected="PART=PRECISION, each part once"
             )
         plain = scheme(name)
         found[part] = scheme(name, block) if block is not None and plain.block is not None else plain

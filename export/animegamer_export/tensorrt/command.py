@@ -34,7 +34,8 @@ from animegamer_rt.profiling.host import environment, module_version
 FOLDER = "engines"
 KIND = "tensorrt build"
 DONE, FAILED = 0, 1
-DATA_CENTRE_ARCHES = ("sm90", "sm100", "sm103")
+ARCHES = (*RTX_ARCHES, "sm90", "sm100", "sm103")
+"""RTX cards, then data centre cards."""
 TEXT_TOKENS_PER_TURN = 40
 """Tokens of a turn besides its shot, with a margin: an instruction of two lines, tags and four strengths."""
 TOKENS_AFTER_PROMPT = 3 * 8
@@ -43,27 +44,14 @@ CHANNELS = (3, 3, 4)
 NO_SPACE_HINT = "free some space, or build fewer --parts or for fewer --gpu at a time"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of the command."""
-
-    bundle: str
-    gpus: tuple[str, ...]
-    parts: tuple[str, ...]
-    precision: str = "fp16"
-    longest_prompt: int | None = None
-    stream_weights: bool = True
-    results: Path | None = None
-
-
 def add_command(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt build-engines`."""
-    parser.set_defaults(run=lambda given: run(_options(given)))
+    parser.set_defaults(run=_run)
     parser.description = (
         "Build TensorRT engines from a bundle's ONNX files. TensorRT-RTX (RTX cards) needs no GPU for it."
     )
     parser.add_argument("--bundle", required=True, help="name or folder; engines are written to its folder engines/")
-    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"comma-separated, of {', '.join(_arches())}")
+    parser.add_argument("--gpu", required=True, metavar="LIST", help=f"comma-separated, of {', '.join(ARCHES)}")
     parser.add_argument("--parts", metavar="LIST", help=f"comma-separated, of {', '.join(ENGINE_ROLES)} (default: all)")
     parser.add_argument(
         "--precision", choices=("fp16", "bf16"), default="fp16", help="inside the engine (default: fp16)"
@@ -80,20 +68,19 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: Options) -> int:
-    """Builds the engines; 0 if all exist, 1 if one could not be built, which is named.
-
-    Raises AnimeGamerError for a bundle or option that cannot be used.
-    """
+def _run(options: argparse.Namespace) -> int:
+    """Builds the engines; 0 if all exist, 1 if one could not be built, which is named."""
+    gpus = _split_names(options.gpu, ARCHES, "--gpu")
+    parts = ENGINE_ROLES if options.parts is None else _split_names(options.parts, ENGINE_ROLES, "--parts")
     if options.results is not None:
         make_folder(options.results.parent)
         claim_file(options.results, "a record of builds", _is_record, do="choose another file with --results")
     bundle = open_bundle(options.bundle)
     wanted = [
         _engine_request(bundle, part, gpu, options)
-        for gpu in options.gpus
+        for gpu in gpus
         for part in engine_graphs(bundle)
-        if bundle.graph_roles[part] in options.parts
+        if bundle.graph_roles[part] in parts
     ]
     require_space(bundle.folder, sum(_part_bytes(bundle, one.part) for one in wanted if not one.kept), NO_SPACE_HINT)
     rows: list[dict[str, Any]] = []
@@ -153,7 +140,7 @@ class _EngineRequest:
         return f"{FOLDER}/{self.name}.engine"
 
 
-def _engine_request(bundle: Bundle, part: str, arch: str, options: Options) -> _EngineRequest:
+def _engine_request(bundle: Bundle, part: str, arch: str, options: argparse.Namespace) -> _EngineRequest:
     library = library_for(arch)
     name = engine_name(part, arch, library)
     ranges = profiles(part, bundle, options.longest_prompt)
@@ -167,7 +154,9 @@ def _engine_request(bundle: Bundle, part: str, arch: str, options: Options) -> _
     return _EngineRequest(part, name, wanted, ranges, held if fits else None)
 
 
-def _build_or_keep(bundle: Bundle, wanted: _EngineRequest, options: Options) -> tuple[dict[str, Any], Bundle]:
+def _build_or_keep(
+    bundle: Bundle, wanted: _EngineRequest, options: argparse.Namespace
+) -> tuple[dict[str, Any], Bundle]:
     part, file = wanted.part, wanted.file
     row: dict[str, Any] = {"part": part, "weights": bundle.manifest.parts[part].precision}
     row |= {key: wanted.built_for[key] for key in ("arch", "library", "precision")}
@@ -181,7 +170,7 @@ def _build_or_keep(bundle: Bundle, wanted: _EngineRequest, options: Options) -> 
         row["arch"],
         options.precision,
         wanted.profiles,
-        options.stream_weights,
+        not options.no_weight_streaming,
     )
     try:
         built = _build_in_subprocess(job)
@@ -259,23 +248,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{head}{row['bytes'] / 1e6:9.1f} MB {row['build_seconds']:8.1f} s  peak {row['peak_mib'] or 0:.0f} MiB"
 
 
-def _options(given: argparse.Namespace) -> Options:
-    return Options(
-        given.bundle,
-        tuple(_split_names(given.gpu, _arches(), "--gpu")),
-        ENGINE_ROLES if given.parts is None else tuple(_split_names(given.parts, ENGINE_ROLES, "--parts")),
-        given.precision,
-        given.longest_prompt,
-        not given.no_weight_streaming,
-        given.results,
-    )
-
-
-def _arches() -> tuple[str, ...]:
-    return (*RTX_ARCHES, *DATA_CENTRE_ARCHES)
-
-
-def _split_names(text: str, known: Sequence[str], option: str) -> list[str]:
+def _split_names(text: str, known: Sequence[str], option: str) -> Sequence[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:

@@ -111,11 +111,7 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
     """An open_clip folder: its weights and, if present, open_clip_config.json. Raises CheckpointError."""
     found = next((name for name in OPEN_CLIP if (folder / name).is_file()), None)
     if found is None:
-        raise CheckpointError(
-            f"no weights: neither {' nor '.join(OPEN_CLIP)}",
-            where=folder,
-            do=CLIP_HINT,
-        )
+        raise CheckpointError(f"no weights: neither {' nor '.join(OPEN_CLIP)}", where=folder, do=CLIP_HINT)
     file = (open_safetensors if found.endswith("safetensors") else open_torch)(folder / found)
     config = folder / "open_clip_config.json"
     size = _image_size(file, _vision_config(config), config)

@@ -101,11 +101,7 @@ def image_tower_part(size: ImageTowerSize, weights: Weights) -> StreamedPart:
 
 
 def _part(
-    name: str,
-    module: torch.nn.Module,
-    inputs: Mapping[str, torch.Tensor],
-    weights: Weights,
-    exact: tuple[str, ...],
+    name: str, module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], weights: Weights, exact: tuple[str, ...]
 ) -> StreamedPart:
     graph = Graph(name, module, inputs, (name.replace("tower", "features"),))
     return StreamedPart([graph], f"{name}.weights", lambda key: weights.merged(key, torch.float32), exact)

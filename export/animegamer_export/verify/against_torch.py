@@ -268,40 +268,41 @@ def _vae(compared: _Comparison) -> Figures:
 
 
 def _encoder(compared: _Comparison) -> Figures:
-    size, random, figures = compared.source.sizes.encoder, torch.Generator().manual_seed(SEED), Figures()
+    size, random = compared.source.sizes.encoder, torch.Generator().manual_seed(SEED)
     text = torch.randn(1, size.text_tokens, size.text_width, generator=random)
     image = torch.randn(1, size.image_tokens, size.image_width, generator=random)
-    feeds = {"text_features": text.numpy(), "image_features": image.numpy()}
     weights = compared.weights(ENCODER, lambda name: (f"encoder.{name}", None))
-    true = {kind: whole_encoder(size, each)(text, image).numpy() for kind, each in weights.items()}
-    (tried,) = compared.open(ENCODER).run(("shot",), feeds)
-    for kind, expected in true.items():
-        figures |= _errors(f"{kind}shot", tried, expected)
-    return figures
+    true = {kind: whole_encoder(size, each)(text, image) for kind, each in weights.items()}
+    return _one_output(compared, ENCODER, "shot", {"text_features": text, "image_features": image}, true)
 
 
 def _text_tower(compared: _Comparison) -> Figures:
     """The features of one text, half of it padding, which is attended to."""
-    size, true, figures = compared.towers.text[0], {}, Figures()
+    size, true = compared.towers.text[0], {}
     ids = torch.randint(1, size.vocabulary, (1, size.tokens), generator=torch.Generator().manual_seed(SEED))
     ids[:, size.tokens // 2 :] = 0
     for kind, weights in compared.weights(TEXT, as_named).items():
-        true[kind] = block_streaming(lambda: TextTower(size), weights, log=compared.log)(ids).numpy()
-    (tried,) = compared.open(TEXT).run(("text_features",), {"ids": ids.numpy()})
-    for kind, expected in true.items():
-        figures |= _errors(f"{kind}features", tried, expected)
-    return figures
+        true[kind] = block_streaming(lambda: TextTower(size), weights, log=compared.log)(ids)
+    return _one_output(compared, TEXT, "text_features", {"ids": ids}, true)
 
 
 def _image_tower(compared: _Comparison) -> Figures:
     """The features of one noise picture; the whole tower is in memory (0.3 GB at full size)."""
-    size, true, figures = compared.towers.image[0], {}, Figures()
+    size = compared.towers.image[0]
     picture = torch.rand(1, 3, size.side, size.side, generator=torch.Generator().manual_seed(SEED)) * 2 - 1
-    for kind, weights in compared.weights(IMAGE, as_named).items():
-        true[kind] = with_weights(ImageTower(size), weights)(picture).numpy()
-    (tried,) = compared.open(IMAGE).run(("image_features",), {"picture": picture.numpy()})
+    weights = compared.weights(IMAGE, as_named)
+    true = {kind: with_weights(ImageTower(size), each)(picture) for kind, each in weights.items()}
+    return _one_output(compared, IMAGE, "image_features", {"picture": picture}, true)
+
+
+def _one_output(
+    compared: _Comparison, part: str, output: str, inputs: Mapping[str, Tensor], true: Mapping[str, Tensor]
+) -> Figures:
+    """Errors of a part with one output. true: torch's, by error prefix."""
+    (tried,) = compared.open(part).run((output,), {name: value.numpy() for name, value in inputs.items()})
+    what, figures = output.rpartition("_")[2], Figures()
     for kind, expected in true.items():
-        figures |= _errors(f"{kind}features", tried, expected)
+        figures |= _errors(f"{kind}{what}", tried, expected.numpy())
     return figures
 
 

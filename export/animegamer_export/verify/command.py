@@ -35,14 +35,10 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     given = parser.add_mutually_exclusive_group()
     given.add_argument("--against", metavar="BUNDLE", help="bundle to compare with, by prompts and whole turns")
     given.add_argument(
-        "--checkpoints",
-        type=Path,
-        metavar="DIR",
-        help="folder of its checkpoints, to compare each part with torch",
+        "--checkpoints", type=Path, metavar="DIR", help="folder of its checkpoints, to compare each part with torch"
     )
     parser.add_argument(
-        "--parts",
-        help=f"of {','.join((*PARTS, *START_PARTS))} (default: all; with --against, those that differ)",
+        "--parts", help=f"of {','.join((*PARTS, *START_PARTS))} (default: all; with --against, those that differ)"
     )
     parser.add_argument(
         "--instructions", type=whole(1, 100_000), default=200, metavar="N", help="prompts to compare (default: 200)"

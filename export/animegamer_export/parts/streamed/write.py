@@ -32,11 +32,7 @@ STORED: Mapping[str, torch.dtype] = MappingProxyType(
 
 TRANSPOSED = ".transposed"
 _ONNX_TYPE: Mapping[torch.dtype, ir.DataType] = MappingProxyType(
-    {
-        torch.float32: ir.DataType.FLOAT,
-        torch.float16: ir.DataType.FLOAT16,
-        torch.bfloat16: ir.DataType.BFLOAT16,
-    }
+    {torch.float32: ir.DataType.FLOAT, torch.float16: ir.DataType.FLOAT16, torch.bfloat16: ir.DataType.BFLOAT16}
 )
 
 
