@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -34,31 +35,24 @@ def run(options: argparse.Namespace) -> int:
     if options.results is not None:
         make_folder(options.results)
     console = Console(markup=False)
+    say = partial(console.print, highlight=False, soft_wrap=True)
     source = _source(options, console)
     if source.unpublished:
-        message = f"warning: sizes differ from the published ones: {source.unpublished}"
-        console.print(message, highlight=False, soft_wrap=True)
+        say(f"warning: sizes differ from the published ones: {source.unpublished}")
     if "encoder" in precision and source.towers is None:
         precision = {part: name for part, name in precision.items() if part not in TOWER_PARTS}
-        console.print(
-            f"without {' and '.join(TOWER_PARTS)}: {source.towers_missing}; needed only to start a game from a picture",
-            highlight=False,
-            soft_wrap=True,
-        )
+        names = " and ".join(TOWER_PARTS)
+        say(f"without {names}: {source.towers_missing}; needed only to start a game from a picture")
     bundle = export(source, ExportRequest(precision, options.out), Progress(console))
     if bundle is None:
-        console.print(f"{options.out}: parts exported; export the remaining parts before playing", highlight=False)
+        say(f"{options.out}: parts exported; export the remaining parts before playing")
     else:
         shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
-        message = f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}"
-        console.print(message, highlight=False, soft_wrap=True)
+        say(f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}")
         if bundle.unmeasured_plans:
-            message = (
-                f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}"
-            )
-            console.print(message, highlight=False, soft_wrap=True)
+            say(f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}")
     if options.results is not None:
-        console.print(f"record: {_record(source, options)}", highlight=False)
+        say(f"record: {_record(source, options)}")
     return 0
 
 

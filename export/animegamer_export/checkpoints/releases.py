@@ -309,13 +309,9 @@ class _Shapes:
     def __call__(self, weight: str, axes: int) -> Shape:
         shape = self.shapes_by_weight().get(weight)
         if shape is None:
-            what = f"not a {self.what}: its sizes cannot be read"
-            raise CheckpointError(what, where=self.file.where, missing=[weight], do="use the published file")
+            raise self.refusal(missing=[weight])
         if len(shape) != axes or 0 in shape:
-            wrong = {weight: (list(shape), f"{axes} axes, none empty")}
-            raise CheckpointError(
-                f"not a {self.what}", where=self.file.where, misshapen=wrong, do="use the published file"
-            )
+            raise self.refusal(misshapen={weight: (list(shape), f"{axes} axes, none empty")})
         return shape
 
     def count(self, pattern: str) -> int:
@@ -323,8 +319,9 @@ class _Shapes:
         while pattern.format(number) in known:
             number += 1
         if number == 0:
-            missing = [pattern.format(0)]
-            raise CheckpointError(
-                f"not a {self.what}", where=self.file.where, missing=missing, do="use the published file"
-            )
+            raise self.refusal(missing=[pattern.format(0)])
         return number
+
+    def refusal(self, **found: Any) -> CheckpointError:
+        what = f"not a {self.what}: its sizes cannot be read"
+        return CheckpointError(what, where=self.file.where, do="use the published file", **found)
