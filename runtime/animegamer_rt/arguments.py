@@ -33,6 +33,7 @@ class Parser(argparse.ArgumentParser):
         self.register("type", float, _argument(untrusted.decimal_number))
         self.register("type", Path, _argument(untrusted.path))
         self.register("type", None, _text)
+        self.register("action", "parsers", _Subcommands)
         self.set_defaults(parser=self)
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -40,11 +41,16 @@ class Parser(argparse.ArgumentParser):
         with contextlib.suppress(*(() if file is sys.stdout else (OSError, ValueError))):
             (file or sys.stderr).write(message)
 
-    def add_subparsers(self, **options: Any) -> argparse._SubParsersAction[Any]:
-        """As argparse's; a subcommand's arguments are parsed by its own parser."""
-        commands = super().add_subparsers(**options)
-        commands.type = str
-        return commands
+
+class _Subcommands(argparse._SubParsersAction):  # type: ignore[type-arg]  # cannot be subscripted at run time
+    """As argparse's; a subcommand's arguments are parsed by its own parser, and its help begins with its line here."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.type = str
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        return super().add_parser(name, **{"description": options.get("help"), **options})
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:

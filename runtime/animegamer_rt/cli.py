@@ -105,8 +105,7 @@ def command_parser(complete: set[str] | None = None) -> Parser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     added = sorted(entry_points(group=COMMAND_GROUP), key=lambda point: point.name)
     for point in (*(EntryPoint(name, where, COMMAND_GROUP) for name, where in OWN.items()), *added):
-        help_line = HELP.get(point.name, "")
-        command = commands.add_parser(point.name, help=help_line, description=help_line)
+        command = commands.add_parser(point.name, help=HELP.get(point.name, ""))
         if complete is None:
             with contextlib.suppress(ModuleNotFoundError):
                 point.load()(command)

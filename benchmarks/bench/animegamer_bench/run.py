@@ -21,7 +21,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
 from animegamer_rt.bundle.roles import DENOISER, ROLES, graph_names
 from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfig
-from animegamer_rt.errors import BundleNotFoundError
+from animegamer_rt.errors import BundleNotFoundError, OutputError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import describe_host, environment
@@ -76,8 +76,9 @@ def bench(options: BenchOptions) -> int:
         try:
             name = f"{record['bundle']}-{record['plan']}"
             print(f"record: {write_record(options.results, name, record)}")
-        finally:  # if it cannot be written, this is all that remains of the run
+        except OutputError:  # this is all that remains of the run
             print(json.dumps({name: value for name, value in record.items() if name != SAMPLES}))
+            raise
         if not record["complete"]:
             raise KeyboardInterrupt
     return 0

@@ -88,7 +88,7 @@ class TerminalView:
         self.line(f"bundle    {status.get('bundle')}, plan {status.get('plan')}")
         self.line(f"server    {status.get('version')}, up {status.get('uptime_s', 0):.0f} s")
         self.line(f"turns     {turns}")
-        self.line(f"players   {status.get('sessions')} sessions, {status.get('connections')} connections")
+        self.line(f"sessions  {status.get('sessions')} open, {status.get('connections')} connected")
         self.line(f"worker    {worker.get('state')}, {worker.get('restarts')} restarts")
         if worker.get("last_error"):
             self.line(f"          last error: {worker['last_error']}")

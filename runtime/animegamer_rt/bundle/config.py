@@ -71,7 +71,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 def suggest_only(name: str, known: Iterable[str]) -> str | None:
     """The nearest known name, as a question; None if none is near. For errors that list all names anyway."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.65)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
 
 
