@@ -1,8 +1,8 @@
-"""Which clients can be built on this machine, and what is missing for the others. Uses the standard library only.
+"""Which clients can be built on this machine, and what the others need. Uses only the standard library.
 
-python client/tools.py             what each client needs, and whether it is there
-python client/tools.py packages    Debian packages of what is missing, for apt-get install
-python client/tools.py test        build and test the clients that can be built; say why the others are skipped
+python client/tools.py             list clients, and the tools they lack
+python client/tools.py packages    Debian packages of missing tools, for apt-get install
+python client/tools.py test        build and test the clients that can be built; explain why others are skipped
 python client/tools.py require     fail if a client cannot be built
 """
 
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class ClientTools:
-    """programs: that its build calls. packages: Debian's, which have them. tests: files of tests/client.
+    """programs: called by its build. packages: Debian's, which contain them. tests: files of tests/client.
 
-    library: one that it links, by its name for pkg-config.
+    library: one that it links, by its pkg-config name.
     """
 
     title: str
@@ -33,7 +33,7 @@ class ClientTools:
 
     @property
     def missing(self) -> list[str]:
-        """The programs, or else the library, that are not there."""
+        """The missing programs, or the missing library."""
         programs = [program for program in self.programs if shutil.which(program) is None]
         asked = self.library and not programs and subprocess.run(["pkg-config", "--exists", self.library]).returncode
         return [self.library] if asked else programs
@@ -47,11 +47,11 @@ CLIENTS = (
     ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )
-"""Every client. Python's tests need no tools, and so are always run."""
+"""All clients but Python, whose tests need no tools and so always run."""
 
 
 def can_build(title: str) -> bool:
-    """Whether all that the client of this title needs is here."""
+    """Whether everything that this client needs is installed."""
     return not any(client.missing for client in CLIENTS if client.title == title)
 
 
@@ -61,7 +61,7 @@ def ignored_tests() -> list[str]:
 
 
 def show() -> None:
-    """One line a client."""
+    """One line per client."""
     for client in CLIENTS:
         if client.missing:
             apt = "on Debian: apt-get install " + " ".join(client.packages)

@@ -1,21 +1,21 @@
-"""A game server in a thread that speaks the protocol and produces the faults that it is told to.
+"""A game server in a thread that speaks the protocol and injects faults.
 
 `server.faults[seq] = fault` happens once, when the event with that `seq` of any turn is due:
 
     drop         all connections are lost            gap        this event is not sent
     restart      and the running turn is forgotten   swap       it is sent after the next one
     overtaken    and another client played that turn overtaking and another client plays it now
-    die:S        and nothing listens for S seconds   twice      it is sent twice
-    silence      no more answers at all              garbage    bytes that are no message
+    die:S        nothing listens for S seconds       twice      it is sent twice
+    silence      no more answers at all              garbage    bytes that are not a message
     hold         nothing more until it is cancelled  header:N   a header of N bytes
     pause:S      nothing for S seconds               error:CODE the turn ends with this error
     worker       the worker is restarted             picture    its fields do not fit its buffer
 
-`refusals[type]`: codes with which the next requests of a type are refused. `unanswered[type]`: so many get no answer.
-`finishes_exports`: False, an export's progress comes, and no end.
-`early_cancels`: that many cancels find no turn, as if they had arrived before it.
-`minor`: the minor version that it speaks; one above 1 sends messages, keys and fields that nobody knows yet.
-`offers`: instructions that it says are ready ahead, after `opened` and `done`.
+`refusals[type]`: codes with which the next requests of a type are refused. `unanswered[type]`: how many get no answer.
+`finishes_exports`: False: an export's progress comes, but no end.
+`early_cancels`: how many cancels find no turn, as if they had arrived before it.
+`minor`: the minor version that it speaks; one above 1 sends unknown messages, keys and fields.
+`offers`: instructions that it offers as ready, after `opened` and `done`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ CONTROL_REQUESTS = frozenset({"hello", "cancel", "status", "ping"})
 
 
 class FakeServer:
-    """A fake server on two ports; `seen` holds every request in the order of arrival.
+    """A fake server on two ports; `seen` holds every request in order of arrival.
 
-    secret_key: CURVE, in Z85; it takes every client that knows the public key.
+    secret_key: CURVE, in Z85; every client that knows the public key is accepted.
     """
 
     def __init__(self, secret_key: bytes | None = None, minor: int = 0) -> None:
@@ -104,7 +104,7 @@ class FakeServer:
         self._ports.close()
 
     def _bound(self, port: int) -> Any:
-        """A new socket at this port, as soon as the one that was there before has left it."""
+        """A new socket at this port, once the previous one has left it."""
         socket = self._context.socket(zmq.ROUTER)
         socket.linger = 0
         if self._secret_key is not None:
@@ -114,7 +114,7 @@ class FakeServer:
                 socket.bind(f"tcp://127.0.0.1:{port}")
                 return socket
             time.sleep(0.01)
-        raise OSError(f"port {port} does not come free")
+        raise OSError(f"port {port} stays in use")
 
     def _drop(self) -> None:
         self._turns.close(linger=0)
@@ -123,7 +123,7 @@ class FakeServer:
         self._turns = self._bound(self.port)
 
     def _die(self, seconds: float) -> None:
-        """Leave both ports for so long; the running turn is forgotten, what is done is kept."""
+        """Leave both ports for this long; the running turn is forgotten, finished ones are kept."""
         self._jobs.clear()
         for socket in (self._turns, self._control):
             socket.close(linger=0)
@@ -237,7 +237,7 @@ class FakeServer:
             return
         place, seq, number = self._job(game), request.fields["after_seq"] + 1, request.turn or 0
         if place is not None and self._jobs[place].number == number:
-            if self._held and place == 0:  # asked again by a client that lost patience: hold where it held
+            if self._held and place == 0:  # requested again by a client that lost patience: hold where it held
                 self.faults[self._jobs[0].seq], self._held = "hold", False
             self._jobs[place] = replace(self._jobs[place], route=route, parent=request.id, seq=seq)
         elif number <= len(game.turns):
@@ -319,7 +319,7 @@ class FakeServer:
             head = msgpack.packb({"type": "progress", "parent": running.parent, "more": "x" * int(value)})
             self._turns.send_multipart([running.route, b"AGRT\x01", head])
         elif fault == "worker":
-            self._say(running, self._about(running, "restarting", {"attempt": 1, "retry_in_s": 0.1}))
+            self._send_to(running, self._about(running, "restarting", {"attempt": 1, "retry_in_s": 0.1}))
         elif fault == "error":
             self._end(running, value)
         else:
@@ -342,15 +342,15 @@ class FakeServer:
         if fault == "picture":
             event = replace(event, buffers=(b"short",))
         for _ in range(2 if fault == "twice" else 1):
-            self._say(running, event)
+            self._send_to(running, event)
         hello = self._greeted.get(running.route)
         if event.type == "accepted" and self.minor and hello is not None and hello.fields.get("minor"):
-            self._say(running, self._about(running, "understood", UNDERSTOOD))
+            self._send_to(running, self._about(running, "understood", UNDERSTOOD))
         if self.minor > 1:
-            self._say(running, self._about(running, "weather", {"rain": None}))
+            self._send_to(running, self._about(running, "weather", {"rain": None}))
         if self._later is not None:
             late, self._later = self._later, None
-            self._say(*late)
+            self._send_to(*late)
         if event.type == "done" and self.offers:
             self._offer(running.route, running.game.session)
 
@@ -362,15 +362,15 @@ class FakeServer:
 
     def _end(self, running: Running, code: str) -> None:
         if running is self._running:
-            # A hold was ordered for this turn, whether it came that far or not.
+            # A hold was scheduled for this turn, whether it got that far or not.
             self._held = False
             self.faults = {seq: fault for seq, fault in self.faults.items() if fault != "hold"}
         self._jobs.remove(running)
         fields = {"code": code, "text": f"the turn ended: {code}"}
-        self._say(running, self._about(running, "error", fields))
+        self._send_to(running, self._about(running, "error", fields))
 
     def _about(self, running: Running, kind: str, fields: dict[str, Any]) -> Message:
         return Message(kind, fields, session=running.game.session, turn=running.number)
 
-    def _say(self, running: Running, message: Message) -> None:
+    def _send_to(self, running: Running, message: Message) -> None:
         self._turns.send_multipart([running.route, *encode(replace(message, parent=running.parent))])

@@ -1,4 +1,4 @@
-"""What the fake server says: its bundle, and the events of a turn, whose pictures depend on seed, turn and index."""
+"""The fake server's bundle, and the events of a turn, whose pictures depend on seed, turn and index."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNDERSTOOD = {
     "text": "Mia waves in the meadow by day.",
 }
 SEEN = {key: value for key, value in UNDERSTOOD.items() if key != "unknown"}
-"""What is seen in a start picture."""
+"""The scene of a start picture."""
 PNG = b"\x89PNG\r\n\x1a\n"
 STATUS = {
     "version": "1",
@@ -76,7 +76,7 @@ class FakeGame:
 
 @dataclass
 class Running:
-    """A turn that waits or runs. seq: of the event that is due; route: whom the events go to."""
+    """A turn that is waiting or running. seq: of the event that is due; route: the client to send events to."""
 
     game: FakeGame
     number: int
@@ -89,7 +89,7 @@ class Running:
 
 
 def welcome(minor: int, client_minor: int) -> dict[str, Any]:
-    """The fields of `welcome` of a server that speaks this minor version, without its state."""
+    """The fields of `welcome` of a server with this minor version, without its state."""
     limits = {
         "text_characters": TEXT_CHARACTERS,
         "header_bytes": 65536,

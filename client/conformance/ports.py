@@ -1,7 +1,7 @@
-"""Ports for servers of tests. They stay reserved while a server is down, although other tests look for ports meanwhile.
+"""Ports for test servers, which stay reserved while a server is down and other tests look for ports.
 
-The ports come in blocks of four. Who has bound a block's first port may use the three after it; nothing ever listens
-at the first one, so it can stay bound while the server comes and goes. This holds between processes, too.
+Ports come in blocks of four. Whoever has bound a block's first port may use the three after it; nothing listens at the
+first one, so it can stay bound while servers come and go. This works across processes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import socket
 from types import TracebackType
 
 BLOCKS = range(32_004, 32_768, 4)
-"""Above the ports that `serve --port 0` chooses from, below those that systems give to outgoing connections."""
+"""Above the ports that `serve --port 0` chooses from, below those that systems assign to outgoing connections."""
 
 
 class ReservedPorts:
-    """Three ports of 127.0.0.1 in a row, nobody else's until `close` or the end of `with`.
+    """Three consecutive ports of 127.0.0.1, reserved until `close` or the end of `with`.
 
-    port: the first of them, for turns; the next ones are for control and metrics. Raises OSError if all are taken.
+    port: the first one, for turns; the next ones are for control and metrics. Raises OSError if all are taken.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class ReservedPorts:
             try:
                 self._reserved.bind(("127.0.0.1", block))
                 for port in range(self.port, block + 4):
-                    socket.create_server(("127.0.0.1", port)).close()  # no program that knows no blocks is there
+                    socket.create_server(("127.0.0.1", port)).close()  # nothing that ignores the blocks is there
                 return
             except OSError:
                 self._reserved.close()
@@ -34,11 +34,11 @@ class ReservedPorts:
 
     @property
     def option(self) -> tuple[str, str]:
-        """As `animegamer-rt serve` and `route` take them."""
+        """As options of `animegamer-rt serve`."""
         return "--port", str(self.port)
 
     def close(self) -> None:
-        """Let others have them."""
+        """Free them."""
         self._reserved.close()
 
     def __enter__(self) -> ReservedPorts:

@@ -1,4 +1,4 @@
-"""The driver of the Python client; `--aio`: of its asyncio form. The commands are explained in README.md."""
+"""The driver of the Python client; with `--aio`, of its asyncio version. README.md describes the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FNV_OFFSET, FNV_PRIME = 2166136261, 16777619
 
 
 class Driver:
-    """One client, its game, and the turn that was begun."""
+    """One client, its game, and the running turn."""
 
     def __init__(self, make: Any, loop: asyncio.AbstractEventLoop | None) -> None:
         self._make, self._loop = make, loop
@@ -165,6 +165,7 @@ class Driver:
         self._do(self._client.close())
         return "ok"
 
+    # -- for benchmarks/clients
     # -- what benchmarks/clients asks for
 
     def on_measure_turns(self, rest: str) -> str:
@@ -197,7 +198,7 @@ class Driver:
 
 
 def main() -> None:
-    """Answer each line of the standard input."""
+    """Answer each line of standard input."""
     loop = asyncio.new_event_loop() if "--aio" in sys.argv else None
     driver = Driver(aio.Client if loop else Client, loop)
     for line in sys.stdin:

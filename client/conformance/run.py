@@ -1,9 +1,9 @@
-"""Play the scenarios with clients, print what failed, and renew record.json and the table in client/README.md.
+"""Run the scenarios with clients, print what failed, and update record.json and the table in client/README.md.
 
     python -m client.conformance.run NAME [COMMAND ..]
 
-NAME is of `CLIENTS`; COMMAND starts its driver, where that had to be built. Without arguments only the table is
-renewed.
+NAME is one of `CLIENTS`; COMMAND starts its driver, if that had to be built. Without arguments only the table is
+updated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLIENTS = {
     "unity": "[C#, Unity](unity/README.md)",
     "unreal": "[Unreal](unreal/README.md)",
 }
-"""A client's name and its title in the table."""
+"""Client -> its title in the table."""
 
 
 def play(
@@ -32,7 +32,7 @@ def play(
 ) -> dict[str, str]:
     """The outcome of each scenario with this client. command: its driver; None for Python, which needs no build.
 
-    lacks: what the driver's build leaves out (a scenario's `needs`), each with what to do instead.
+    lacks: features that the driver's build lacks (a scenario's `needs`), each with what to do instead.
     """
     command = command or [*PYTHON, *(["--aio"] if name == "aio" else [])]
     with Suite() as suite:
@@ -46,7 +46,7 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def with_table(readme: str) -> str:
-    """The text of client/README.md with the record's outcomes: a sentence, and a row for each scenario not passed."""
+    """client/README.md with the recorded outcomes: a sentence, and a row for each scenario not passed."""
     record = recorded()
     names = [name for name in CLIENTS if name in record]
     clients = ", ".join(CLIENTS[name] for name in names)

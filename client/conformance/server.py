@@ -1,9 +1,9 @@
-"""The scriptable server, a process of its own: it starts and ends servers as lines of JSON on its standard input say.
+"""The scriptable server, a separate process: it starts and ends servers on command, in lines of JSON on standard input.
 
 `{"start": {...}}` is answered by `{"id": 1, "address": "tcp://127.0.0.1:40123"}`; the map holds attributes of
 `FakeServer` (`faults`, `refusals`, `minor`, ..), `"secret_key"`, or `"program"`: one of `other_programs`.
-`{"set": 1, "faults": {..}}` gives a running server new attributes and is answered by `{}`. `{"end": 1}` is answered by
-`{"seen": {"hello": 1, "turn": 2}}`, the requests that it was sent. The process ends with its standard input.
+`{"set": 1, "faults": {..}}` changes attributes of a running server and is answered by `{}`. `{"end": 1}` is answered by
+`{"seen": {"hello": 1, "turn": 2}}`, the requests it received. The process ends with its standard input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from client.conformance.other_programs import OtherProgram
 
 
 def start(script: dict[str, Any]) -> FakeServer | OtherProgram:
-    """A server that does what the script says."""
+    """Start the scripted server."""
     if "program" in script:
         return OtherProgram(script["program"])
     key = script.pop("secret_key", None)

@@ -1,6 +1,6 @@
-"""Plays the scenarios of scenarios.json with one client, each against a server of its own, by commands to its driver.
+"""Runs the scenarios of scenarios.json with one client, each on its own server, by commands to the client's driver.
 
-Says which passed. Knows no client: a driver is a command line (see README.md).
+A driver is a command line (see README.md).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ ROOT = HERE.parents[1]
 SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
 PASSED = "yes"
 TIMEOUT_S = 5.0
-"""Time limit of the client in a scenario that names none."""
+"""The client's time limit in a scenario that sets none."""
 DRIVER_S = 300.0
-"""Longest wait for a driver's answer; only a client that hangs, or a long measurement, needs so long."""
+"""Longest wait for a driver's answer; only a hanging client or a long measurement takes that long."""
 AT_ONCE = 4
-"""Drivers that run at the same time: most scenarios wait."""
+"""Drivers that run concurrently: most scenarios wait."""
 
 
 class Process:
-    """A program that answers each line of its standard input with one line. It starts when it is first asked."""
+    """A program that answers each line of standard input with one line. It starts on the first request."""
 
     def __init__(self, command: list[str], cwd: Path | None = None, stderr: int | None = None) -> None:
         self._command, self._cwd, self._stderr = command, cwd, stderr
@@ -47,12 +47,12 @@ class Process:
         return self._started().pid
 
     def ask(self, line: str) -> str:
-        """The answer; a program that hangs is ended, and started again for the next line."""
-        return self._talk(line + "\n") or f"the driver ended or hung at: {line[:80]}"
+        """The answer; a hanging program is killed, and restarted for the next line."""
+        return self._exchange(line + "\n") or f"the driver ended or hung at: {line[:80]}"
 
     def read(self) -> str:
-        """The next line that it says by itself."""
-        return self._talk("")
+        """The next line that it prints without being asked."""
+        return self._exchange("")
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:
@@ -62,7 +62,7 @@ class Process:
             )
         return self._process
 
-    def _talk(self, line: str) -> str:
+    def _exchange(self, line: str) -> str:
         with self._lock:
             process = self._started()
             assert process.stdin is not None and process.stdout is not None
@@ -87,7 +87,7 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """Close its standard input, at which it ends."""
+        """Close its standard input, which ends it."""
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
@@ -130,9 +130,9 @@ class Suite:
         self._folder.cleanup()
 
     def play(self, driver: list[str], cwd: Path | None = None, lacks: dict[str, str] | None = None) -> dict[str, str]:
-        """The outcome of each scenario by its name: `yes`, `no: REASON` of what the client lacks, or what went wrong.
+        """The outcome of each scenario by name: `yes`, `no: REASON` for a lacking feature, or what went wrong.
 
-        driver: its command line. lacks: what the client cannot do (`curve`), and what to do about it.
+        driver: its command line. lacks: features that the client lacks (`curve`), and what to do about it.
         """
         lacks, free = lacks or {}, [Process(driver, cwd) for _ in range(AT_ONCE)]
         idle = list(free)
@@ -158,7 +158,7 @@ class Suite:
         return outcomes
 
     def _cases(self, scenario: dict[str, Any]) -> list[dict[str, Any]]:
-        """The scenario for each value of its `for`; with `within`, one after the other with the same server."""
+        """The scenario for each value of its `for`; with `within`, one after the other on the same server."""
         text = json.dumps({"for": [""], **scenario})
         for word, value in self._words.items():
             text = text.replace(f"{{{word}}}", value)
@@ -182,7 +182,7 @@ class Suite:
                 if fault:
                     return fault
         finally:
-            driver.ask("close")  # it looks for its server no longer when another one may get these ports
+            driver.ask("close")  # so that it no longer looks for its server when another one gets these ports
             seen = json.loads(self._servers.ask(json.dumps({"end": server["id"]})))["seen"]
         told = {kind: seen.get(kind, 0) for kind in scenario.get("saw", {})}
         return "" if told == scenario.get("saw", {}) else f"the server was sent {told}, expected {scenario['saw']}"

@@ -1,4 +1,4 @@
-"""The broken messages in vectors.json, each with the error code that it must get."""
+"""The broken messages in vectors.json, each with its expected error code."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from samples import FRAME, SESSION, TOKEN, WAVE
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """Frames that must be refused with `code`; a pair (byte, count) is a frame of that byte so many times.
+    """Frames that must be refused with `code`; a pair (byte, count) is a frame of repeated bytes.
 
-    layer: "frames" if the codec alone must see it, "fields" if it takes the table of messages.
+    layer: "frames" if the codec alone must detect it, "fields" if that needs the table of messages.
     """
 
     name: str
@@ -34,7 +34,7 @@ def _hello(**changes: Any) -> tuple[bytes, bytes]:
 
 
 def _turn(**changes: Any) -> tuple[bytes, bytes]:
-    """A turn request with fields changed; None takes one away."""
+    """A turn request with changed fields; None removes one."""
     fields = {"instruction": WAVE, "turn_id": "a-1", "token": TOKEN, **changes}
     fields = {key: value for key, value in fields.items() if value is not None}
     return _packed(type="turn", session=SESSION, fields=fields)

@@ -1,7 +1,7 @@
-"""Write the files that clients in any language are tested with: `python client/vectors/make.py`.
+"""Write the test files for clients in any language: `python client/vectors/make.py`.
 
-Writes client/vectors/vectors.json, client/schema/messages.json and the made parts of client/PROTOCOL.md, all from
-animegamer_rt.serving.wire. Knows files; the contents come from its neighbours.
+Writes client/vectors/vectors.json, client/schema/messages.json and the generated parts of client/PROTOCOL.md, all from
+animegamer_rt.serving.wire.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ COMMAND = "python client/vectors/make.py"
 
 
 def header_of(message: Message) -> dict[str, Any]:
-    """Frame 1 as JSON has it."""
+    """Frame 1 as JSON."""
     keys = ("type", "id", "parent", "session", "turn", "seq")
     header = {key: getattr(message, key) for key in keys if getattr(message, key) is not None}
     return {**header, "fields": dict(message.fields)}
 
 
 def vectors() -> dict[str, Any]:
-    """Golden messages, and broken ones with the code of their refusal; PROTOCOL.md describes the file."""
+    """Golden messages, and broken ones with their error codes; PROTOCOL.md describes the file."""
     messages = []
     for sample in SAMPLES:
         frames = encode(sample.message)
@@ -62,7 +62,7 @@ def vectors() -> dict[str, Any]:
 
 
 def protocol(text: str) -> str:
-    """PROTOCOL.md with its made parts renewed. Raises SystemExit if a part has no place in it."""
+    """PROTOCOL.md with its generated parts updated. Raises SystemExit if a part has no place in it."""
     for name, part in parts().items():
         start, end = f"<!-- made: {name} -->\n", "<!-- end -->"
         if text.count(start) != 1:
@@ -73,9 +73,9 @@ def protocol(text: str) -> str:
 
 
 def main() -> int:
-    """Write the files, or with --check say which are not current and return 1."""
+    """Write the files, or with --check print the outdated ones and return 1."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is not current")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is outdated")
     check = parser.parse_args().check
     document = CLIENT / "PROTOCOL.md"
     files = {
@@ -86,7 +86,7 @@ def main() -> int:
     old = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     for path in old:
         if check:
-            print(f"{path.relative_to(CLIENT.parent)} is not current; run: {COMMAND}", file=sys.stderr)
+            print(f"{path.relative_to(CLIENT.parent)} is outdated; run: {COMMAND}", file=sys.stderr)
         else:
             path.write_text(files[path], encoding="utf-8", newline="\n")
             print(f"wrote {path.relative_to(CLIENT.parent)}")

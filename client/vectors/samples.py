@@ -1,4 +1,4 @@
-"""The sound messages in vectors.json: at least one of every type."""
+"""The valid messages in vectors.json: at least one of every type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITS = {"text_characters": 500, "header_bytes": 65536, "turns_a_minute": 60, "
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A message that must pass. `frame_1`: bytes that mean the same, but that our encoder would not write."""
+    """A valid message. `frame_1`: equivalent bytes that our encoder would not write."""
 
     name: str
     sender: Sender

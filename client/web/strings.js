@@ -2,30 +2,30 @@
 
 const EN = {
   photo: "Start from a picture", looking: "Looking at the picture …", began: "The film begins with your picture. What happens next?",
-  picture: "This file is no picture that can be read. Choose another.", no_encoder: "This model cannot start from a picture.",
-  skip: "To the words", language: "Language", stage: "The picture", compose: "What happens next", progress: "Drawing",
-  film: "The turns so far", fresh: "New game", again: "Play again", draw: "Draw it", deal: "Surprise me", cancel: "Stop",
-  what: "Say what happens next. A model on this machine draws two seconds of cartoon, and remembers the story.",
+  picture: "This file cannot be read as a picture. Choose another.", no_encoder: "This model cannot start from a picture.",
+  skip: "Skip to the words", language: "Language", stage: "The picture", compose: "What happens next", progress: "Drawing",
+  film: "Turns so far", fresh: "New game", again: "Play again", draw: "Draw it", deal: "Surprise me", cancel: "Stop",
+  what: "Say what happens next. A model on this machine draws two seconds of cartoon and remembers the story.",
   free: "or in your own words", save: "Save this clip", saveGif: "Save as GIF", saveMp4: "Save as mp4", saving: "Saving, {n} %", saved: "Saved.",
-  strip: "Film {n}", recorded: "These are recorded games: choose a sentence, rewind, and choose another.", holder: "the fox sneaks through the city, it is getting dark", empty: "Choose some words …",
+  strip: "Film {n}", recorded: "These games are recorded: choose a sentence, rewind, and choose another.", holder: "the fox sneaks through the city, it is getting dark", empty: "Choose some words …",
   who: "who", motion: "does", manner: "how", place: "where", hour: "when", clothes: "wearing", examples: "For example",
-  off: "The lamp is off. Connecting again …", starting: "The lamp is warming up …", waiting: "{n} before you, about {s} s", drawing: "Drawing, {n} of {of}",
+  off: "The lamp is off. Reconnecting …", starting: "The lamp is warming up …", waiting: "{n} ahead of you, about {s} s", drawing: "Drawing, {n} of {of}",
   thinking: "Reading …", restarting: "The pencil broke; a new one is being sharpened …", stopped: "Stopped.", attract: "Drawn earlier by this model",
   turn: "Turn {n}", seconds: "drawn in {n} s", stamina: "stamina", social: "social", entertainment: "fun",
-  branching: "Turn {n} is on the table. What you say next becomes a second film from here.", rewind: "Cut the later turns off", clip: "The clip of turn {n}: {text}",
-  nothing: "The table is empty. The first turn will be drawn here.", draining: "The server is stopping; the game is kept.",
-  lost: "The earlier game is not on this server any more. A new one has begun.", noise: "This server plays without a model: the pictures are only noise.",
+  branching: "Turn {n} is on the table. What you say next starts a second film from here.", rewind: "Cut off the later turns", clip: "Clip of turn {n}: {text}",
+  nothing: "The table is empty. The first turn will be drawn here.", draining: "The server is shutting down. Your game is saved.",
+  lost: "Your earlier game is no longer on this server. A new one has begun.", noise: "This server runs without a model: the pictures are only noise.",
   busy: "Many people are drawing. Try again in a moment.", rate_limited: "Too many turns in a minute. Take a breath.",
-  too_many_sessions: "The table is full. Try again later.", blocked: "These words are not played here. Choose others.",
+  too_many_sessions: "The table is full. Try again later.", blocked: "These words are not allowed here. Choose others.",
   instruction: "Say a little less, or a little more.", turn_running: "This game is drawing in another window.",
-  degraded: "The model cannot be started now; the server goes on trying. The game is kept.", deadline: "That took too long. Try it again.",
-  worker_failed: "The model failed on this sentence. Try another.", unusable_output: "That drawing came out spoilt. Try another sentence.",
-  storage: "The server cannot write its games. Please tell its operator.", internal: "Something went wrong. Try again.",
-  no_such_turn: "That turn is gone.", engines_mismatch: "This game was drawn by another model. Begin a new one.",
-  bundle_mismatch: "This game was drawn by another model. Begin a new one.", unknown_session: "This game is gone. Begin a new one.",
-  session_closed: "This game was ended in another window. Begin a new one.", wrong_token: "This game belongs to another browser. Begin a new one.",
-  ready: "ready", offers: "Drawn already: plays at once", offered: "There are sentences that play at once.", slip: "Empty slip",
-  too_large: "That is too long.", version: "The page and the server do not fit together. Load the page again.",
+  degraded: "The model cannot start right now; the server keeps trying. Your game is saved.", deadline: "That took too long. Try again.",
+  worker_failed: "The model failed on this sentence. Try another.", unusable_output: "That drawing came out wrong. Try another sentence.",
+  storage: "The server cannot save its games. Please tell its operator.", internal: "Something went wrong. Try again.",
+  no_such_turn: "That turn is gone.", engines_mismatch: "This game was drawn by another model. Start a new one.",
+  bundle_mismatch: "This game was drawn by another model. Start a new one.", unknown_session: "This game is gone. Start a new one.",
+  session_closed: "This game was ended in another window. Start a new one.", wrong_token: "This game belongs to another browser. Start a new one.",
+  ready: "ready", offers: "Already drawn: plays at once", offered: "Some sentences play at once.", slip: "Empty slip",
+  too_large: "That is too long.", version: "The page and the server do not match. Reload the page.",
 };
 const ZH = {
   photo: "从图片开始", looking: "正在看图片……", began: "影片从您的图片开始。接下来发生什么？", picture: "无法读取这张图片，请换一张。", no_encoder: "这个模型不能从图片开始。",
@@ -90,7 +90,7 @@ export function setLanguage(name) {
   return language;
 }
 
-/** The string of a key, `{name}` replaced by values; undefined for a key that there is not. */
+/** The string of a key, `{name}` replaced by values; undefined for an unknown key. */
 export function t(key, values = {}) {
   const text = STRINGS[language][key];
   return text === undefined ? undefined : text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");

@@ -81,7 +81,7 @@ def test_client_of_an_ended_loop_says_so_and_can_be_closed(server: FakeServer) -
     client = aio.Client(server.address, timeout_s=5)
     game = asyncio.run(client.open())
     for call in (client.ping, client.open, game.log):
-        with pytest.raises(ClientError, match="another event loop.*; make one in each"):
+        with pytest.raises(ClientError, match="another event loop; create one in each"):
             asyncio.run(call())
     asyncio.run(client.close())
     assert client.closed

@@ -122,7 +122,7 @@ def test_pictures_that_cannot_start_a_game_are_refused_and_nothing_is_lost(serve
             with pytest.raises(ServerRefused) as error:
                 client.open(picture=good, motion=motion)
             assert error.value.code == code
-        with pytest.raises(ValueError, match="more than 8 MiB"):
+        with pytest.raises(ValueError, match="larger than 8 MiB"):
             client.open(picture=bytes(9 * 2**20), motion=MOTION)
         for fields, buffers, code in (
             ({}, (good,), "missing_field"),

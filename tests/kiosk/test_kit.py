@@ -72,7 +72,7 @@ def test_a_damaged_list_of_what_was_installed_is_said_and_deletes_nothing(
     receipt.write_text(written)
     for action in (["status"], ["remove", "--yes"], ["install", "--yes"]):
         assert main(["kiosk", *action, "--root", str(tmp_path)]) == 2
-        assert "not the list of an install" in capsys.readouterr().err
+        assert "not a receipt of an install" in capsys.readouterr().err
     assert receipt.exists()
 
 
@@ -94,7 +94,7 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, capsys: pytest.
     theirs.parent.mkdir(parents=True)
     theirs.write_text("[Unit]\nDescription=mine\n")
     assert main(["kiosk", "install", "--yes", "--root", str(tmp_path)]) == 2
-    assert "the file is there and is not of this kit" in capsys.readouterr().err
+    assert "another file is in the way" in capsys.readouterr().err
     assert theirs.read_text() == "[Unit]\nDescription=mine\n"
 
 
@@ -106,11 +106,11 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, capsys: pytest.
         ("page_port = 0", "expected a whole number from 1 to 65535"),
         ("bundle = a; rm -rf", "expected a value without blanks"),
         ("device = gpu", "expected cpu, cpu-fp32, cuda"),
-        ("[server]\npage_port = 1", "line 1: not `name = value`; found '.server.'; correct or delete that line"),
-        ("daily = always\ndaily = closed", "line 2: the setting is there twice; found daily"),
+        ("[server]\npage_port = 1", "line 1: not `name = value`; found '.server.'; correct or delete the line"),
+        ("daily = always\ndaily = closed", "line 2: the setting occurs twice; found daily"),
         ("operator_address = 0.0.0.0", "needs a key"),
-        ("operator_address = 192.168.1.5", "expected 127.0.0.1 or 0.0.0.0 or ::: the screen itself asks at 127.0.0.1"),
-        ("page_port = 8090", "operator_port is also that of page_port; found 8090; give each a port of its own"),
+        ("operator_address = 192.168.1.5", "expected 127.0.0.1 or 0.0.0.0 or ::: the screen itself uses 127.0.0.1"),
+        ("page_port = 8090", "operator_port is also the port of page_port; found 8090; use a different port for each"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_expected(tmp_path: Path, text: str, said: str) -> None:
@@ -167,7 +167,7 @@ def test_settings_that_name_what_is_not_there_are_said_before_anything_is_writte
     settings.write_text("allow_list = /etc/words.txt\n")
     before = _files(tmp_path)
     assert main(["kiosk", "install", *root]) == 2
-    assert "allow_list is not there; found /etc/words.txt; write that file" in capsys.readouterr().err
+    assert "the file of allow_list is missing; found /etc/words.txt; create the file" in capsys.readouterr().err
     assert _files(tmp_path) == before
     words.write_text("Mia\nwaves\n")
     words.chmod(0o600)

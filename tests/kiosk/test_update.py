@@ -83,9 +83,9 @@ def test_a_version_that_plays_is_kept_and_staff_may_go_back_and_forth(kiosk: Kio
     [
         ("selftest", True, NEW, "it is broken"),
         ("0.2.0/bin/animegamer-rt kiosk install", True, NEW, "it is broken"),
-        ("", False, NEW, "the server ends again and again; found 3 restarts"),
+        ("", False, NEW, "the server keeps restarting; found 3 restarts"),
         ("", True, "", "the turn failed"),
-        ("", True, "animegamer-rt 0.1.0", "another version answers"),
+        ("", True, "animegamer-rt 0.1.0", "another version is running"),
     ],
 )
 def test_a_version_that_does_not_play_is_taken_back_and_the_reason_printed(
@@ -94,7 +94,7 @@ def test_a_version_that_does_not_play_is_taken_back_and_the_reason_printed(
     kiosk.fails, kiosk.ready, kiosk.server, kiosk.newer_form = fails, ready, server, newer_form
     lines: list[str] = []
     assert not kiosk.updater.update(kiosk.new, lines.append)
-    assert any(line.startswith("not kept: ") and why in line for line in lines)
+    assert any(line.startswith("failed: ") and why in line for line in lines)
     assert kiosk.done[-1] == f"{kiosk.old}/bin/animegamer-rt kiosk install --yes"
     assert kiosk.updater.versions.current == kiosk.old and kiosk.games_are_there()
 
@@ -117,7 +117,7 @@ def test_what_is_no_update_is_refused_before_anything_changes(kiosk: Kiosk, caps
     assert kiosk.done == []
     (kiosk.root / "opt/animegamer/previous").unlink(missing_ok=True)
     assert main(["kiosk", "update", "--back", "--root", str(kiosk.root)]) == 2
-    assert "no environment is known to go back to" in capsys.readouterr().err
+    assert "there is no previous environment" in capsys.readouterr().err
 
 
 def test_a_turn_is_played_and_a_gateway_that_is_gone_is_an_error(tmp_path: Path) -> None:
@@ -125,5 +125,5 @@ def test_a_turn_is_played_and_a_gateway_that_is_gone_is_an_error(tmp_path: Path)
     with LiveServer(bundle, tmp_path / "state", "--web", "0") as server:
         port = int(web(server.ready()).rstrip("/").rpartition(":")[2])
         assert "animegamer" in first_turn(port)
-    with pytest.raises(ServerError, match="the gateway does not answer"):
+    with pytest.raises(ServerError, match="the gateway does not respond"):
         first_turn(port)

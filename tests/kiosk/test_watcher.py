@@ -66,7 +66,7 @@ def test_a_monitor_that_is_off_and_a_still_now_and_then_leave_two_lines_in_the_l
         watcher.round(float(second), NOON)
     assert not any("restart" in line for line in commands.done)
     seen = [record.getMessage() for record in caplog.records if record.getMessage().startswith("picture")]
-    assert seen == ["picture: moves, in hours, monitor there", "picture: black, in hours, monitor missing"]
+    assert seen == ["picture: moves, in hours, monitor connected", "picture: black, in hours, monitor missing"]
 
 
 @contextmanager

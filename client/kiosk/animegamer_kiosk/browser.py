@@ -1,7 +1,7 @@
-"""The browser on the screen, through its DevTools port: what it really draws, and what a visitor left there.
+"""The browser on the screen, through its DevTools port: what it really draws, and what visitors left in it.
 
-Each call opens a connection of its own with a time limit, so a browser that hangs holds up nothing for long. Knows the
-page's elements by their ids; nothing of units.
+Each call opens its own connection with a time limit, so a hanging browser blocks nothing for long. The page's elements
+are found by their ids.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .ladder import Picture
 
 TIMEOUT_S = 5.0
 WIDTH = 64
-"""Pixels across of the pictures that are compared."""
+"""Width of the compared pictures, in pixels."""
 FLAT = 8
-"""A picture whose grey levels (of 255) all lie within this many is black, or otherwise empty."""
+"""A picture whose grey levels (of 255) all lie within this range is black, or otherwise empty."""
 HISTORY_TRIES = 5
 
 _STATE = """(() => {
@@ -58,19 +58,19 @@ log = logging.getLogger(__name__)
 
 
 class BrowserError(Exception):
-    """The browser does not answer, or shows no page."""
+    """The browser does not respond, or shows no page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the browser shows. idle_s: seconds since a visitor touched the page; None: nobody has, and it is empty."""
+    """What the browser shows. idle_s: seconds since a visitor touched the page; None: untouched and empty."""
 
     url: str
     idle_s: float | None
     pixels: bytes
-    """Grey levels of the picture, small. Empty where the page has no picture."""
+    """Grey levels of the picture, scaled down. Empty if the page has no picture."""
     said: str = ""
-    """The page's line about the turn, which counts a turn's steps while the picture waits for it."""
+    """The page's status line, which counts a turn's steps while the picture waits for it."""
 
 
 class Browser:
@@ -81,7 +81,7 @@ class Browser:
         self._before = (b"", "")
 
     def look(self) -> tuple[Picture, Page | None]:
-        """What the picture does since the last look. A page that is neither of ours is left for the waiting one."""
+        """How the picture changed since the last call. A page that is not ours is replaced by the waiting one."""
         try:
             page = self._see()
         except BrowserError:
@@ -99,7 +99,7 @@ class Browser:
         return (Picture.FROZEN if shown == before else Picture.MOVES), page
 
     def show(self, url: str) -> bool:
-        """Go to an address; returns whether the browser took it."""
+        """Go to an address; returns whether the browser did."""
         try:
             with self._connection() as ask:
                 ask("Page.navigate", url=url)
@@ -108,26 +108,26 @@ class Browser:
         return True
 
     def attract(self) -> bool:
-        """Show the moving picture until somebody touches it."""
+        """Show the attract animation until somebody touches it."""
         return self.show(self._waiting + "?hold")
 
     def reset(self) -> bool:
-        """End the visitor's game, wipe all that the browser keeps of it, and begin again with the empty page."""
+        """End the visitor's game, wipe the browser's storage and history, and start again with the empty page."""
         origin = self._page.rsplit("/", 1)[0]
         try:
             with self._connection() as ask:
                 _evaluate(ask, _END_GAME)
-                ask("Page.navigate", url=self._waiting + "?hold")  # a page of another origin, which writes nothing back
+                ask("Page.navigate", url=self._waiting + "?hold")  # another origin, which stores nothing back
                 ask("Storage.clearDataForOrigin", origin=origin, storageTypes="all")
                 ask("Page.navigate", url=self._page)
         except BrowserError as error:
-            log.warning("the page could not be emptied: %s", error)
+            log.warning("the page could not be reset: %s", error)
             return False
         self._forget_history()
         return True
 
     def _forget_history(self) -> None:
-        """So that no gesture leads back. A page that is just being replaced refuses, so it is asked a few times."""
+        """Clear the history, so that no gesture leads back. Retried, as a page being replaced refuses."""
         for _ in range(HISTORY_TRIES):
             time.sleep(0.3)
             try:
@@ -152,7 +152,7 @@ class Browser:
 
     @contextmanager
     def _connection(self) -> Iterator[Any]:
-        """A function that asks the page one DevTools command. Raises BrowserError for whatever goes wrong."""
+        """A function that sends the page one DevTools command. Raises BrowserError for any failure."""
         from websockets.sync.client import connect
 
         try:
@@ -162,7 +162,7 @@ class Browser:
                 raise BrowserError("no page")
             ours = next((one for one in pages if self._is_ours(one["url"])), pages[0])
             for other in pages:
-                if other is not ours:  # a visitor with a keyboard has opened a tab or a window
+                if other is not ours:  # a visitor with a keyboard opened a tab or a window
                     urlopen(f"http://127.0.0.1:{self._port}/json/close/{other['id']}", timeout=TIMEOUT_S).close()
             address = ours["webSocketDebuggerUrl"]
             with connect(address, max_size=None, open_timeout=TIMEOUT_S, close_timeout=1, proxy=None) as socket:
@@ -195,7 +195,7 @@ def _evaluate(ask: Any, script: str) -> Any:
 
 
 def _grey(png: bytes) -> bytes:
-    """Grey levels of a picture. By the decoder alone: `av.open` keeps 300 bytes of each, 13 MiB a day."""
+    """Grey levels of a picture. Uses the decoder directly: `av.open` leaks 300 bytes per picture, 13 MiB a day."""
     decoder = av.CodecContext.create("png", "r")
     [picture] = [*decoder.decode(av.Packet(png)), *decoder.decode(None)]
     return bytes(picture.to_ndarray(format="gray").tobytes())

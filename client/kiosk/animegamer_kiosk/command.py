@@ -1,7 +1,4 @@
-"""`animegamer-rt kiosk`: puts the kit on a machine, takes it away, updates it, and watches the screen.
-
-Knows the command line and what is printed.
-"""
+"""`animegamer-rt kiosk`: installs the kit on a machine, removes it, updates it, and watches the screen."""
 
 from __future__ import annotations
 
@@ -29,17 +26,17 @@ def add_kiosk(kiosk: argparse.ArgumentParser) -> None:
 
     install = verbs.add_parser("install", help="write units and settings, and start them")
     _add_changes(install, _install)
-    status = verbs.add_parser("status", help="what is installed and runs")
+    status = verbs.add_parser("status", help="show what is installed and running")
     status.set_defaults(run=_status)
     _add_root(status)
     remove = verbs.add_parser("remove", help="stop the kiosk and delete what install wrote")
     _add_changes(remove, _remove)
-    update = verbs.add_parser("update", help="switch to another environment, and back if it does not play")
+    update = verbs.add_parser("update", help="switch to another environment; switch back if it does not play")
     which = update.add_mutually_exclusive_group(required=True)
-    which.add_argument("environment", nargs="?", type=Path, metavar="DIR", help="it has the new animegamer-rt")
-    which.add_argument("--back", action="store_true", help="use the environment before this one")
+    which.add_argument("environment", nargs="?", type=Path, metavar="DIR", help="with the new animegamer-rt")
+    which.add_argument("--back", action="store_true", help="switch back to the previous environment")
     _add_changes(update, _update)
-    watch = verbs.add_parser("watch", help="the service that watches the screen")
+    watch = verbs.add_parser("watch", help="run the service that watches the screen")
     watch.set_defaults(run=_watch)
     watch.add_argument(
         "--config", type=Path, default=CONFIG_FILE, metavar="FILE", help="settings (default: %(default)s)"
@@ -56,7 +53,7 @@ def _add_root(verb: argparse.ArgumentParser) -> None:
 
 def _add_changes(verb: argparse.ArgumentParser, run: object) -> None:
     verb.set_defaults(run=run)
-    verb.add_argument("--dry-run", action="store_true", help="print all that would be done")
+    verb.add_argument("--dry-run", action="store_true", help="only print what would be done")
     verb.add_argument("--yes", action="store_true", help="do not ask")
     _add_root(verb)
 
@@ -92,9 +89,9 @@ def _install(options: argparse.Namespace) -> int:
         print(f"use   {own}" + (f" in place of {before}" if before not in (None, own) else ""))
     _print_commands(commands)
     place = own or kit.program()
-    if commands and place.parts[1] in ("home", "root"):  # said last, so that the list is seen all the same
-        do = "install animegamer-rt into /opt/animegamer and run that one (docs/KIOSK.md)"
-        raise ConfigError("the units may not read a home folder", found=place, do=do)
+    if commands and place.parts[1] in ("home", "root"):  # last, so that the list is printed anyway
+        do = "install animegamer-rt into /opt/animegamer and run it from there (docs/KIOSK.md)"
+        raise ConfigError("systemd units must not read a home folder", found=place, do=do)
     if options.dry_run or not _agreed(options.yes):
         return 0
     kit.write_settings(root)
@@ -105,14 +102,14 @@ def _install(options: argparse.Namespace) -> int:
 
 
 def _check_named(config: KioskConfig, root: Path, where: Path) -> None:
-    """Raises AnimeGamerError if a file or bundle of the settings is missing: the units would fail one by one."""
+    """Raises AnimeGamerError if a configured file or bundle is missing: the units would fail one by one."""
     for name in ("block_list", "allow_list", "operator_key"):
         path = getattr(config, name)
         if path is None or path in kit.SETTINGS:
             continue
         if not (there := kit.under(root, path)).is_file():
-            do = "write that file, or leave the setting empty"
-            raise ConfigError(f"{name} is not there", where=where, found=path, do=do)
+            do = "create the file, or leave the setting empty"
+            raise ConfigError(f"the file of {name} is missing", where=where, found=path, do=do)
         if not there.stat().st_mode & 0o044 and there.owner() != kit.USER:
             raise ConfigError(f"the user {kit.USER} cannot read it", where=path, do=f"run: chown {kit.USER}: {path}")
     if config.operator_key is not None:
@@ -130,7 +127,7 @@ def _remove(options: argparse.Namespace) -> int:
     before, after = (kit.REMOVE_COMMANDS, kit.AFTER_REMOVE) if root == Path("/") else ((), ())
     _print_commands(before)
     for path, state in found:
-        print({"ok": f"delete {path}", "changed": f"keep {path}, which was changed"}.get(state, f"{path} is gone"))
+        print({"ok": f"delete {path}", "changed": f"keep {path}, which was changed"}.get(state, f"{path} is missing"))
     _print_commands(after)
     print(f"keep {', '.join(map(str, kit.SETTINGS))}, the games in /var/lib/animegamer, and the environments in /opt")
     if options.dry_run or not _agreed(options.yes):
@@ -150,7 +147,7 @@ def _status(options: argparse.Namespace) -> int:
     for path, state in wrong:
         print(f"{state:<10}{path}")
     if wrong:
-        print("to write them again, run: sudo animegamer-rt kiosk install")
+        print("to restore them, run: sudo animegamer-rt kiosk install")
     states = Machine().states() if root == Path("/") else {}
     for unit, state in states.items():
         print(f"{state:<10}{unit}")
@@ -167,7 +164,7 @@ def _update(options: argparse.Namespace) -> int:
     updater = Updater(config, lambda: page_ready(config), lambda: first_turn(config.page_port), root=options.root)
     environment = updater.versions.previous if options.back else options.environment.resolve()
     if environment is None:
-        raise ConfigError("no environment is known to go back to", where=updater.versions.folder)
+        raise ConfigError("there is no previous environment", where=updater.versions.folder)
     for step in updater.back_steps(environment) if options.back else updater.steps(environment):
         print(step.text)
     if options.dry_run or options.root != Path("/") or not _agreed(options.yes):
@@ -190,7 +187,7 @@ def _agreed(yes: bool) -> bool:
     try:
         return input("Do this? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError as error:
-        raise ConfigError("nobody is there to agree", do="give --yes, or --dry-run to look only") from error
+        raise ConfigError("stdin is not a terminal, so nobody can confirm", do="use --yes, or --dry-run") from error
 
 
 def _run(commands: Sequence[Sequence[str]]) -> int:
@@ -200,6 +197,6 @@ def _run(commands: Sequence[Sequence[str]]) -> int:
         except OSError as error:
             raise ConfigError("the command cannot be run", where=command[0], found=error.strerror) from error
         if code:
-            print(f"`{' '.join(command)}` ended with code {code}; mend that, and run it again")
+            print(f"`{' '.join(command)}` ended with code {code}; fix that, and run this again")
             return FAILED
     return 0

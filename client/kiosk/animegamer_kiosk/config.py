@@ -1,7 +1,4 @@
-"""The settings of a kiosk: a file of `name = value` lines that staff can edit.
-
-Knows names, types and ranges; nothing of units or of the screen.
-"""
+"""The settings of a kiosk: a file of `name = value` lines that staff can edit."""
 
 from __future__ import annotations
 
@@ -25,21 +22,21 @@ MAX_BYTES, MAX_KEY_BYTES, MIN_KEY = 64 * 1024, 1024, 12
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 ALWAYS, CLOSED = "always", "closed"
 ADDRESSES = ("127.0.0.1", "0.0.0.0", "::")
-"""Where the page for staff may listen: at this machine, at all of its IPv4 addresses, at all."""
+"""Addresses for the staff page: only this machine, all its IPv4 addresses, all addresses."""
 _COMMENT = re.compile(r"(?:^|\s)#.*|^\s*;.*")
 _SETTING = re.compile(r"([^=:]*[^=:\s])\s*[=:]\s*(.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """When the screen is on during one day. `end` at or before `start` is on the next day. None: never."""
+    """When the screen is on during one day. `end` at or before `start` means the next day. None: never."""
 
     start: time | None = time(0)
     end: time = time(0)
 
     @classmethod
     def from_text(cls, text: str) -> Hours:
-        """Read `09:00-18:00`, `always` or `closed`; 24:00 is midnight, too. Raises ValueError."""
+        """Parse `09:00-18:00`, `always` or `closed`; 24:00 is also midnight. Raises ValueError."""
         if text.lower() in (ALWAYS, CLOSED):
             return cls(time(0) if text.lower() == ALWAYS else None)
         start, _, end = (part.strip() for part in text.partition("-"))
@@ -50,7 +47,7 @@ class Hours:
             raise ValueError("hours such as 09:00-18:00, always, or closed") from error
 
     def contain(self, day: datetime, now: datetime) -> bool:
-        """Whether `now` lies in the hours that begin on `day`."""
+        """Whether `now` is within the hours that begin on `day`."""
         if self.start is None:
             return False
         start = datetime.combine(day.date(), self.start)
@@ -79,16 +76,16 @@ class KioskConfig:
 
     @property
     def page_url(self) -> str:
-        """The page that visitors see."""
+        """The visitors' page."""
         return f"http://127.0.0.1:{self.page_port}/?kiosk"
 
     @property
     def waiting_url(self) -> str:
-        """The picture that moves until the page is there, served by the watcher."""
+        """The animation shown until the page is available, served by the watcher."""
         return f"http://127.0.0.1:{self.operator_port}/waiting"
 
     def screen_on(self, now: datetime) -> bool:
-        """Whether the screen is to be on; now: local time."""
+        """Whether the screen should be on; now: local time."""
         for day in (now, now - timedelta(days=1)):
             if self.by_day.get(DAYS[day.weekday()], self.daily).contain(day, now):
                 return True
@@ -96,8 +93,8 @@ class KioskConfig:
 
 
 def read_config(path: Path) -> KioskConfig:
-    """The settings in a file. Raises ConfigError naming the line's setting, what was found and what is expected."""
-    do = "write one with: animegamer-rt kiosk install"
+    """The settings in a file. Raises ConfigError with the line and setting, what was found and what is expected."""
+    do = "create one with: animegamer-rt kiosk install"
     try:
         text = read_bounded(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -109,7 +106,7 @@ def read_config(path: Path) -> KioskConfig:
         if not setting:
             continue
         if (parts := _SETTING.fullmatch(setting)) is None:
-            raise ConfigError("not `name = value`", where=where, found=short(setting), do="correct or delete that line")
+            raise ConfigError("not `name = value`", where=where, found=short(setting), do="correct or delete the line")
         name, written = parts[1].lower(), parts[2]
         read = _READ.get(name)
         if read is None:
@@ -117,7 +114,7 @@ def read_config(path: Path) -> KioskConfig:
             expected = near[0] if near else ", ".join(_READ)
             raise ConfigError("unknown setting", where=where, found=short(name), expected=expected)
         if name in values:
-            raise ConfigError("the setting is there twice", where=where, found=name, do="delete one of the two lines")
+            raise ConfigError("the setting occurs twice", where=where, found=name, do="delete one of the two lines")
         try:
             values[name] = read(written)
         except ValueError as error:
@@ -129,8 +126,8 @@ def read_config(path: Path) -> KioskConfig:
 
 
 def read_key(path: Path) -> str:
-    """The key of the page for staff: a file's first line. Raises ConfigError."""
-    do = f"write at least {MIN_KEY} characters into its first line, readable by the user of the units"
+    """The staff page's key: the first line of a file. Raises ConfigError."""
+    do = f"write at least {MIN_KEY} characters into its first line, readable by the units' user"
     try:
         lines = read_bounded(path, MAX_KEY_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
@@ -143,16 +140,16 @@ def read_key(path: Path) -> str:
 
 
 def _check_together(config: KioskConfig, path: Path) -> None:
-    """Raises ConfigError for settings that do not go together."""
+    """Raises ConfigError for conflicting settings."""
     if config.operator_address != ADDRESSES[0] and config.operator_key is None:
-        do = "write a long key into a file and name it with operator_key"
-        raise ConfigError("an operator page beyond this machine needs a key", where=path, do=do)
+        do = "write a long key into a file and set operator_key to its path"
+        raise ConfigError("a staff page beyond this machine needs a key", where=path, do=do)
     taken = dict.fromkeys((PORT, PORT + 1, PORT + 2), "the server")
     for name in ("page_port", "operator_port", "devtools_port"):
         port = getattr(config, name)
         if (other := taken.setdefault(port, name)) != name:
-            do = "give each a port of its own"
-            raise ConfigError(f"{name} is also that of {other}", where=path, found=port, do=do)
+            do = "use a different port for each"
+            raise ConfigError(f"{name} is also the port of {other}", where=path, found=port, do=do)
 
 
 def _between(low: int, high: int) -> Callable[[str], int]:
@@ -177,13 +174,13 @@ def _days(text: str) -> float:
 
 def _path(text: str) -> Path | None:
     if text and not text.startswith("/"):
-        raise ValueError("a whole path, which begins with /")
+        raise ValueError("an absolute path, beginning with /")
     return Path(_word(text)) if text else None
 
 
 def _address(text: str) -> str:
     if (host := bare_host(text)) not in ADDRESSES:
-        raise ValueError(f"{' or '.join(ADDRESSES)}: the screen itself asks at {ADDRESSES[0]}")
+        raise ValueError(f"{' or '.join(ADDRESSES)}: the screen itself uses {ADDRESSES[0]}")
     return host
 
 
@@ -196,7 +193,7 @@ def _device(text: str) -> str:
 
 def _word(text: str) -> str:
     if not text or any(letter.isspace() or letter in "\"'\\%$" for letter in text):
-        raise ValueError("a value without blanks, quotes, %, $ and backslashes")
+        raise ValueError("a value without blanks, quotes, %, $ or backslashes")
     return text
 
 

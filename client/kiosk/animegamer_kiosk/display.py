@@ -1,7 +1,7 @@
 """The monitor: whether one is plugged in.
 
-cage has no protocol that turns an output off. So the screen is off when the browser's unit is stopped: the empty
-console blanks the monitor after a minute.
+cage cannot turn an output off. So the screen is turned off by stopping the browser's unit: the empty console blanks the
+monitor after a minute.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ CONNECTORS = Path("/sys/class/drm")
 
 
 def connectors(folder: Path = CONNECTORS) -> Mapping[str, bool]:
-    """Each connector of the graphics cards and whether a monitor is plugged in; empty where the system does not say."""
+    """The GPUs' connectors, and whether each has a monitor; empty if the system does not report it."""
     found = {}
     for path in sorted(folder.glob("card*-*/status")):
         try:
             found[path.parent.name] = path.read_text().strip() == "connected"
-        except OSError:  # the card has just gone
+        except OSError:  # the GPU has just disappeared
             continue
     return found
 
 
 def monitor_there() -> bool:
-    """Whether a monitor is plugged in. True where the system does not say."""
+    """Whether a monitor is plugged in. True if the system does not report it."""
     states = connectors()
     return any(states.values()) or not states

@@ -11,15 +11,15 @@ from animegamer_rt.errors import ServerError
 
 SENTENCES = ("Tofi waves gently in the meadow.", "Mirel jumps.", "Someone waits.")
 TIMEOUT_S = 300.0
-"""Longest time for all that is asked."""
+"""Time limit for the whole exchange."""
 SUBPROTOCOL = "animegamer.v1.json"
 
 
 def first_turn(port: int) -> str:
-    """Play a turn on the gateway of this port; returns what the server calls itself. Raises ServerError.
+    """Play a turn on the gateway of this port; returns the server's name and version. Raises ServerError.
 
-    A sentence that the server's lists refuse is followed by the next one. If they refuse all, the turn that the server
-    played before it was ready has to do.
+    If the server's lists refuse a sentence, the next one is tried. If they refuse all, the server's own warm-up turn
+    must suffice.
     """
     from websockets.exceptions import WebSocketException
     from websockets.sync.client import connect
@@ -32,7 +32,7 @@ def first_turn(port: int) -> str:
             return _play(socket)
     except (OSError, WebSocketException, ValueError, KeyError) as error:  # TimeoutError is an OSError
         found = str(error) or type(error).__name__
-        raise ServerError("the gateway does not answer as it should", where=address, found=found) from error
+        raise ServerError("the gateway does not respond as expected", where=address, found=found) from error
 
 
 def _play(socket: Any) -> str:

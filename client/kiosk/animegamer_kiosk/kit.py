@@ -1,7 +1,4 @@
-"""What the kiosk kit puts on a machine: its files and the commands that start it, as a list that can be printed first.
-
-Knows templates and paths; runs nothing by itself.
-"""
+"""The kiosk kit's files and the commands that start it, as a list that can be printed first. Runs nothing itself."""
 
 from __future__ import annotations
 
@@ -27,17 +24,17 @@ USER = "animegamer"
 UNITS = ("animegamer-server.service", "animegamer-watch.service", "animegamer-browser.service")
 SERVER_CONFIG = CONFIG_FILE.with_name("serve.toml")
 SETTINGS = (CONFIG_FILE, CONFIG_FILE.with_name("block-list.txt"))
-"""Files that staff edit: written once, never replaced."""
+"""Files for staff to edit: written once, never replaced."""
 RECEIPT = Path("/var/lib/animegamer-kiosk/installed.json")
-"""What install has written: path -> SHA-256. Remove deletes these files and no other."""
+"""What install has written: path -> SHA-256. Remove deletes only these files."""
 FILES = Path(__file__).with_name("files")
-"""The kit's templates, and the pages of the watch."""
+"""The kit's templates, and the watcher's pages."""
 MAX_RECEIPT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class KitFile:
-    """A file to write. `path` is that on the machine, without --root."""
+    """A file to write. `path` is the one on the machine, without --root."""
 
     path: Path
     text: str
@@ -49,20 +46,20 @@ class KitFile:
 
 
 def program() -> Path:
-    """What the units run: the version in use, by its link; this program itself where it has no environment."""
+    """The program for the units: the linked version in use, or this program itself outside an environment."""
     if own_environment() is None:
         return Path(sys.executable).with_name("animegamer-rt")
     return VERSIONS / CURRENT / "bin" / "animegamer-rt"
 
 
 def missing_settings(root: Path) -> list[KitFile]:
-    """The files for staff that are not there yet, as they are at first."""
+    """The staff's files that do not exist yet, with their initial content."""
     missing = [path for path in SETTINGS if not under(root, path).exists()]
     return [KitFile(path, (FILES / path.name).read_text(encoding="utf-8")) for path in missing]
 
 
 def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
-    """Units and rules for these settings. config_path: where the settings will lie."""
+    """Units and rules for these settings. config_path: of the settings once installed."""
     server = ServeOptions(
         bundle=config.bundle,
         engines=EngineConfig(config.device),
@@ -112,7 +109,7 @@ AFTER_REMOVE: Sequence[Sequence[str]] = (
 
 
 def write_files(files: Sequence[KitFile], root: Path) -> None:
-    """Write the kit and note what was written. A file that is there and is not of an earlier install is refused.
+    """Write the kit and record what was written. An existing file is refused unless an earlier install wrote it.
 
     Raises ConfigError for such a file, OutputError for one that cannot be written.
     """
@@ -121,32 +118,32 @@ def write_files(files: Sequence[KitFile], root: Path) -> None:
         path = under(root, file.path)
         if path.exists() and str(file.path) not in before and _sha256(path) != file.sha256:
             do = "move it away if it is not needed, and install again"
-            raise ConfigError("the file is there and is not of this kit", where=path, do=do)
+            raise ConfigError("another file is in the way", where=path, do=do)
     _write(under(root, RECEIPT), json.dumps(before | {str(file.path): file.sha256 for file in files}, indent=1) + "\n")
     for file in files:
         _write(under(root, file.path), file.text)
 
 
 def write_settings(root: Path) -> None:
-    """Write the files for staff that are not there yet."""
+    """Write the staff's files that do not exist yet."""
     for file in missing_settings(root):
         _write(under(root, file.path), file.text)
 
 
 def read_receipt(root: Path) -> dict[str, str]:
-    """What earlier installs wrote; empty if there was none. Raises ConfigError for a file that is no receipt."""
+    """What earlier installs wrote; empty if there were none. Raises ConfigError for an invalid receipt."""
     path = under(root, RECEIPT)
     try:
         receipt = json.loads(read_bounded(path, MAX_RECEIPT_BYTES))
         if not isinstance(receipt, dict) or not all(isinstance(one, str) for one in receipt.values()):
             raise ValueError("not an object of texts")
         if not all(name.startswith("/") and ".." not in Path(name).parts for name in receipt):
-            raise ValueError("the name of a file that does not begin with /, or has ..")
+            raise ValueError("a file name that does not begin with /, or contains ..")
     except FileNotFoundError:
         return {}
     except ValueError as error:
         do = "delete it and the files of the kit by hand: animegamer-rt kiosk install --dry-run lists them"
-        raise ConfigError("not the list of an install", where=path, found=error, do=do) from error
+        raise ConfigError("not a receipt of an install", where=path, found=error, do=do) from error
     return receipt
 
 
@@ -161,7 +158,7 @@ def installed(root: Path) -> list[tuple[Path, str]]:
 
 
 def delete_files(root: Path) -> None:
-    """Delete what install listed, and the list. Files that were changed since stay."""
+    """Delete the files that install recorded, and the record. Files changed since are kept."""
     for path, state in installed(root):
         if state == "ok":
             under(root, path).unlink()
@@ -169,7 +166,7 @@ def delete_files(root: Path) -> None:
 
 
 def under(root: Path, path: Path) -> Path:
-    """A path of the machine, in the folder `root` of another system."""
+    """A path of the machine, under the folder `root` of another system."""
     return root / path.relative_to("/")
 
 
@@ -190,7 +187,7 @@ def _filled(path: Path, values: Mapping[str, str]) -> str:
 
 
 def _program(*names: str) -> str:
-    """Where the first of these programs is, or will be once it is installed."""
+    """The path of the first of these programs, or where it will be once installed."""
     return next((found for name in names if (found := shutil.which(name))), f"/usr/bin/{names[0]}")
 
 

@@ -1,6 +1,6 @@
-"""Decides what to restart when the picture on the screen stands still: the browser, then the gateway, then the server.
+"""Decides what to restart when the picture on the screen is frozen: the browser, then the gateway, then the server.
 
-Knows observations and times; looks at nothing and restarts nothing by itself.
+Pure: observations and times in, actions out.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ class Picture(Enum):
 
     MOVES = "moves"
     FROZEN = "frozen"
-    """The same pixels as the last time."""
+    """The same pixels as last time."""
     BLACK = "black"
     GONE = "gone"
-    """The browser shows no page, or does not answer."""
+    """The browser shows no page, or does not respond."""
 
 
 class Action(Enum):
-    """What is to be done now. The order of the restarts is that of the ladder."""
+    """What to do now. Restarts are listed in the order of the ladder."""
 
     NOTHING = "nothing"
     BROWSER = "restart the browser"
@@ -33,12 +33,12 @@ class Action(Enum):
 
 LADDER = (Action.BROWSER, Action.GATEWAY, Action.SERVER)
 MAX_WAIT_S = 600.0
-"""Longest wait between restarts, when none has helped."""
+"""Longest wait between restarts if none has helped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One observation. wanted: whether the hours have the screen on. monitor: whether one is plugged in."""
+    """One observation. wanted: whether the screen should be on now. monitor: whether one is plugged in."""
 
     picture: Picture
     wanted: bool = True
@@ -48,9 +48,9 @@ class Seen:
 class Ladder:
     """The restarts of one screen.
 
-    frozen_s: a picture that stands still for longer is frozen. Each step of the ladder gets twice that time to help, as
-    a browser and a server take a while to start. After the last step it begins again and waits twice as long, at most
-    MAX_WAIT_S. A picture that moved for as long as it took to call it frozen ends the trouble.
+    frozen_s: time after which an unchanged picture counts as frozen. Each step of the ladder gets twice that time to
+    help, as a browser and a server take a while to start. After the last step it starts over and waits twice as long,
+    at most MAX_WAIT_S. A picture that moves for frozen_s ends the trouble.
     """
 
     def __init__(self, frozen_s: float) -> None:
@@ -66,7 +66,7 @@ class Ladder:
             self._on = seen.wanted
             self._forget()
             return Action.SCREEN_ON if seen.wanted else Action.SCREEN_OFF
-        if not seen.wanted or not seen.monitor:  # a dark screen tells nothing, and nobody looks at it
+        if not seen.wanted or not seen.monitor:  # a dark screen proves nothing, and nobody looks at it
             self._forget()
             return Action.NOTHING
         if seen.picture is Picture.MOVES:

@@ -1,7 +1,4 @@
-"""The machine under the kiosk: its units, the gateway's process, its log, its temperature.
-
-Knows systemctl and journalctl; nothing of pictures.
-"""
+"""The machine under the kiosk: its units, the gateway's process, the journal, the temperature."""
 
 from __future__ import annotations
 
@@ -19,26 +16,26 @@ TIMEOUT_S = 20.0
 GATEWAY = "animegamer_rt.serving.gateway"
 LOG_LINES = 30
 WRONG = "warning|error|fail|killed|exited|timed out"
-"""Lower case finds both cases."""
+"""Lower case matches both cases."""
 
 Run = Callable[[Sequence[str]], str]
 log = logging.getLogger(__name__)
 
 
 def run_command(command: Sequence[str]) -> str:
-    """What a command prints. Raises OSError or subprocess.SubprocessError where it fails."""
+    """A command's output. Raises OSError or subprocess.SubprocessError if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=True)
     return done.stdout
 
 
 class Machine:
-    """The kiosk's parts. run: runs a command and returns what it printed."""
+    """The kiosk's parts. run: runs a command and returns its output."""
 
     def __init__(self, run: Run = run_command) -> None:
         self._run = run
 
     def act(self, action: Action) -> bool:
-        """Do what the ladder says; returns whether it was done. A failure is logged: the ladder goes on."""
+        """Carry out the ladder's action; returns whether that worked. A failure is logged, and the ladder continues."""
         steps: dict[Action, Callable[[], object]] = {
             Action.BROWSER: lambda: self._systemctl("--no-block", "restart", BROWSER),
             Action.GATEWAY: self._end_gateway,
@@ -57,7 +54,7 @@ class Machine:
         return True
 
     def reboot(self) -> bool:
-        """Start the whole machine again; returns whether systemd took it."""
+        """Reboot the machine; returns whether systemd accepted it."""
         try:
             self._systemctl("reboot")
         except (OSError, subprocess.SubprocessError) as error:
@@ -66,7 +63,7 @@ class Machine:
         return True
 
     def states(self) -> dict[str, str]:
-        """Each unit and its state, as systemd names it; `unknown` where it does not answer."""
+        """Each unit and its state, as systemd names it; `unknown` if it does not respond."""
         found = {}
         for unit in UNITS:
             try:
@@ -76,9 +73,9 @@ class Machine:
         return found
 
     def errors(self) -> list[str]:
-        """The last warnings and errors of the units, newest last; empty where the journal cannot be read.
+        """The units' latest warnings and errors, newest last; empty if the journal cannot be read.
 
-        They are found by their words: to the journal, all that a program prints is of one priority.
+        Found by words, as everything that a program prints has the same priority in the journal.
         """
         units = [word for unit in UNITS for word in ("--unit", unit)]
         command = ["journalctl", *units, "--lines", str(LOG_LINES), "--grep", WRONG, "--output", "short-iso"]
@@ -88,15 +85,15 @@ class Machine:
             return []
 
     def temperature_c(self) -> float | None:
-        """The hottest sensor, in degrees Celsius; None where there is none."""
+        """The hottest sensor, in degrees Celsius; None if there is none."""
         found = psutil.sensors_temperatures() if hasattr(psutil, "sensors_temperatures") else {}
         return max((float(one.current) for sensors in found.values() for one in sensors), default=None)
 
     def _end_gateway(self) -> None:
-        """Kill the gateway; the server starts another one at once, and the games go on."""
+        """Kill the gateway; the server restarts it at once, and the games continue."""
         number = self._systemctl("show", "--property=MainPID", "--value", SERVER).strip()
         if not number.isdigit() or number == "0":
-            raise OSError("the server does not run")
+            raise OSError("the server is not running")
         for process in psutil.Process(int(number)).children():
             if GATEWAY in process.cmdline():
                 process.kill()

@@ -1,7 +1,4 @@
-"""`kiosk doctor`: whether this machine has what a kiosk needs, and the command that adds it.
-
-Knows programs, fonts and the screen's connectors; starts nothing.
-"""
+"""`kiosk doctor`: whether this machine has what a kiosk needs, and the commands that install it."""
 
 from __future__ import annotations
 
@@ -20,23 +17,23 @@ from animegamer_rt.diagnose.machine_checks import CheckResult, State
 from .display import CONNECTORS, connectors
 
 PROGRAMS: Mapping[str, tuple[State, str]] = {
-    "systemctl": ("broken", "the kit is made of systemd units: take a system that has it, as Debian"),
+    "systemctl": ("broken", "the kit needs systemd: use a system with it, such as Debian"),
     "cage": ("broken", "run: sudo apt install cage"),
-    "Xwayland": ("broken", "cage ends at once without it; run: sudo apt install xwayland"),
+    "Xwayland": ("broken", "cage exits at once without it; run: sudo apt install xwayland"),
     "chromium": ("broken", "run: sudo apt install chromium"),
-    "pkaction": ("broken", "the watch restarts the units through polkit; run: sudo apt install polkitd"),
+    "pkaction": ("broken", "the watcher restarts the units through polkit; run: sudo apt install polkitd"),
 }
 """Program -> state of the check without it, and what to do."""
 LANGUAGES: Mapping[str, str] = {"en": "fonts-liberation", "zh": "fonts-noto-cjk", "ja": "fonts-noto-cjk"}
 """Language of the page -> Debian's package of a font for it."""
 SESSIONS = ("lib/*/security/pam_systemd.so", "lib/security/pam_systemd.so", "lib64/security/pam_systemd.so")
 FONT_TIMEOUT_S = 20.0
-SECTIONS = {"broken": "Broken: a kiosk needs it", "ok": "Found", "limited": "Missing: a kiosk works without"}
-"""State of a check -> its heading, in the order of printing."""
+SECTIONS = {"broken": "Broken: required for a kiosk", "ok": "Found", "limited": "Missing: optional for a kiosk"}
+"""State of a check -> its heading, in printing order."""
 
 
 def report(console: Console) -> int:
-    """Print the verdict and what it rests on; 1 if a kiosk cannot work here, else 0."""
+    """Print the verdict and its reasons; 1 if a kiosk cannot work here, else 0."""
     checks = list(check_kiosk())
     works = all(check.state != "broken" for check in checks)
     verdict = "A kiosk works here." if works else "A kiosk does not work here yet."
@@ -64,20 +61,20 @@ def _check_monitor(states: Mapping[str, bool]) -> CheckResult:
     if states:
         found = f"none of {len(states)} connectors has a monitor"
         return CheckResult("monitor", "limited", found, "plug it in and turn it on")
-    do = "is there a graphics card with a driver? Without one the watch takes a monitor for granted"
+    do = "is there a GPU with a driver? Without one the watcher assumes that a monitor is plugged in"
     return CheckResult("monitor", "limited", f"no connectors in {CONNECTORS}", do)
 
 
 def check_session(root: Path) -> CheckResult:
-    """Whether the browser's unit gets a session of its own, without which cage may open no graphics card."""
+    """Whether the browser's unit gets a login session, without which cage may not open a GPU."""
     if any(True for pattern in (*SESSIONS, *(f"usr/{one}" for one in SESSIONS)) for _ in root.glob(pattern)):
         return CheckResult("login session", "ok", "pam_systemd", "")
-    do = "cage gets the screen and the touches by it; run: sudo apt install libpam-systemd dbus"
+    do = "cage gets access to screen and touch through it; run: sudo apt install libpam-systemd dbus"
     return CheckResult("login session", "broken", "no pam_systemd", do)
 
 
 def check_fonts() -> CheckResult:
-    """Whether each language of the page can be read: Chromium draws an empty box for a letter that no font has."""
+    """Whether fonts cover all languages of the page: otherwise Chromium draws empty boxes."""
     if shutil.which("fc-list") is None:
         return CheckResult("fonts", "limited", "no fc-list", "run: sudo apt install fontconfig fonts-noto-cjk")
     missing = {}

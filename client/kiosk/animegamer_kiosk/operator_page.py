@@ -1,7 +1,7 @@
-"""The watcher's small web server: the picture that moves until the page is there, and the page for staff.
+"""The watcher's small web server: the animation shown until the page is available, and the staff page.
 
-The waiting page and what it needs are open. All else needs the key, if there is one; an address beyond loopback has
-one. What changes something is a POST with a header that a page of another site cannot send.
+The waiting page and its files are open. Everything else needs the key, if there is one; an address beyond loopback has
+one. Changes need a POST with a header that another site's page cannot send.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .machine import Machine
 
 log = logging.getLogger(__name__)
 READY, UNREACHABLE = "ready", "unreachable"
-"""Two states of the server; between them lie those of its own."""
+"""Two states of the server, besides those of its own."""
 HEADER = "X-Animegamer"
 REQUEST_S, READY_S = 10.0, 2.0
 OPEN = {"/waiting": "waiting.html", "/waiting.js": "waiting.js"}
 PAGES_OWN = {"/waiting.jpg": "attract.jpg", "/icon.svg": "icon.svg"}
-"""Files of the visitors' page, open as well."""
+"""Files of the visitors' page, also open."""
 STAFF = {"/": "operator.html", "/operator.js": "operator.js"}
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -56,7 +56,7 @@ ACTIONS = {"browser": Action.BROWSER, "gateway": Action.GATEWAY, "server": Actio
 
 @dataclass(slots=True)
 class Report:
-    """What the watch saw last, for the operator page."""
+    """The watcher's latest findings, for the staff page."""
 
     picture: Picture = Picture.GONE
     wanted: bool = True
@@ -69,7 +69,7 @@ class Report:
 class OperatorPage:
     """Serves until `close`. server_state: READY once visitors can play. state_folder: on the disk that may fill up.
 
-    Raises PortInUseError for a port that another program has, ConfigError for a key that cannot be read.
+    Raises PortInUseError for a port in use, ConfigError for a key that cannot be read.
     """
 
     def __init__(
@@ -95,15 +95,15 @@ class OperatorPage:
             address_family = socket.AF_INET6 if ":" in config.operator_address else socket.AF_INET
 
             def handle_error(self, request: object, client_address: object) -> None:
-                if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):  # who asked has gone
-                    log.exception("a fault of the page for staff")
+                if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):  # the client has gone
+                    log.exception("internal error of the staff page")
 
         try:
             self._server = Server((config.operator_address, config.operator_port), Handler)
         except OSError as error:
             where = f"operator_address {config.operator_address}, operator_port {config.operator_port}"
             do, kind = "choose others in kiosk.conf", PortInUseError if error.errno == errno.EADDRINUSE else ServerError
-            raise kind("the page for staff cannot be served", where=where, found=error.strerror, do=do) from error
+            raise kind("the staff page cannot be served", where=where, found=error.strerror, do=do) from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -114,7 +114,7 @@ class OperatorPage:
         self._server.server_close()
 
     def admits(self, authorization: str) -> bool:
-        """Whether a request with this header may see the staff's page."""
+        """Whether a request with this header may see the staff page."""
         if self._key is None:
             return True
         try:
@@ -124,7 +124,7 @@ class OperatorPage:
         return hmac.compare_digest(given.encode(), self._key.encode())
 
     def server_state(self) -> str:
-        """As the server was within the last seconds: many waiting pages ask only once."""
+        """The server's state, cached for some seconds, as many waiting pages may ask."""
         if time.monotonic() >= self._ask_at:
             before, self._server_state = self._server_state, self._ask_server()
             now = time.monotonic()
@@ -134,7 +134,7 @@ class OperatorPage:
         return self._server_state
 
     def state(self) -> dict[str, object]:
-        """What the staff's page shows."""
+        """The content of the staff page."""
         report, machine, server = self._report, self.machine, self.server_state()
         return {
             "build": self._build,
@@ -196,14 +196,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_json({"done": do()})
 
     def _staff(self) -> bool:
-        """Whether staff asks. A foreign site can give its own name our address, so names are refused."""
+        """Whether staff asks. Host names are refused, as a foreign site can point its own name to our address."""
         name = host_name(self.headers.get("Host", ""))
         if not (name == "localhost" or is_address(name)):
             self._send(421, b"open this page by its address\n", "text/plain")
             return False
         if self.operator.admits(self.headers.get("Authorization", "")):
             return True
-        time.sleep(1.0)  # guesses are slow
+        time.sleep(1.0)  # slows down guessing
         self._send(401, b"the key is needed\n", "text/plain", {"WWW-Authenticate": 'Basic realm="kiosk"'})
         return False
 
@@ -225,4 +225,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: a page that asks every two seconds would fill the journal."""
+        """Nothing: a page that polls every two seconds would fill the journal."""

@@ -1,6 +1,6 @@
-"""`kiosk update`: switches to another environment, and back to the one before if that does not play.
+"""`kiosk update`: switches to another environment, and back to the previous one if that does not play.
 
-The version in use runs it, so that a new one that cannot even start is taken back too.
+Run by the version in use, so that a new one that cannot even start is undone too.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SERVER = UNITS[0]
 HOME = Path("/var/lib/animegamer")
 BACKUP = Path("/var/lib/animegamer-kiosk/games-before-update")
 SET_ASIDE = Path("/var/lib/animegamer-kiosk/games-of-newer-version")
-"""Games in a form that the version before cannot read, after going back to it."""
+"""Games in a format that the previous version cannot read, kept after going back to it."""
 COMMAND_S = 3600.0
 READY_S, PAUSE_S = 900.0, 2.0
-"""Longest wait for a server that starts: more than the unit's TimeoutStartSec."""
+"""Longest wait for a starting server, more than the unit's TimeoutStartSec; and between checks."""
 MAX_RESTARTS = 3
 OUTPUT_CHARACTERS = 400
 
@@ -38,14 +38,14 @@ Run = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is done, as it is printed, and the function that does it."""
+    """The text to print, and the function to run."""
 
     text: str
     do: Callable[[], object]
 
 
 def run_program(command: Sequence[str]) -> str:
-    """What a command prints. Raises ServerError with the end of its output if it fails or hangs."""
+    """A command's output. Raises ServerError with the end of its output if it fails or hangs."""
     pipe, hide = subprocess.PIPE, subprocess.DEVNULL
     try:
         done = subprocess.run(
@@ -62,7 +62,7 @@ def run_program(command: Sequence[str]) -> str:
 class Updater:
     """Updates of one kiosk.
 
-    ready: whether the server is. turn: plays one and returns what the server calls itself. run: runs a command.
+    ready: whether the server is ready. turn: plays one and returns the server's name and version. run: runs a command.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Updater:
         self._games, self._backup, self._aside = (under(root, path) for path in paths)
 
     def steps(self, new: Path) -> Iterator[Step]:
-        """What an update to the environment `new` does, in order. Raises ConfigError if it cannot be one."""
+        """The steps of an update to the environment `new`, in order. Raises ConfigError if it is not suitable."""
         if not (new / "bin/animegamer-rt").exists():
-            do = "make it first (docs/KIOSK.md, Updates)"
+            do = "create it first (docs/KIOSK.md, Updates)"
             raise ConfigError("not an environment with animegamer-rt", where=new, expected="bin/animegamer-rt", do=do)
         if self.versions.current in (None, new):
-            expected = "another environment than the one in use, on a machine where a kiosk is installed"
+            expected = "an environment other than the one in use, on a machine where a kiosk is installed"
             raise ConfigError("nothing to update", where=self.versions.folder, found=new, expected=expected)
         program = str(new / "bin/animegamer-rt")
         test = ("--bundle", self._config.bundle, "--device", self._config.device, "--out", str(HOME / "selftest.json"))
@@ -98,7 +98,7 @@ class Updater:
         )
 
     def update(self, new: Path, say: Callable[[str], None] = print) -> bool:
-        """Run the steps; returns whether the new version plays. If a step fails, all is undone."""
+        """Run the steps; returns whether the new version plays. If a step fails, all are undone."""
         steps, old = list(self.steps(new)), self.versions.current
         assert old is not None
         try:
@@ -106,7 +106,7 @@ class Updater:
                 say(step.text)
                 step.do()
         except BaseException as error:
-            say(f"not kept: {error.text if isinstance(error, AnimeGamerError) else type(error).__name__}")
+            say(f"failed: {error.text if isinstance(error, AnimeGamerError) else type(error).__name__}; undoing")
             self.go_back(old, say)
             if isinstance(error, AnimeGamerError):
                 return False
@@ -114,13 +114,13 @@ class Updater:
         return True
 
     def back_steps(self, old: Path) -> Iterator[Step]:
-        """What going back to an environment that has played here does, in order."""
+        """The steps for going back to an environment that has played here, in order."""
         yield self._command("systemctl", "stop", SERVER)
-        yield Step(f"take the games in {self._backup}, if it cannot read the newer ones", self._restore)
+        yield Step(f"restore the games of {self._backup}, if it cannot read the newer ones", self._restore)
         yield self._command(str(old / "bin/animegamer-rt"), "kiosk", "install", "--yes")
 
     def go_back(self, old: Path, say: Callable[[str], None] = print) -> bool:
-        """Run these steps, the later ones even if one fails; returns whether none did."""
+        """Run these steps, later ones even if one fails; returns whether all worked."""
         failed = False
         for step in self.back_steps(old):
             say(step.text)
@@ -136,13 +136,13 @@ class Updater:
         while not self._ready():
             restarts = self._run(("systemctl", "show", "--property=NRestarts", "--value", SERVER)).strip()
             if restarts.isdigit() and int(restarts) >= MAX_RESTARTS:
-                raise ServerError("the server ends again and again", where=SERVER, found=f"{restarts} restarts")
+                raise ServerError("the server keeps restarting", where=SERVER, found=f"{restarts} restarts")
             if time.monotonic() > end:
                 raise ServerError("the server did not become ready", where=SERVER, expected=f"{READY_S:.0f} s at most")
             self._pause(PAUSE_S)
         expected = self._run((program, "--version")).strip()
         if (found := self._turn()) != expected:
-            raise ServerError("another version answers", where=SERVER, found=found, expected=expected)
+            raise ServerError("another version is running", where=SERVER, found=found, expected=expected)
 
     def _back_up(self) -> None:
         shutil.rmtree(self._backup, ignore_errors=True)
@@ -151,7 +151,7 @@ class Updater:
             back_up(self._games.parent, self._backup)
 
     def _restore(self) -> None:
-        """The games as they were before the update, if the newer version has changed the form of their file."""
+        """Restores the games from before the update, if the newer version has changed their file's format."""
         copy, games = self._backup / FILE, self._games
         if not copy.exists() or _schema(games) == _schema(copy):
             return
@@ -168,7 +168,7 @@ class Updater:
 
 
 def _schema(path: Path) -> int | None:
-    """The version of a file's tables; None if it is no file of games."""
+    """The version of a file's tables; None if it is not a file of games."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True)) as games:
             [[version]] = games.execute("SELECT schema_version FROM store")

@@ -1,4 +1,4 @@
-"""The environments of a kiosk: links in /opt/animegamer to the one in use and to the one before it."""
+"""The environments of a kiosk: links in /opt/animegamer to the current and the previous one."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Versions:
 
     @property
     def previous(self) -> Path | None:
-        """The environment before that; None where there was none, or it was deleted."""
+        """The previous environment; None if there was none, or it was deleted."""
         return _target(self.folder / PREVIOUS)
 
     def use(self, environment: Path) -> None:
-        """Make an environment the one in use. Raises OutputError."""
+        """Make an environment the current one. Raises OutputError."""
         if (before := self.current) not in (None, environment):
             self._link(PREVIOUS, before)
         self._link(CURRENT, environment)
 
     def _link(self, name: str, environment: Path) -> None:
-        """In one step: a program that starts finds the old environment or the new one."""
+        """Atomically: a starting program finds the old environment or the new one."""
         link = self.folder / name
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -43,11 +43,13 @@ class Versions:
             new.symlink_to(environment)
             new.replace(link)
         except OSError as error:
-            raise OutputError("the link cannot be written", where=link, found=error.strerror, do="be root") from error
+            raise OutputError(
+                "the link cannot be written", where=link, found=error.strerror, do="run it as root"
+            ) from error
 
 
 def own_environment() -> Path | None:
-    """The environment that this program runs in; None outside of one."""
+    """The environment that this program runs in; None outside an environment."""
     return Path(sys.prefix).resolve() if sys.prefix != sys.base_prefix else None
 
 

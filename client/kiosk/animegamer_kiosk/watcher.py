@@ -1,6 +1,6 @@
-"""`kiosk watch`: looks at the screen every two seconds, restarts what stands still, wipes what visitors left.
+"""`kiosk watch`: checks the screen every two seconds, restarts what is frozen, and wipes what visitors left.
 
-Joins the browser, the ladder, the machine and the page for staff; each of them decides or does one thing.
+Connects the browser, the ladder, the machine and the staff page.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .operator_page import READY, UNREACHABLE, OperatorPage, Report
 
 LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
 STEADY_ROUNDS = 3
-"""What is wrong is noted after so many looks: a clip that loops shows the same picture twice now and then."""
+"""Problems are reported after this many checks: a looping clip shows the same picture twice now and then."""
 UNEVEN = 0.25
-"""Looks come this much earlier or later, or they would fall in step with a clip of 17 frames at 8 a second, 2.1 s."""
+"""Checks vary randomly by up to this share, or they would fall in step with a clip of 17 frames at 8 fps."""
 STATE_DIR = Path("/var/lib/animegamer/server")
 
 log = logging.getLogger(__name__)
 
 
 class Watcher:
-    """The watch over one screen. `round` is one look at it."""
+    """The watch over one screen. `round` is one check."""
 
     def __init__(self, config: KioskConfig, browser: Browser, machine: Machine) -> None:
         self.config, self.browser, self.machine = config, browser, machine
@@ -48,7 +48,7 @@ class Watcher:
         self._seen, self._rounds_seen = (Picture.GONE, True, True), 0
 
     def round(self, now: float, clock: datetime) -> None:
-        """Look once and do what follows. now: seconds, monotonic; clock: local time."""
+        """Check once and act on it. now: seconds, monotonic; clock: local time."""
         wanted, monitor = self.config.screen_on(clock), monitor_there()
         picture, page = self.browser.look() if wanted else (Picture.GONE, None)
         self._note(picture, wanted, monitor)
@@ -61,12 +61,12 @@ class Watcher:
             self.report.resets += 1
         if now >= self._minute_at:
             self._minute_at = now + MINUTE_S
-            if not wanted and self.machine.states()[BROWSER] == "active":  # somebody has started it
+            if not wanted and self.machine.states()[BROWSER] == "active":  # somebody started it
                 self.machine.act(Action.SCREEN_OFF)
             release_free()
 
     def _note(self, picture: Picture, wanted: bool, monitor: bool) -> None:
-        """For the page of staff and the log. What is wrong is told only after it has lasted a little."""
+        """Update the staff page and the log. Problems are only reported once they have lasted a little."""
         seen = (picture, wanted, monitor)
         self._rounds_seen = self._rounds_seen + 1 if seen == self._seen else 1
         self._seen, report = seen, self.report
@@ -75,11 +75,11 @@ class Watcher:
             return
         report.picture, report.wanted, report.monitor = seen
         hours = "in" if wanted else "out of"
-        log.info("picture: %s, %s hours, monitor %s", picture.value, hours, "there" if monitor else "missing")
+        log.info("picture: %s, %s hours, monitor %s", picture.value, hours, "connected" if monitor else "missing")
 
 
 def server_state(config: KioskConfig) -> str:
-    """`ready`, `starting`, `degraded` or `draining`, as the gateway says it; `unreachable` where nothing answers."""
+    """`ready`, `starting`, `degraded` or `draining`, from the gateway; `unreachable` if it does not answer."""
     try:
         try:
             answer = urlopen(f"http://127.0.0.1:{config.page_port}/readyz", timeout=READY_TIMEOUT_S)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double retry_s = 0.5;                            // before a request that the server could not take yet is sent again
 constexpr double min_backoff_s = 0.1, max_backoff_s = 2.0; // between two attempts to connect: it doubles
-constexpr const char *no_game_server = "a program there accepts connections, but does not answer as a game server does";
+constexpr const char *no_game_server = "a program there accepts connections, but does not respond like a game server";
 constexpr double max_tick_s = 1.0; // of a longer time between two ticks only this counts: the program was stopped, not the server
 constexpr std::size_t most_unsent = 1 << 20;
 
@@ -244,9 +244,9 @@ void Channel::tick() {
         return;
     }
     if (silent_s >= timeout_s_ / 2) {
-        lost(answered_ || link_.connecting() ? "nothing came for " + std::to_string(static_cast<int>(silent_s)) + " s" : no_game_server);
+        lost(answered_ || link_.connecting() ? "no message for " + std::to_string(static_cast<int>(silent_s)) + " s" : no_game_server);
     } else if (link_.unsent() > most_unsent) {
-        lost("the server takes no more messages");
+        lost("the server accepts no more messages");
     } else if (phase_ == Phase::ready) {
         ping_and_retry(silent_s);
         retry_starved();

@@ -150,7 +150,7 @@ Fault Channel::process_welcome(const Header &header, const Tree &tree) {
     }
     owner_.welcomed(slot->event.of.welcome);
     welcomed_ = true;
-    trouble_ = "it stopped answering";
+    trouble_ = "it stopped responding";
     for (const auto &call : calls_) { // one event, for the first that asked
         if (call->verb == Verb::connect && !call->ended) {
             call->ended = true;
@@ -175,7 +175,7 @@ Fault Channel::process_error(const std::shared_ptr<Call> &call, const Header &he
     const auto parent = number_of(header.parent);
     const auto resumed = session_of_resume_.find(parent);
     if (error.code == "hello_first") {
-        lost("the server was started again");
+        lost("the server was restarted");
     } else if (parent != 0 && parent == hello_id_) {
         const bool temporary = error.code == "starting" || (welcomed_ && (error.code == "draining" || error.code == "busy" ||
                                                                           error.code == "rate_limited" || error.code == "too_many_sessions"));

@@ -41,7 +41,7 @@ Fault read_count(const Tree &tree, const char *key, std::int64_t least, std::int
 
 Fault read_magic(const std::uint8_t *data, std::size_t size) {
     if (size != sizeof magic || std::memcmp(data, magic, 4) != 0) {
-        return protocol_fault("protocol", "what arrived is not a message of this protocol");
+        return protocol_fault("protocol", "the reply is not a message of this protocol");
     }
     if (data[4] != magic[4]) {
         return protocol_fault("version", "the server speaks version " + std::to_string(data[4]) + ", this client speaks 1",

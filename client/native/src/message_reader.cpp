@@ -7,7 +7,7 @@ PartReceiver::Place MessageReader::place(std::size_t index, std::size_t size, bo
     if (index == 0) {
         place.memory = magic_;
         if (size != sizeof magic_ || last) {
-            place.fault = protocol_fault("protocol", "what arrived is not a message of this protocol");
+            place.fault = protocol_fault("protocol", "the reply is not a message of this protocol");
         }
     } else if (index == 1) {
         if (size > limits_.header_bytes) {

@@ -73,7 +73,7 @@ void Channel::check_turn_id(Call &call, const Tree &tree, std::uint32_t entry) {
     const auto turn_id = fields.text("turn_id");
     if (!fields.fault && turn == call.turn && turn_id != call.turn_id) {
         fail(call, {AG_REFUSED, "no_such_turn",
-                    "the server lost turn " + std::to_string(turn) + ", and another client has played one of that number since",
+                    "the server lost turn " + std::to_string(turn) + ", and another client has since played a turn with that number",
                     "look at ag_list, and play the turn again if it still fits"});
     }
 }

@@ -30,30 +30,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.command == "play" and options.resume is not None and options.seed is not None:
-        parser.error("--seed is of a new game, and --resume continues an earlier one: give one of them")
+        parser.error("--seed starts a new game, and --resume continues one: use only one of them")
     try:
         code = _status(options) if options.command == "status" else _play(options)
         sys.stdout.flush()
         return code
     except OSError as error:
         if error.filename is not None:
-            _say(f"{error.filename}: cannot be written; found {error.strerror}; make room, or choose another place")
+            do = "free disk space, or choose another place"
+            _print_error(f"{error.filename}: cannot be written; found {error.strerror}; {do}")
             return FAILED
-        # What is still buffered would fail again when Python exits.
+        # Its buffered rest would fail again when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # its reader has closed the pipe, as `head` does
             return 1
-        _say(f"the output cannot be written; found {error.strerror}; make room, or choose another place")
+        _print_error(f"the output cannot be written; found {error.strerror}; free disk space, or choose another place")
         return FAILED
     except (ClientError, ValueError) as error:
-        _say(str(error))
+        _print_error(str(error))
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _say(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # a terminal that is gone takes both streams along
+def _print_error(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # a closed terminal takes both streams with it
         print(f"error: {plain(text)}", file=sys.stderr)
 
 
@@ -87,17 +88,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("animegamer_client", description="Play games on an AnimeGamer server.")
     parser.add_argument("--version", action="version", version=f"animegamer-client {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    game = commands.add_parser("play", help="play a game in the terminal, or the instructions on stdin, one a line")
+    game = commands.add_parser("play", help="play a game in the terminal, or the instructions on stdin, one per line")
     game.add_argument("--seed", type=int, help="seed of a new game (default: the server chooses one)")
     game.add_argument("--resume", metavar="TOKEN", help="continue an earlier game")
     game.add_argument("--out", type=Path, metavar="DIR", help="folder for the clips (default: games/game-NNN)")
     status = commands.add_parser("status", help="print the server's status; exit code 0 if it is ready")
-    status.add_argument("--json", action="store_true", help="print all fields, as JSON")
+    status.add_argument("--json", action="store_true", help="print all fields as JSON")
     for command, timeout_s in ((game, 30.0), (status, 5.0)):
-        command.add_argument("address", metavar="ADDRESS", help="the server's address, as tcp://127.0.0.1:5570")
-        command.add_argument("--timeout", type=float, default=timeout_s, metavar="S", help="seconds without an answer")
+        command.add_argument("address", metavar="ADDRESS", help="the server's address, such as tcp://127.0.0.1:5570")
+        command.add_argument(
+            "--timeout", type=float, default=timeout_s, metavar="S", help="time limit for an answer, in seconds"
+        )
         command.add_argument("--server-key", metavar="KEY", help="the server's public key, or its file")
-        command.add_argument("--client-keys", metavar="FILE", help="the file of your secret key")
+        command.add_argument("--client-keys", metavar="FILE", help="the file with your secret key")
     return parser
 
 

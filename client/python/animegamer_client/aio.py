@@ -1,6 +1,6 @@
 """The client for asyncio: the same names as in `client`, to be awaited; many games may be played on one connection.
 
-Waits in the event loop; the operations themselves are in `base_client`. On Windows, ZeroMQ needs a selector event loop.
+Waits in the event loop; the operations are in `base_client`. On Windows, ZeroMQ needs a selector event loop.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ T = TypeVar("T")
 
 
 class AsyncConnection(Connection):
-    """A connection in an event loop. The task that holds the lock reads for all tasks that wait for an answer."""
+    """A connection in an event loop. The task holding the lock reads for all waiting tasks."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], state: ProtocolState, keys: Keys | None) -> None:
         super().__init__(context, state, keys)
         self.lock = asyncio.Lock()
 
     def start(self, call: Call[Any]) -> None:
-        """Send a call. Does not change the sockets while another task waits on them."""
+        """Send a call. Does not touch the sockets while another task waits on them."""
         if self.lock.locked():
             self.state.start(call)
             self.send()
@@ -49,7 +49,7 @@ class AsyncConnection(Connection):
         if self.advance():
             return
         poller, wait_s = zmq.asyncio.Poller(), self.state.poll_s
-        # A socket's descriptor reports changes only. That is enough: `advance` has just found nothing to read.
+        # A socket's descriptor only reports changes. That suffices: `advance` has just found nothing to read.
         for socket in self.sockets:
             poller.register(socket.FD, zmq.POLLIN)
         if self.sockets:
@@ -100,7 +100,7 @@ class Client(BaseClient[AsyncConnection]):
     async def close(self) -> None:
         if self.closed or self._forked:
             return
-        if self._loop not in (None, asyncio.get_running_loop()):  # its loop has ended, and every task in it
+        if self._loop not in (None, asyncio.get_running_loop()):  # its loop has ended, with every task in it
             self._close_sockets()
             return
         with contextlib.suppress(ClientError):  # another task has closed it meanwhile
@@ -113,10 +113,10 @@ class Client(BaseClient[AsyncConnection]):
         loop = asyncio.get_running_loop()
         self._loop = self._loop or loop
         if self._loop is not loop:
-            raise ClientError("the client is used in another event loop than before", "make one in each event loop")
+            raise ClientError("the client belongs to another event loop", "create one in each event loop")
 
     async def _run(self, steps: Steps[T]) -> T:
-        """Run an operation to its end, waiting as it asks."""
+        """Run an operation to its end, waiting as it requests."""
         while True:
             try:
                 wait = next(steps)
@@ -126,7 +126,7 @@ class Client(BaseClient[AsyncConnection]):
             connection = self._connection(wait)
             while not wait.over:
                 async with connection.lock:
-                    if not wait.over:  # the task that held the lock may have read this call's answer
+                    if not wait.over:  # the task with the lock may have read this call's answer
                         self._check_open()
                         await connection.poll()
                 self._cancel_begun_turns(wait)
@@ -166,11 +166,10 @@ class Game(BaseGame):
 
 
 class Turn(BaseTurn, AsyncIterator[Event]):
-    """An asynchronous iterator over one turn's events. The turn is sent when the first event is asked for.
+    """An asynchronous iterator over one turn's events. The turn is sent when the first event is requested.
 
-    Leaving it early cancels the turn: `break`, the end of an `async with`, or the cancellation of the task that waits.
-    After a `break` a turn that is held by a variable may be read on; it is cancelled when the game's next turn is asked
-    for.
+    Leaving it early cancels the turn: `break`, the end of an `async with`, or cancelling the waiting task. After a
+    `break`, a turn still held by a variable may be resumed; it is cancelled when the game's next turn is requested.
     Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
     """
 
@@ -203,7 +202,7 @@ class Turn(BaseTurn, AsyncIterator[Event]):
 
 
 class _Loop(AsyncIterator[Event]):
-    """One loop over a turn's events. Python drops it when the loop is left, also by `break`."""
+    """One loop over a turn's events. Python deletes it when the loop is left, even by `break`."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn

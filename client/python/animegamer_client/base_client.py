@@ -1,6 +1,6 @@
-"""What the plain client and the asyncio client share: everything except waiting.
+"""The common part of the plain and the asyncio client: everything except waiting.
 
-An operation is a generator (`Steps`): it sends requests, and yields a `Wait` where it has to wait for one. `client`
+An operation is a generator (`Steps`): it sends requests, and yields a `Wait` where it must wait for one. `client`
 drives it with a blocking poll, `aio` in an event loop.
 """
 
@@ -27,7 +27,7 @@ from .protocol_state import ProtocolState
 from .responses import LoggedTurn, SessionInfo, Welcome
 
 CLOSE_TIMEOUT_S = 2.0
-"""The longest time for which `close` waits until the server has answered the last cancel requests, in seconds."""
+"""Longest time that `close` waits for the server's answers to the last cancel requests."""
 
 NOT_BESIDE_A_TURN = frozenset({"rewind", "export", "close"})
 """Requests that the server refuses while a turn of the game runs."""
@@ -50,7 +50,7 @@ class Wait(NamedTuple):
 
 
 Steps = Generator[Wait, None, T]
-"""An operation that yields what it waits for, and returns its result."""
+"""An operation that yields its waits and returns its result."""
 
 
 class BaseClient(Generic[C]):
@@ -98,19 +98,19 @@ class BaseClient(Generic[C]):
 
     @property
     def _forked(self) -> bool:
-        """Whether another process made this client: ZeroMQ's threads and the locks' owners have stayed behind there."""
+        """Whether another process created this client: ZeroMQ's threads and locks' owners did not survive the fork."""
         return os.getpid() != self._process
 
     def _check_open(self) -> None:
         if self.closed:
             raise self._closed_error()
         if self._forked:
-            do = "make it in the process that plays (multiprocessing: use spawn, or make it after the fork)"
-            raise ClientError("the client was made by another process, before a fork", do)
+            do = "create it in the process that plays (multiprocessing: use spawn, or create it after the fork)"
+            raise ClientError("the client was created by another process, before a fork", do)
 
     @staticmethod
     def _closed_error() -> ClientClosed:
-        return ClientClosed("the client is closed", "make another one; the game goes on with open(resume=token)")
+        return ClientClosed("the client is closed", "create another one; continue the game with open(resume=token)")
 
     # -- operations
 
@@ -153,14 +153,14 @@ class BaseClient(Generic[C]):
         self._turns.start(call)
 
     def _wait_for_cancels(self, deadline: float | None = None) -> Steps[None]:
-        """Wait for the answers to all cancel requests: one that arrives late would stop the next turn."""
+        """Wait for the answers to all cancel requests: a late one would stop the next turn."""
         for call in list(self._cancels):
             yield Wait(call, on_control=True, deadline=deadline)
 
-    # -- turns that nobody reads any more
+    # -- abandoned turns
 
     def _abandon(self, turn: TurnCall) -> None:
-        """Cancel a turn that nobody reads any more, without waiting."""
+        """Cancel an abandoned turn without waiting."""
         turn.abandon()
         self._abandoned.add(turn)
         self._send_cancel(turn)
@@ -208,18 +208,18 @@ class BaseGame(GameInfo):
         return turns
 
     def _offers(self) -> Steps[tuple[str, ...]]:
-        yield from self._client._ask(requests.ping())  # what the server has sent before its answer has been read then
+        yield from self._client._ask(requests.ping())  # the server's earlier messages have then been read
         turn, instructions = self._client._turns.state.offers.get(self._session.id, (0, ()))
         return instructions if turn == self._session.turns + 1 else ()
 
     def _abandon_left(self) -> None:
-        """Cancel the turns whose loop was left: the variable that still holds the turn does not keep it running."""
+        """Cancel turns whose loop was left: a variable that still holds the turn does not keep it running."""
         for call in list(self._turn_calls):
             if call.left and not (call.ended or call.abandoned):
                 self._client._abandon(call)
 
     def _wait_for_abandoned(self) -> Steps[None]:
-        """Wait for the end of the turns that were abandoned, and so cancelled."""
+        """Wait for the end of the abandoned, and so cancelled, turns."""
         for call in list(self._turn_calls):
             if call.abandoned:
                 yield Wait(call, on_control=False)
@@ -245,10 +245,10 @@ class BaseTurn:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Within, nobody else may read the turn: each would get some of its events. Raises ClientError."""
+        """Inside, nobody else may read the turn: each would get some of its events. Raises ClientError."""
         if not self._reader.acquire(blocking=False):
             raise ClientError(
-                "another thread or task is reading this turn's events", "read it in one place, and pass on what came"
+                "another thread or task is reading this turn's events", "read them in one place, and pass them on"
             )
         try:
             yield
@@ -261,7 +261,7 @@ class BaseTurn:
             self._sent = True
 
     def _next(self) -> Steps[Event | None]:
-        """The next event; None after the last one, and after the turn was left."""
+        """The next event; None after the last one, and once the turn was left."""
         if self._call.abandoned:
             return None
         self._call.left = False

@@ -1,7 +1,4 @@
-"""A connection that threads share: one of them at a time has its sockets, and reads for all that wait.
-
-Knows threads; what is sent and read is in `connection` and `protocol_state`.
-"""
+"""A connection shared by threads: one thread at a time owns its sockets, and reads for all that wait."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ from .protocol_state import ProtocolState
 class BlockingConnection(Connection):
     """One address. `start`, `wait` and `end` may be called from any thread.
 
-    `start` waits for no lock: the garbage collector calls it, too, when it ends a turn that nobody reads any more, and
-    it may do so in the middle of any other method.
+    `start` takes no lock: the garbage collector also calls it, when it ends an abandoned turn, possibly in the middle
+    of any other method.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], state: ProtocolState, keys: Keys | None) -> None:
@@ -41,14 +38,14 @@ class BlockingConnection(Connection):
             end.setblocking(False)
 
     def start(self, call: Call[Any]) -> None:
-        """Send a call, or wake the thread that has the sockets to send it. Raises ProtocolError."""
+        """Send a call, or wake the thread with the sockets to send it. Raises ProtocolError."""
         self.state.check_size(call.request)
         self._to_start.append(call)
         self._start_or_wake()
 
     def wait(self, wait: Wait) -> None:
         """Wait for a message, at most `state.poll_s` seconds, and process it; or until another thread has done so."""
-        if self._user == threading.get_ident():  # in a callback of a call, which runs within `_poll`
+        if self._user == threading.get_ident():  # in a callback of a call, inside `_poll`
             self._poll()
         elif self._in_use.acquire(blocking=False):
             self._user = threading.get_ident()
@@ -62,7 +59,7 @@ class BlockingConnection(Connection):
                     self._news.wait(self.state.poll_s)
 
     def end(self, error: ClientError) -> None:
-        """End all calls, also those of other threads, with this error. The sockets are not used again."""
+        """End all calls, including other threads', with this error. The sockets are not used again."""
         self._ended = error
         if self._user == threading.get_ident():
             self._start_waiting()
@@ -88,7 +85,7 @@ class BlockingConnection(Connection):
             self._news.notify_all()
 
     def _start_or_wake(self) -> None:
-        """Start the calls that wait for it. If another thread has the sockets, it starts them."""
+        """Start the waiting calls. If another thread owns the sockets, it starts them."""
         while self._to_start:
             if not self._in_use.acquire(blocking=False):
                 self._wake()
@@ -129,5 +126,5 @@ class BlockingConnection(Connection):
             self.advance()
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # enough wait there already, or the client was closed meanwhile
+        with contextlib.suppress(OSError):  # enough wake-ups are pending, or the client was closed meanwhile
             self._waker.send(b"\0")

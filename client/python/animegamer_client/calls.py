@@ -1,7 +1,6 @@
-"""One request in progress, a class for each kind: what to send on each connection, what to do with each answer.
+"""One request in progress, a class per kind: what to send on each connection, and how to handle each answer.
 
-Knows messages and events, not sockets or the clock: `protocol_state` sends what a call returns, and passes it its
-answers.
+No sockets and no clock: `protocol_state` sends what a call returns, and passes it its answers.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ UNNUMBERED = ("understood", "restarting")
 class Call(Generic[T]):
     """One request. It ends with its answer or with an error.
 
-    answer: the type of the message that ends it; read: makes the result of that message.
-    session: the game it is about; None if it is about none.
+    answer: the type of the message that ends it; read: converts that message to the result.
+    session: the game it concerns, or None.
     """
 
     may_be_slow = False
@@ -62,13 +61,13 @@ class Call(Generic[T]):
         return self.request
 
     def on_message(self, message: Message) -> Message | None:
-        """Process a message that belongs to this call; returns what to send in turn. Raises ProtocolError."""
+        """Process a message that belongs to this call; returns the reply to send. Raises ProtocolError."""
         if message.type == self._answer:
             self._results.append(self._read(message))
         return None
 
     def on_error(self, error: ServerRefused) -> Message | None:
-        """Process the server's error; returns what to send in turn. If that is None the call has ended."""
+        """Process the server's error; returns the reply to send. If that is None the call has ended."""
         self.error = error
         return None
 
@@ -92,7 +91,7 @@ class TurnCall(Call[None]):
         self.events: deque[Event] = deque()
         self.abandoned = False
         self.left = False
-        """Whether a loop over the events was left, and nobody has read on since."""
+        """Whether a loop over the events was left, and reading has not resumed since."""
         self.begun = False
         """Whether an event has arrived."""
         self._turn_id: str | None = request.fields.get("turn_id")
@@ -119,7 +118,7 @@ class TurnCall(Call[None]):
         return bool(self.events) or self.ended
 
     def abandon(self) -> None:
-        """Drop the events that are there, and those to come: nobody reads them."""
+        """Drop the present and future events: nobody reads them."""
         self.abandoned = True
         self.events.clear()
 
@@ -156,7 +155,7 @@ class TurnCall(Call[None]):
         elif message.seq > self.seq + 1 and (self._gap_after != self.seq or message.type == "done"):
             if message.type == "done":
                 self.session.turns = integer(message.fields, "turns")
-            # A gap is asked for once, as the server may drop the same messages again; and once more after `done`.
+            # A gap is requested once, as the server may drop the same messages again, and once more after `done`.
             self._gap_after = self.seq
             return self._replay(message.turn)
         return None
@@ -170,7 +169,7 @@ class TurnCall(Call[None]):
         return None
 
     def to_check(self) -> Message | None:
-        """What to ask before the rest of a turn on a new connection: whose turn has its number now; None: nothing."""
+        """The check before the rest of a turn on a new connection: whose turn has its number now; None: none."""
         if self.turn is None or self._turn_id is None:
             return None
         return session_message(self.session, "list", {"before": self.turn + 1})
@@ -178,8 +177,8 @@ class TurnCall(Call[None]):
     def on_check(self, message: Message) -> None:
         """Process `opened` of its session, or the answer to `to_check`.
 
-        The call ends with an error if the number is another client's turn: a server that was killed keeps no turn that
-        was not done, and who else has the token may have played since.
+        The call ends with an error if the number is another client's turn: a killed server keeps only turns that were
+        done, and another holder of the token may have played since.
         """
         turns = message.fields.get("turns")
         listed = [message.fields.get("running")] if message.type == "opened" else turns
@@ -190,7 +189,7 @@ class TurnCall(Call[None]):
     def _lost_to_another(self, message: Message) -> None:
         if message.type == "opened":
             self.session.turns = integer(message.fields, "turns")
-        text = f"the server lost turn {self.turn}, and another client has played one of that number since"
+        text = f"the server lost turn {self.turn}, and another client has since played a turn with that number"
         self.fail(ServerRefused("no_such_turn", text, "read game.log(), and play the turn again if it still fits"))
 
     def _replay(self, turn: int) -> Message:
@@ -215,10 +214,10 @@ class TurnCall(Call[None]):
 
 
 class AbandonedTurns:
-    """Turns that were abandoned before one of their events had arrived.
+    """Turns that were abandoned before any of their events had arrived.
 
-    A turn and its `cancel` are sent on two connections. If `cancel` arrives first it stops nothing, so it is sent again
-    once the turn has begun.
+    A turn and its `cancel` use two connections. If `cancel` arrives first it stops nothing, so it is sent again once
+    the turn has begun.
     """
 
     def __init__(self) -> None:
@@ -230,7 +229,7 @@ class AbandonedTurns:
             self._calls.append(call)
 
     def begun(self) -> list[TurnCall]:
-        """The turns that have begun since then and still run; each is returned once."""
+        """The turns that have since begun and still run; each is returned once."""
         moved = []
         for call in [call for call in self._calls if call.begun or call.ended]:
             with contextlib.suppress(ValueError):  # another thread has taken it
@@ -248,9 +247,9 @@ def remove_ended(calls: list[Any]) -> None:
 
 
 class ExportCall(Call[Exported]):
-    """Writing a game to a folder on the server. on_progress: called with turns written, and turns in all.
+    """Writing a game to a folder on the server. on_progress: called with turns written, and the total.
 
-    What `on_progress` raises comes out of `result`: the thread or task that read the message may be another call's.
+    `result` raises what `on_progress` raised: the thread or task that read the message may be another call's.
     """
 
     may_be_slow = True
@@ -262,7 +261,7 @@ class ExportCall(Call[Exported]):
         self._raised: Exception | None = None
 
     def to_send(self, again: bool) -> Message | None:
-        """Once only: a second export would run beside the first."""
+        """Once only: a second export would run concurrently."""
         if again:
             self.error = ConnectionLost("the connection was lost while the game was exported", "export it again")
             return None
@@ -274,13 +273,13 @@ class ExportCall(Call[Exported]):
             step, steps = integer(message.fields, "step"), integer(message.fields, "steps")
             try:
                 self._on_progress(step, steps)
-            except Exception as error:  # noqa: BLE001  of the caller's own code
+            except Exception as error:  # noqa: BLE001  from the caller's own code
                 self._raised = error
         return super().on_message(message)
 
     @property
     def ended(self) -> bool:
-        """Whether the answer or an error has come, also one of `on_progress`."""
+        """Whether the answer or an error has come, including one from `on_progress`."""
         return self._raised is not None or super().ended
 
     def result(self) -> Exported:

@@ -1,6 +1,6 @@
-"""The plain client: a server, the games on it, and a turn as an iterator of events. Calls block.
+"""The plain client: a server, its games, and a turn as an iterator of events. Calls block.
 
-The operations themselves are in `base_client`, waiting is in `blocking_connection`.
+The operations are in `base_client`, waiting is in `blocking_connection`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ T = TypeVar("T")
 class Client(BaseClient[BlockingConnection]):
     """One server. Use it as a context manager. Threads may share it; each game is played in one of them.
 
-    A process that was forked makes a client of its own: with this one, its calls raise ClientError.
+    A forked process must create its own client: calls on this one raise ClientError there.
 
-    address: as tcp://127.0.0.1:5570; the next port is the control port.
-    timeout_s: seconds without an answer after which a call raises TimedOut. Before that a lost connection is opened
-    again, and what was under way continues.
+    address: such as tcp://127.0.0.1:5570; the next port is the control port.
+    timeout_s: seconds without an answer after which a call raises TimedOut. Before that, a lost connection is reopened
+    and what was in progress continues.
     pixel_format: rgb24, rgba32 or bgra32. flip: rows run bottom-up. codec: raw or jpeg frames, or mp4 for a clip only.
     jpeg_quality: 1..100. clip: send the mp4 too, after the frames.
     server_key (40 characters of Z85, or a file) and client_keys (a file): for a server on another machine.
-    Raises ValueError for an option that does not exist or is out of range.
+    Raises ValueError for an unknown option or a value out of range.
     """
 
     _connection_type = BlockingConnection
@@ -47,7 +47,7 @@ class Client(BaseClient[BlockingConnection]):
         self.close()
 
     def connect(self) -> Welcome:
-        """Connect and return what the server says of itself. Every other call connects when needed.
+        """Connect and return the server's `welcome`. Every other call connects when needed.
 
         Raises ClientError, as every method here does.
         """
@@ -64,12 +64,12 @@ class Client(BaseClient[BlockingConnection]):
     ) -> Game:
         """Start a new game, or continue the one whose token is `resume`.
 
-        seed: 0..2^63-1, of the game's noise. history_turns: 0..16, past turns that the model sees. The server chooses
-        what is None, and reads neither when it resumes a game.
+        seed: 0..2^63-1, of the game's noise. history_turns: 0..16, past turns that the model sees. None: the server
+        chooses; ignored when resuming.
         picture: a PNG, JPEG or WebP file, or its bytes (at most 8 MiB and 16 megapixels), to start from; motion: what
-        happens in it ("gently wave"). Only where `picture` is one of `connect().capabilities`; `Game.seen` says what
-        the server saw. Raises ValueError for a picture without motion or of too many bytes, OSError for a file that
-        cannot be read.
+        happens in it ("gently wave"). Only if `connect().capabilities` has `picture`; `Game.seen` is what the server
+        recognised. Raises ValueError for a picture without motion or one that is too large, OSError for an unreadable
+        file.
         """
         return Game(self, self._run(self._open(seed, history_turns, resume, picture, motion)))
 
@@ -122,7 +122,7 @@ class Game(BaseGame):
     def replay(self, turn: int, *, after_seq: int = -1) -> Turn:
         """The events of a finished turn again, with the same bytes; or the rest of the running turn's events.
 
-        after_seq: only events with a larger `seq`. `done` comes in any case.
+        after_seq: only events with a larger `seq`. `done` always comes.
         """
         return self._send_turn_now(requests.replay(self._session, turn, after_seq))
 
@@ -135,7 +135,7 @@ class Game(BaseGame):
         self._client._run(self._ask(requests.rewind(self._session, turn)))
 
     def branch(self, turn: int, *, seed: int | None = None) -> Game:
-        """A second game that shares the turns up to this one. seed: of its own; None: this game's."""
+        """A second game that shares the turns up to this one. seed: its own; None: this game's."""
         return Game(self._client, self._client._run(self._ask(requests.branch(self._session, turn, seed))))
 
     def log(self) -> list[LoggedTurn]:
@@ -143,11 +143,11 @@ class Game(BaseGame):
         return self._client._run(self._log())
 
     def offers(self) -> tuple[str, ...]:
-        """Instructions whose next turn is ready: played now, it starts at once. From a server with `--ahead` only."""
+        """Instructions whose next turn is ready and would start at once. Only from a server with `--ahead`."""
         return self._client._run(self._offers())
 
     def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
-        """Write the game to a folder on the server's machine. on_progress: called with turns written, and turns in all.
+        """Write the game to a folder on the server's machine. on_progress: called with turns written, and the total.
 
         Raises ConnectionLost if the connection is lost meanwhile: an export is not started twice.
         """
@@ -167,7 +167,7 @@ class Turn(BaseTurn, Iterator[Event]):
     """An iterator over one turn's events. Raises ServerRefused if the server ends the turn, TimedOut if it is silent.
 
     Leaving it early cancels the turn: `break`, the end of a `with`, or KeyboardInterrupt while it waits. After a
-    `break` a turn that is held by a variable may be read on; it is cancelled when the game's next turn is asked for.
+    `break`, a turn still held by a variable may be resumed; it is cancelled when the game's next turn is requested.
     """
 
     _client: Client
@@ -198,7 +198,7 @@ class Turn(BaseTurn, Iterator[Event]):
 
 
 class _Loop(Iterator[Event]):
-    """One loop over a turn's events. Python drops it when the loop is left, also by `break`."""
+    """One loop over a turn's events. Python deletes it when the loop is left, even by `break`."""
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn

@@ -1,7 +1,7 @@
 """Messages <-> frames, version 1 of PROTOCOL.md: the magic, one msgpack header, raw buffers.
 
-Checks frames and header keys, not the fields of a message; a message type of a newer server is decoded like any other.
-The runtime has a codec of its own, because this package does not depend on it; both are tested with client/vectors.
+Checks frames and header keys, but not a message's fields; message types of newer servers are decoded like any other.
+The runtime has its own codec, because this package does not depend on it; both are tested with client/vectors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FROM_SERVER = Limits(header_bytes=256 * 1024, buffer_bytes=64 * 2**20, buffers=1
 class Message:
     """One message. Its header keys are explained in PROTOCOL.md.
 
-    Buffers are not copied: they are the sender's memory, or a received message's, valid for as long as they are held.
+    Buffers are not copied: they are the sender's memory, or a received message's, valid as long as they are referenced.
     """
 
     type: str
@@ -55,9 +55,9 @@ class Message:
 
 
 def encode(message: Message) -> list[Buffer]:
-    """The frames of a message. Its fields are not checked; the server does that.
+    """Encode a message as frames. Its fields are not checked; the server does that.
 
-    Raises ProtocolError (`bad_field`) for what msgpack cannot encode: text that is not UTF-8, numbers beyond 64 bits.
+    Raises ProtocolError (`bad_field`) for what msgpack cannot encode: text that is not UTF-8, integers over 64 bits.
     """
     header: dict[str, Any] = {"type": message.type}
     for key in ("id", "parent", "session", "turn", "seq"):
@@ -75,17 +75,15 @@ def encode(message: Message) -> list[Buffer]:
 
 
 def decode(frames: Sequence[Buffer], limits: Limits = FROM_SERVER) -> Message:
-    """The message in received frames. Sizes are checked before anything is unpacked; unknown header keys are dropped.
+    """Decode received frames. Sizes are checked before anything is unpacked; unknown header keys are dropped.
 
-    Raises ProtocolError, and no other error, whatever the bytes are.
+    Raises ProtocolError, and no other error, whatever the bytes.
     """
     if len(frames) < 2:
         raise ProtocolError(f"received a message of {len(frames)} frames; expected at least 2")
     start = bytes(frames[0][: len(MAGIC) + 2])
     if len(start) != len(MAGIC) + 1 or not start.startswith(MAGIC):
-        raise ProtocolError(
-            "what arrived is not a message of this protocol", "check that the address is a game server's"
-        )
+        raise ProtocolError("the reply is not a message of this protocol", "check that the address is a game server's")
     if start[-1] != MAJOR:
         raise ProtocolError(
             f"the server speaks version {start[-1]}, this client speaks {MAJOR}", "update the older one", code="version"

@@ -1,4 +1,4 @@
-"""The ZeroMQ socket of one address and its monitor, opened and used as the `ProtocolState` asks. Nothing here waits."""
+"""The ZeroMQ socket of one address and its monitor, driven by a `ProtocolState`. Nothing here waits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .options import Keys
 from .protocol_state import Phase, ProtocolState
 
 MAX_UNREAD = 64
-"""Messages that ZeroMQ keeps unread, about two clips; the server then holds back the rest."""
+"""Messages that ZeroMQ queues unread, about two clips; the server then holds back the rest."""
 VANISHED_MS = 60_000
-"""A connection whose other end has acknowledged nothing for this long is given up."""
+"""A connection whose other end has acknowledged nothing for this long is closed."""
 MONITORED = (
     zmq.EVENT_CONNECTED
     | zmq.EVENT_HANDSHAKE_SUCCEEDED
@@ -45,12 +45,12 @@ class Connection:
         return [socket for socket in (self._socket, self._monitor) if socket is not None]
 
     def start(self, call: Call[Any]) -> None:
-        """Add a call and send its request, or what has to be sent before it. Raises ProtocolError."""
+        """Add a call and send its request, or what must be sent before it. Raises ProtocolError."""
         self.state.start(call)
         self.advance()
 
     def advance(self) -> bool:
-        """Process one message or the monitor's events, check the clock, and connect and send as the state asks.
+        """Process one message or the monitor's events, check the clock, and connect and send as the state requests.
 
         Returns whether there was a message.
         """
@@ -67,17 +67,17 @@ class Connection:
         return received
 
     def send(self) -> None:
-        """Send the messages that wait."""
+        """Send the pending messages."""
         for message in self.state.outgoing():
             if self._socket is None:
                 continue
             try:
                 self._socket.send_multipart(encode(message), zmq.DONTWAIT)
             except zmq.Again:
-                self.state.lost("the server takes no more messages")
+                self.state.lost("the server accepts no more messages")
 
     def close(self) -> None:
-        """Close the sockets; what was not sent is dropped."""
+        """Close the sockets; unsent messages are dropped."""
         if self._socket is not None:
             self._socket.disable_monitor()
         for socket in self.sockets:
@@ -96,7 +96,7 @@ class Connection:
         socket.rcvhwm = MAX_UNREAD
         socket.maxmsgsize = max(FROM_SERVER.buffer_bytes, FROM_SERVER.header_bytes)
         socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 2000
-        socket.ipv6 = "[" in self.state.address  # with ipv6 set, a name such as localhost is looked up as IPv6 only
+        socket.ipv6 = "[" in self.state.address  # with ipv6 set, names such as localhost resolve to IPv6 only
         socket.tcp_keepalive, socket.tcp_maxrt = 1, VANISHED_MS
         if self._keys is not None:
             socket.curve_serverkey = self._keys.server
@@ -108,7 +108,7 @@ class Connection:
         except zmq.ZMQError as error:
             self.close()
             self.state.fail(
-                ClientError(f"{self.state.address} cannot be connected to: {error}", "check the address of the server")
+                ClientError(f"cannot connect to {self.state.address}: {error}", "check the server's address")
             )
 
     def _receive(self) -> bool:
@@ -136,7 +136,7 @@ class Connection:
             self._handshake_done = True
         elif event == zmq.EVENT_CONNECTED:
             if not self.state.answered:
-                self.state.note("a program there accepts connections, but does not answer as a game server does")
+                self.state.note("a program there accepts connections, but does not respond like a game server")
         elif event == zmq.EVENT_CONNECT_RETRIED:
             self.state.note("nothing listens there")
         elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
@@ -148,7 +148,7 @@ class Connection:
                 )
             )
         else:
-            reason = "the keys may be wrong" if self._keys else "it may ask for keys: give server_key and client_keys"
+            reason = "the keys may be wrong" if self._keys else "it may need keys: give server_key and client_keys"
             self.state.note(f"a program there accepts connections, but the ZeroMQ handshake failed; {reason}")
 
 

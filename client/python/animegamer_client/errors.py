@@ -1,7 +1,7 @@
 """The errors of this package; each has a code, a text and, where known, what to do.
 
 ClientError
-|-- ServerRefused     the server answered with an error; `code` is one of those that PROTOCOL.md lists
+|-- ServerRefused     the server sent an error; `code` is one of those in PROTOCOL.md
 |-- ConnectionLost    the connection was lost during a request that is not repeated
 |-- TimedOut          the server did not answer in time
 |-- ClientClosed      a call after `close`
@@ -43,7 +43,7 @@ class TimedOut(ClientError):
 
 
 class ClientClosed(ClientError):
-    """A call after `close`, or one that `close` ended."""
+    """A call after `close`, or one ended by `close`."""
 
     code = "closed"
 

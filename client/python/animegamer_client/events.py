@@ -13,7 +13,7 @@ from .errors import ProtocolError
 from .fields import read
 
 Pixels = npt.NDArray[np.uint8]
-"""A picture, uint8 [height, width, channels], top row first; bottom row first with the client's option `flip`."""
+"""A picture, uint8 [height, width, channels], top row first; with the client's option `flip`, bottom row first."""
 
 CHANNELS: Mapping[str, int] = {"rgb24": 3, "rgba32": 4, "bgra32": 4}
 """Channels of each pixel format."""
@@ -34,7 +34,7 @@ VALUES = tuple(field.name for field in fields(Character))
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """How long a turn took, in seconds: in each model, and `total`, without the time in the `queue` before it."""
+    """How long a turn took, in seconds: in each model, and `total`, without the time in the `queue`."""
 
     queue: float
     predictor: float
@@ -69,7 +69,7 @@ class Accepted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who is shown: name and clothes, in the words of `welcome.bundle`."""
+    """A person in the scene: name and clothes, in the words of `welcome.bundle`."""
 
     name: str
     clothes: str
@@ -77,12 +77,12 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Understood(Event):
-    """How the instruction was understood; before `State`, of bundles that read everyday words.
+    """How the instruction was understood. Comes before `State`, from bundles that read everyday words.
 
     people: one or two, the first named first. motion, place, hour (day or night), position (left, centre, right): words
-    of the bundle. level: of motion, 1..5. caption: the same in the form that the model is given.
-    unknown: words that ask for what cannot be drawn. text: all of it in one line for a person. notice: what was not
-    understood, for a person; None if all was. seq: that of the event before.
+    of the bundle. level: of motion, 1..5. caption: the same in the format for the model.
+    unknown: words for things that cannot be drawn. text: all of it in one line for a person. notice: what was not
+    understood, for a person; None if everything was. seq: that of the previous event.
     """
 
     people: tuple[Person, ...]
@@ -99,12 +99,12 @@ class Understood(Event):
 
 @dataclass(frozen=True, slots=True)
 class State(Event):
-    """What the turn does to the game; it comes before the first picture.
+    """The turn's effect on the game; comes before the first picture.
 
     motion_level: how much the pictures move, -5..5; normally 1 (little) to 5. social, entertainment, stamina: -5..5;
     each changes the character's value by five times as much.
     character: the values after this turn. shown: the values to display; social and entertainment are 5 lower than in
-    `character` in a turn that does not change them. motion_scope: mean optical flow, pixels a frame.
+    `character` in a turn that does not change them. motion_scope: mean optical flow, pixels per frame.
     """
 
     motion_level: int
@@ -130,7 +130,7 @@ class Frame(Event):
     """Frame `index` of `count`, from 0, sent as soon as it is decoded.
 
     width, height: in pixels. stride: bytes from one row to the next; 0 for a JPEG.
-    data: pixels (codec raw) or a JPEG file: the received buffer, read-only, not copied, valid as long as it is held.
+    data: pixels (codec raw) or a JPEG file: the received buffer, read-only, not copied, valid as long as referenced.
     """
 
     index: int
@@ -149,7 +149,7 @@ class Frame(Event):
         Raises ValueError if the codec is not raw.
         """
         if self.codec != "raw":
-            raise ValueError(f"this picture is encoded as {self.codec}; decode .data, or ask for codec='raw'")
+            raise ValueError(f"this picture is encoded as {self.codec}; decode .data, or use codec='raw'")
         channels = CHANNELS[self.pixel_format]
         shape, strides = (self.height, self.width, channels), (self.stride, channels, 1)
         return np.ndarray(shape, np.uint8, self.data, 0, strides)
@@ -167,9 +167,9 @@ class Clip(Event):
 
 @dataclass(frozen=True, slots=True)
 class Restarting(Event):
-    """The server's worker died and is started again in `retry_in_s` seconds; the turn then continues by itself.
+    """The server's worker died and restarts in `retry_in_s` seconds; the turn then continues by itself.
 
-    attempt: restarts for this turn so far. seq: that of the event before.
+    attempt: restarts for this turn so far. seq: that of the previous event.
     """
 
     attempt: int
@@ -194,11 +194,11 @@ KINDS: Mapping[str, type[Event]] = {
     "restarting": Restarting,
     "done": Done,
 }
-"""Type of a message -> its event, whose fields have the names of the message's."""
+"""Message type -> its event, whose fields have the same names."""
 
 
 def read_event(message: Message, seq: int) -> Event | None:
-    """The event in a message; None if this client does not know its type. Raises ProtocolError."""
+    """The event in a message; None for an unknown type. Raises ProtocolError."""
     kind = KINDS.get(message.type)
     if kind is None:
         return None

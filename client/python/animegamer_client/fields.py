@@ -72,7 +72,7 @@ def read(kind: type[T], found: Fields, **given: Any) -> T:
 
 @functools.cache
 def _readers(kind: Any) -> dict[str, tuple[Callable[[Fields, str], Any], bool]]:
-    """Field of a dataclass -> what reads it, and whether it is required."""
+    """Field of a dataclass -> its reader, and whether it is required."""
     hints, all_fields = get_type_hints(kind), dataclasses.fields(kind)
     return {each.name: (_reader(hints[each.name]), each.default is dataclasses.MISSING) for each in all_fields}
 

@@ -1,4 +1,4 @@
-"""The folder in which `play` keeps a game's clips: turn-001.mp4, .., and a file that says which game's they are."""
+"""The folder of `play` with a game's clips, turn-001.mp4, .., and a file that identifies the game."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWNER = "animegamer-client.txt"
 
 
 class FolderRefused(ClientError):
-    """A folder that is another game's or program's."""
+    """A folder of another game or program."""
 
     code = "folder"
 
@@ -22,7 +22,7 @@ class FolderRefused(ClientError):
 class GameFolder:
     """The clips of one game, which `token` names; the folder holds only the token's hash.
 
-    The folder is new, empty, or holds this game already. Every method raises OSError where it cannot be written.
+    The folder is new, empty, or holds this game already. Every method raises OSError if it cannot be written.
     Raises FolderRefused for any other folder.
     """
 
@@ -32,13 +32,13 @@ class GameFolder:
         files = sorted(os.listdir(path))
         if OWNER not in files:
             if files:
-                raise FolderRefused(f"{path} holds other files, such as {files[0]}", "give another folder with --out")
+                raise FolderRefused(f"{path} holds other files, such as {files[0]}", "choose another folder with --out")
             (path / OWNER).write_text(session, encoding="utf-8")
         elif (path / OWNER).read_text(encoding="utf-8", errors="replace") != session:
-            raise FolderRefused(f"{path} holds another game", "resume that one, or give another folder with --out")
+            raise FolderRefused(f"{path} holds another game", "resume that game, or choose another folder with --out")
 
     def write_clip(self, turn: int, data: bytes) -> Path:
-        """Write a turn's mp4 in one step and return its path: other programs see the whole file or none."""
+        """Write a turn's mp4 atomically and return its path: other programs see the whole file or none."""
         path = self._clip(turn)
         part = path.with_name(f".{path.name}.part")
         try:
@@ -49,7 +49,7 @@ class GameFolder:
         return path
 
     def delete_clips(self, first: int, last: int) -> None:
-        """Delete the clips of these turns, as far as they are there."""
+        """Delete these turns' clips, if they exist."""
         for turn in range(first, last + 1):
             self._clip(turn).unlink(missing_ok=True)
 

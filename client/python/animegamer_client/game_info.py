@@ -1,4 +1,4 @@
-"""What a game knows of itself without asking the server: the same for `client.Game` and `aio.Game`."""
+"""What a game knows without asking the server: the same for `client.Game` and `aio.Game`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .responses import RunningTurn, Seen, SessionInfo
 
 
 class GameInfo:
-    """One game. Its `token` is all that is needed to continue it later or elsewhere: keep it, and keep it secret."""
+    """One game. Its `token` is all it takes to continue it later or elsewhere: keep it, and keep it secret."""
 
     def __init__(self, session: SessionInfo) -> None:
         self._session = session
@@ -52,5 +52,5 @@ class GameInfo:
 
     @property
     def seen(self) -> Seen | None:
-        """What was seen in the picture that the game was opened with; None without one, or if nobody was recognised."""
+        """What was recognised in the start picture; None without one, or if nobody was recognised."""
         return self._session.seen

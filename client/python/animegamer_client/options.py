@@ -1,4 +1,4 @@
-"""The client's options: the server's address, the form of the pictures, and keys. Checked before a socket is opened."""
+"""The client's options: the server's address, the picture format, and keys. Checked before a socket is opened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODECS = ("raw", "jpeg", "mp4")
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 KEY_CHARACTERS, MAX_KEY_FILE_BYTES = 40, 64 * 2**10
 MAX_PICTURE_BYTES = 8 * 2**20
-NEW_KEYS = "make one with: animegamer-rt keys new NAME"
+NEW_KEYS = "create one with: animegamer-rt keys new NAME"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The form of the pictures, as in `hello`. Raises ValueError for a value that the protocol does not have."""
+    """The picture format, as in `hello`. Raises ValueError for a value that the protocol does not have."""
 
     pixel_format: str = "rgb24"
     flip: bool = False
@@ -64,7 +64,7 @@ def addresses(address: str) -> tuple[str, str]:
     port = int(found[2]) if found else 0
     if found is None or not 1 <= port <= 65534 or not _is_host(found[1]):
         raise ValueError(
-            f"{address!r} is not the address of a server; expected tcp://HOST:PORT, as in tcp://127.0.0.1:5570"
+            f"{address!r} is not a server's address; expected tcp://HOST:PORT, such as tcp://127.0.0.1:5570"
         )
     return f"tcp://{found[1]}:{port}", f"tcp://{found[1]}:{port + 1}"
 
@@ -73,7 +73,7 @@ def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.P
     """The keys for a server on another machine; None if neither is given.
 
     server_key: the server's public key, or its file. client_keys: the file of this client's secret key.
-    Raises ValueError if only one is given, or a file holds no key.
+    Raises ValueError if only one is given, or a file contains no key.
     """
     if server_key is None and client_keys is None:
         return None
@@ -87,16 +87,16 @@ def read_keys(server_key: str | os.PathLike[str] | None, client_keys: str | os.P
         server, _ = _certificate(server_key)
     public, secret = _certificate(client_keys)
     if secret is None:
-        raise ValueError(f"{client_keys} holds no secret key; give the file that ends in .key_secret")
+        raise ValueError(f"{client_keys} contains no secret key; give the file that ends in .key_secret")
     if zmq.curve_public(secret) != public:
-        raise ValueError(f"{client_keys} holds a public key that does not belong to its secret key; {NEW_KEYS}")
+        raise ValueError(f"{client_keys}: its public key does not match its secret key; {NEW_KEYS}")
     return Keys(server, public, secret)
 
 
 def read_picture(picture: str | os.PathLike[str] | bytes | None, motion: str | None) -> bytes | None:
     """The bytes of the picture to start from; None: no picture.
 
-    Raises ValueError if it is neither, has no motion or too many bytes, OSError if the file cannot be read.
+    Raises ValueError if it has the wrong type, no motion, or is too large, OSError if the file cannot be read.
     """
     if (picture is None) != (motion is None):
         raise ValueError("picture and motion go together: give a picture, and what happens in it ('gently wave')")
@@ -104,15 +104,15 @@ def read_picture(picture: str | os.PathLike[str] | bytes | None, motion: str | N
         return None
     if isinstance(picture, bytes):
         content = picture
-    elif isinstance(picture, (str, os.PathLike)):  # a number would be a descriptor of the program, and be closed
-        if os.path.exists(picture) and not os.path.isfile(picture):  # a pipe would be waited for
+    elif isinstance(picture, (str, os.PathLike)):  # a number would be a file descriptor, and be closed
+        if os.path.exists(picture) and not os.path.isfile(picture):  # reading a pipe would block
             raise OSError(errno.EINVAL, "Not a regular file", os.fspath(picture))
         with open(picture, "rb") as file:
             content = file.read(MAX_PICTURE_BYTES + 1)
     else:
         raise ValueError(f"the picture is a {type(picture).__name__}; expected a path, or a file's bytes")
     if len(content) > MAX_PICTURE_BYTES:
-        raise ValueError(f"the picture has more than {MAX_PICTURE_BYTES // 2**20} MiB; make it smaller")
+        raise ValueError(f"the picture is larger than {MAX_PICTURE_BYTES // 2**20} MiB; make it smaller")
     return content
 
 
@@ -128,12 +128,12 @@ def is_key(text: str | bytes) -> bool:
 def _certificate(path: str | os.PathLike[str]) -> tuple[bytes, bytes | None]:
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > MAX_KEY_FILE_BYTES:
-            raise ValueError("there is no such file, or it is too large for a key")
+            raise ValueError("no such file, or too large for a key")
         public, secret = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"{ascii(os.fspath(path))} is not a key or a key file: {error}; {NEW_KEYS}") from error
     if not is_key(public) or not (secret is None or is_key(secret)):
-        raise ValueError(f"{path} holds a key that is not {KEY_CHARACTERS} characters of Z85; {NEW_KEYS}")
+        raise ValueError(f"{path} contains a key that is not {KEY_CHARACTERS} characters of Z85; {NEW_KEYS}")
     return public, secret
 
 

@@ -1,4 +1,4 @@
-"""`python -m animegamer_client play`: play a game on a server, from the terminal or from the lines of stdin."""
+"""`python -m animegamer_client play`: play a game on a server, from the terminal or from lines on stdin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .game_folder import GAMES_FOLDER, FolderRefused, GameFolder, new_folder
 from .terminal_view import HELP, TerminalView
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 QUIT = (":quit", ":q", "quit", "exit")
 
 
@@ -27,7 +27,7 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
     view = TerminalView(overwrite=sys.stdout.isatty())
     game = client.open(resume=resume) if resume else client.open(seed=seed)
     view.start(client.connect(), client.address, game.character)
-    # Made before the first turn, so that a folder that cannot be written costs no turn.
+    # Before the first turn, so that an unwritable folder costs no turn.
     folder = GameFolder(new_folder(GAMES_FOLDER) if out is None else out, game.token)
     player = Player(client, game, folder, view, key_options)
     view.line(f"seed {game.seed}, {_count(game.turns, 'turn')} so far, in {folder.path}")
@@ -39,7 +39,7 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
 
 
 class Player:
-    """Plays one game: follows commands, shows turns and keeps their clips."""
+    """Plays one game: runs commands, shows turns and keeps their clips."""
 
     def __init__(self, client: Client, game: Game, folder: GameFolder, view: TerminalView, key_options: str) -> None:
         self.client, self.game, self.folder, self.view = client, game, folder, view
@@ -101,7 +101,7 @@ class Player:
 
     def _run(self, text: str) -> None:
         """Run a command, or play a turn."""
-        if text[0] not in ":/":  # an instruction never begins with a slash: it was meant to be a colon
+        if text[0] not in ":/":  # an instruction never begins with a slash, which must be a mistyped colon
             self._play(self.game.turn(text))
             return
         name, _, rest = text[1:].partition(" ")

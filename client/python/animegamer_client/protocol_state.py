@@ -1,7 +1,7 @@
-"""The client's side of the protocol on one address, without input or output: greeting, pings, time-outs, repeats.
+"""The client's side of the protocol on one address, without I/O: greeting, pings, time-outs, retries.
 
-It outlives connections. A `Connection` opens a socket when `wants_socket` is true, sends what `outgoing` returns, gives
-`received` what arrives, and calls `tick` in between.
+It outlives connections. A `Connection` opens a socket when `wants_socket` is true, sends what `outgoing` returns,
+passes incoming messages to `received`, and calls `tick` in between.
 """
 
 from __future__ import annotations
@@ -22,26 +22,25 @@ from .requests import resume
 from .responses import Welcome
 
 RETRY_S = 0.5
-"""Wait before a request that the server could not take yet is sent again, in seconds."""
+"""Wait before repeating a request that the server could not accept yet, in seconds."""
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.1, 2.0
 """Wait between two attempts to connect: it doubles from the first value to the second, in seconds."""
 MAX_TICK_S = 1.0
-"""Of a longer time between two ticks only this much counts: the program was busy, the server was not silent."""
+"""Only this much of a longer time between two ticks counts: the program was busy, the server was not silent."""
 
 TEMPORARY = frozenset({"starting"})
 TEMPORARY_AFTER_RECONNECT = frozenset({"starting", "draining", "busy", "rate_limited", "too_many_sessions"})
 TEMPORARY_IN_A_TURN = TEMPORARY_AFTER_RECONNECT | {"degraded", "turn_running"}
-"""Error codes after which a request is sent again; those for a request that was sent on an earlier connection; and
-those for the rest of a turn of which an event has arrived.
+"""Error codes after which a request is repeated: always; if it was sent on an earlier connection; or for the rest of a
+turn that has begun.
 
-After a reconnect the server may still be the one that is stopping, or still count the connection that was lost. A turn
-that has begun may count already: the refusal is of its replay, and a caller who took it for the turn's would play the
-turn twice.
+After a reconnect the server may still be the one that is stopping, or still count the lost connection. A turn that has
+begun may count already: the refusal concerns its replay, and a caller who took it for the turn's would play it twice.
 """
 MAX_HEADER_BYTES = 64 * 1024
-"""The longest header that a server of version 1 takes, unless its `welcome` says otherwise."""
+"""The longest header that a server of version 1 accepts, unless its `welcome` says otherwise."""
 REQUEST_ID_BYTES = 32
-"""What a request's id may add to its header."""
+"""Bytes that a request's id may add to its header."""
 
 
 class Phase(Enum):
@@ -55,8 +54,8 @@ class Phase(Enum):
 class ProtocolState:
     """The calls in progress on one address, and what to send for them.
 
-    hello: the first message on each connection; None where none is needed (the control address).
-    clock: returns seconds, as `time.monotonic`. Raises ValueError for a `timeout_s` that is not above 0.
+    hello: the first message on each connection; None if none is needed (the control address).
+    clock: returns seconds, as `time.monotonic`. Raises ValueError for a `timeout_s` that is not positive.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class ProtocolState:
         self.answered = False
         """Whether a message of this protocol has ever arrived."""
         self.offers: dict[str, tuple[int, tuple[str, ...]]] = {}
-        """Session -> the turn that the newest `offer` is for, and its instructions."""
+        """Session -> the turn of the newest `offer`, and its instructions."""
         self._hello, self._clock = hello, clock
         self._clock_at = clock()
         self._now = 0.0
@@ -110,7 +109,7 @@ class ProtocolState:
     def check_size(self, request: Message) -> None:
         """Raises ProtocolError for a request that is too long for the server.
 
-        A server can tell nobody whose header was too long: it does not unpack it. So it is not sent.
+        It is not sent: the server does not unpack such a header, so it could not tell which request failed.
         """
         limit = MAX_HEADER_BYTES if self.welcome is None else self.welcome.limits.get("header_bytes", MAX_HEADER_BYTES)
         size = len(encode(request)[1]) + REQUEST_ID_BYTES
@@ -129,7 +128,7 @@ class ProtocolState:
         return list(self._calls)
 
     def _send_request(self, call: Call[Any]) -> None:
-        """Send a call's request; before it, `open` the call's session on this connection."""
+        """Send a call's request, after `open` for the call's session on this connection."""
         timing = self._calls[call]
         message = call.to_send(again=timing.reconnected)
         timing.sent, timing.sent_at, timing.retry_at = True, self._now, None
@@ -140,7 +139,7 @@ class ProtocolState:
             self._session_of_resume[self._send(resume(call.session.token).request)] = call.session.id
         check = call.to_check() if isinstance(call, TurnCall) and timing.reconnected else None
         if check is not None and isinstance(call, TurnCall):
-            # A `replay` of another client's turn would take that turn's events, or keep this game's next turn waiting.
+            # A `replay` of another client's turn would take that turn's events, or block this game's next turn.
             self._call_of_check[self._send(check)] = call
         else:
             self._call_of_request[self._send(message)] = call
@@ -185,12 +184,12 @@ class ProtocolState:
         return messages
 
     def lost(self, trouble: str | None = None) -> None:
-        """The connection is gone; `wants_socket` asks for another if a call needs it. trouble: as for `note`."""
+        """The connection is lost; `wants_socket` asks for another if a call needs it. trouble: as for `note`."""
         self._trouble = trouble or self._trouble
         self.phase = Phase.DOWN
 
     def note(self, trouble: str) -> None:
-        """Remember what is wrong, for the text of a time-out."""
+        """Remember the problem, for the text of a time-out."""
         self._trouble = trouble
 
     def fail(self, error: ClientError) -> None:
@@ -222,7 +221,7 @@ class ProtocolState:
         if self.phase is Phase.DOWN or not calls:
             return
         if silent_s >= self.timeout_s / 2:
-            self.lost(f"nothing came for {silent_s:.0f} s" if self.answered else None)
+            self.lost(f"no message for {silent_s:.0f} s" if self.answered else None)
         elif self.phase is Phase.READY:
             self._ping_and_retry(silent_s)
 
@@ -253,7 +252,7 @@ class ProtocolState:
         if message.type == "welcome":
             if message.parent == self._hello_id and self.phase is Phase.GREETING:
                 self.welcome = read(Welcome, message.fields)
-                self._trouble = "it stopped answering"
+                self._trouble = "it stopped responding"
                 self._ready()
             return
         if message.type == "offer" and message.session is not None:
@@ -261,7 +260,7 @@ class ProtocolState:
             return
         checked = self._call_of_check.pop(message.parent or "", None)
         if checked is not None:
-            if message.type == "listed":  # a refusal says nothing: what comes of the turn itself will tell
+            if message.type == "listed":  # a refusal means nothing: the turn itself will show
                 checked.on_check(message)
             if not checked.ended:
                 self._calls[checked].heard_at = self._now
@@ -299,7 +298,7 @@ class ProtocolState:
         error = ServerRefused(code, text(message.fields, "text"), do if isinstance(do, str) else None)
         resumed = self._session_of_resume.get(message.parent or "")
         if code == "hello_first":
-            self.lost("the server was started again")
+            self.lost("the server was restarted")
         elif message.parent == self._hello_id:
             if code in TEMPORARY or (self.welcome is not None and code in TEMPORARY_AFTER_RECONNECT):
                 self.lost(error.text)

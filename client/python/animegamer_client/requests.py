@@ -1,7 +1,4 @@
-"""The requests of the protocol: one function for each, which returns the call that waits for its answer.
-
-Knows the protocol's fields; what a call does with its answers is in `calls`.
-"""
+"""The requests of the protocol: one function each, which returns the call that waits for its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from .responses import Exported, LoggedTurn, SessionInfo
 def open_new(
     seed: int | None, history_turns: int | None, picture: bytes | None = None, motion: str | None = None
 ) -> Call[SessionInfo]:
-    """Start a game, from a picture if there is one; the server chooses what is None."""
+    """Start a game, optionally from a picture; the server chooses what is None."""
     fields = {"seed": seed, "history_turns": history_turns, "motion": motion}
     given = {name: value for name, value in fields.items() if value is not None}
     if picture is None:
@@ -62,7 +59,7 @@ def branch(session: SessionInfo, turn: int, seed: int | None) -> Call[SessionInf
 
 
 def page(session: SessionInfo, before: int | None) -> Call[tuple[list[LoggedTurn], bool]]:
-    """A page of the log, and whether there are turns before it."""
+    """A page of the log, and whether earlier turns exist."""
 
     def on_listed(message: Message) -> tuple[list[LoggedTurn], bool]:
         turns = [read(LoggedTurn, entry) for entry in several(message.fields, "turns")]
@@ -83,7 +80,7 @@ def close(session: SessionInfo) -> Call[None]:
 
 
 def cancel(session: SessionInfo) -> Call[bool]:
-    """Stop the running turn; the result says whether there was one."""
+    """Stop the running turn; the result is whether there was one."""
     return Call(session_message(session, "cancel"), "cancelling", lambda message: flag(message.fields, "running"))
 
 

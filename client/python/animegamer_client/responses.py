@@ -1,4 +1,4 @@
-"""Typed answers to requests: what the server says of itself and of a game. Knows fields, not sockets."""
+"""Typed answers to requests about the server and a game."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .fields import Fields, nested, read, text
 class Bundle:
     """The model that the server plays.
 
-    name, plan: of the bundle and of its denoise plan. fingerprint: hash of its files; a game belongs to one of them.
-    width, height: of a frame, in pixels. frames: frames of a turn. fps: frames a second when shown.
+    name, plan: of the bundle and its denoise plan. fingerprint: hash of its files; a game belongs to one of them.
+    width, height: of a frame, in pixels. frames: frames of a turn. fps: frames per second.
     random_weights: True for a model that only measures time; its pictures are noise.
-    people, motions, places, hours, clothes, manners: the words that it knows, if it reads everyday words; else empty.
+    people, motions, places, hours, clothes, manners: its words, if it reads everyday words; otherwise empty.
     """
 
     name: str
@@ -61,8 +61,7 @@ class RunningTurn:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the server saw in the picture that the game starts from. text: all of it in one line; the rest as in
-    `Understood`."""
+    """What the server recognised in the start picture. text: all of it in one line; the rest as in `Understood`."""
 
     people: tuple[Person, ...]
     motion: str
@@ -76,7 +75,7 @@ class Seen:
 
 @dataclass(slots=True)
 class SessionInfo:
-    """A session as the client knows it: what its requests carry, and its state after the last finished turn."""
+    """A session as the client knows it: what its requests need, and its state after the last finished turn."""
 
     id: str
     token: str
@@ -109,7 +108,7 @@ class LoggedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A game written to `folder` on the server's machine: `files` are an mp4 for each of the `turns`, and game.json."""
+    """A game written to `folder` on the server's machine: `files` are one mp4 per turn, and game.json."""
 
     folder: str
     turns: int

@@ -11,32 +11,32 @@ from .responses import Welcome
 
 
 def plain(text: str) -> str:
-    """Text of a server, or of a file, for a terminal: whatever would move its cursor or reorder letters is written out.
+    """Text of a server or file, made safe for a terminal: cursor movements and reordering characters are escaped.
 
-    Line breaks stay.
+    Line breaks are kept.
     """
     return "".join(one if one == "\n" or _shown(one) else one.encode("unicode_escape").decode() for one in text)
 
 
 def _shown(character: str) -> bool:
-    # A joiner between letters is part of words and pictures in many scripts; all other format characters are not.
+    # A joiner between letters is part of words and emoji in many scripts; other format characters are not.
     return character in "\u200c\u200d" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 HELP = """\
 Say who does what and where, for example: Character: Mirel; Motion: gently wave; Background: day city.
-Ctrl-C stops a turn; at the prompt it leaves the game, as Ctrl-D does. Commands:
+Ctrl-C stops a turn; at the prompt it leaves the game, as does Ctrl-D. Commands:
   :rewind N   delete the turns after turn N (0: all)
-  :branch N   continue in a second game with the same first N turns; this one stays as it is
+  :branch N   continue in a second game with the same first N turns; this one is kept
   :export     write the whole game to a folder on the server's machine
-  :status     the state of the server
+  :status     show the server's state
   :quit       leave; the game stays on the server"""
 
 
 class TerminalView:
-    """Prints one game to stdout. overwrite: show progress, on a line that the next one overwrites.
+    """Prints one game to stdout. overwrite: show progress on a line that the next one overwrites.
 
-    values: the values that the next turn's changes are counted from.
+    values: the ones before the next turn, from which its changes are computed.
     """
 
     def __init__(self, overwrite: bool = False) -> None:
@@ -45,7 +45,7 @@ class TerminalView:
         self._progress = False
 
     def start(self, welcome: Welcome, address: str, character: Character) -> None:
-        """Say what is played, and where."""
+        """Print what is played, and where."""
         bundle = welcome.bundle
         self.values = character
         clip = f"{bundle.frames} frames, {bundle.width} x {bundle.height}"
@@ -58,7 +58,7 @@ class TerminalView:
     def event(self, event: Event) -> None:
         """Print an event of a running turn."""
         if isinstance(event, Accepted) and event.place:
-            self.progress(f"place {event.place} in the queue, about {event.estimate_s:.0f} s")
+            self.progress(f"position {event.place} in the queue, about {event.estimate_s:.0f} s")
         elif isinstance(event, Understood):
             self.line(f"  understood: {event.text}")
             if event.notice is not None:
@@ -72,7 +72,7 @@ class TerminalView:
         elif isinstance(event, Progress):
             self.progress(f"step {event.step} of {event.steps}, {event.seconds_left:.1f} s left")
         elif isinstance(event, Restarting):
-            self.line(f"  the worker died and starts again in {event.retry_in_s:.1f} s; the turn goes on")
+            self.line(f"  the worker died and restarts in {event.retry_in_s:.1f} s; the turn then continues")
 
     def finished(self, done: Done, clip: object) -> None:
         """Print the path of the turn's clip, and how long the turn took."""
@@ -102,14 +102,14 @@ class TerminalView:
         print(plain(text), flush=True)
 
     def progress(self, text: str) -> None:
-        """Print a line that the next one overwrites; nothing where lines cannot be overwritten."""
+        """Print a line that the next one overwrites; nothing if that is not possible."""
         if self._overwrite:
             self.clear_progress()
             print(f"  {plain(text)[:76]}", end="", flush=True)
             self._progress = True
 
     def clear_progress(self) -> None:
-        """Remove the line of progress."""
+        """Remove the progress line."""
         if self._progress:
             print("\r" + " " * 78 + "\r", end="", flush=True)
             self._progress = False

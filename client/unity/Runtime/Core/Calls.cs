@@ -248,7 +248,7 @@ namespace AnimeGamer
         {
             if (Ended || turn != Turn || _turnId == null || turnId == _turnId) return false;
             Fail(new AnimeGamerException("no_such_turn",
-                "the server lost turn " + Turn + ", and another client has played one of that number since",
+                "the server lost turn " + Turn + ", and another client has since played a turn with that number",
                 "read the game's list, and play the turn again if it still fits"));
             return true;
         }

@@ -94,7 +94,7 @@ namespace AnimeGamer
             bool known = length == Magic.Length;
             for (int i = 0; known && i < Magic.Length - 1; i++) known = frame[i] == Magic[i];
             if (!known)
-                throw new AnimeGamerException("protocol", "what arrived is not a message of this protocol",
+                throw new AnimeGamerException("protocol", "the reply is not a message of this protocol",
                     "check that the address is a game server's");
             if (frame[4] != Major)
                 throw new AnimeGamerException("version",

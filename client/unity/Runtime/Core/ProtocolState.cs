@@ -116,7 +116,7 @@ namespace AnimeGamer
             {
                 if (parent != _helloId || Phase != Phase.Greeting) return;
                 Welcome = Welcome.Read(header.Fields);
-                _trouble = "it stopped answering";
+                _trouble = "it stopped responding";
                 Ready();
                 return;
             }
@@ -163,8 +163,8 @@ namespace AnimeGamer
             if (Phase == Phase.Down || _calls.Count == 0) return;
             double silent = _now - _heardAt;
             if (silent >= _timeout / 2) Lost(Welcome == null && _hello != null
-                ? "a program there accepts connections, but does not answer as a game server does"
-                : "nothing came for " + silent.ToString("0", CultureInfo.InvariantCulture) + " s");
+                ? "a program there accepts connections, but does not respond like a game server"
+                : "no message for " + silent.ToString("0", CultureInfo.InvariantCulture) + " s");
             else if (Phase == Phase.Ready)
             {
                 if (Math.Min(silent, _now - _pingedAt) >= _timeout / 4)
@@ -278,7 +278,7 @@ namespace AnimeGamer
         {
             var error = new AnimeGamerException(
                 header.Fields.Text("code"), header.Fields.Text("text"), header.Fields.TextOr("do", null));
-            if (error.Code == "hello_first") Lost("the server was started again");
+            if (error.Code == "hello_first") Lost("the server was restarted");
             else if (parent >= 0 && parent == _helloId && _hello != null)
             {
                 if (Array.IndexOf(Welcome == null ? Temporary : TemporaryAgain, error.Code) >= 0) Lost(error.Text);
