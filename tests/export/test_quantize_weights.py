@@ -186,8 +186,8 @@ def test_nf4_blocks_are_those_of_bitsandbytes(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("weight", "name", "said"),
     [
-        (np.full((2, 64), 7e4, np.float32), "fp16", "does not fit fp16.*bf16"),
-        (np.full((2, 64), np.nan, np.float32), "nf4", "not a number"),
+        (np.full((2, 64), 7e4, np.float32), "fp16", "overflows fp16.*bf16"),
+        (np.full((2, 64), np.nan, np.float32), "nf4", "NaN"),
         (normal(2, 80), "int4-qdq", "not a multiple of the block size 64"),
     ],
 )

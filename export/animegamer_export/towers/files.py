@@ -156,9 +156,7 @@ def _image_size(file: TensorFile, vision: Mapping[str, Any], config: Path) -> Im
     numbers = [re.match(r"visual\.transformer\.resblocks\.(\d+)\.", key) for key in file.shapes]
     head_width = _number({"head_width": HEAD_WIDTH, **vision}, "head_width", config)
     if conv[0] % head_width:
-        raise CheckpointError(
-            f"head width {head_width} does not divide width {conv[0]}", where=config, do=CLIP_HINT
-        )
+        raise CheckpointError(f"head width {head_width} does not divide width {conv[0]}", where=config, do=CLIP_HINT)
     return ImageTowerSize(
         width=conv[0],
         layers=1 + max(int(number[1]) for number in numbers if number),
