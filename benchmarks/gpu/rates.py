@@ -74,7 +74,10 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
 
 
 def products(
-    shape: Shape, device: str, precisions: Sequence[str] = ("bf16", "fp8", "int8"), sustained_ms: float = SUSTAINED_MS
+    shape: Shape,
+    device: str,
+    precisions: Sequence[str] = ("bf16", "fp8", "int8"),
+    sustained_ms: float = SUSTAINED_MS,
 ) -> Iterator[Entry]:
     """The four large products of a block, by precision."""
     makers: Mapping[str, Maker] = {"bf16": plain_product, "fp8": fp8_product, "int8": int8_product}

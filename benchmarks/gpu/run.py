@@ -28,7 +28,7 @@ from threading import Event
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "benchmarks/bench"))]
+PATHS = [str(ROOT), *(str(ROOT / folder) for folder in ("runtime", "export", "kernels", "client/python"))]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
 
 from animegamer_bench.machine import open_card  # noqa: E402
@@ -235,7 +235,7 @@ def subprocess_for(command: Sequence[str], log: Path) -> Iterator[subprocess.Pop
 def vars_of(options: argparse.Namespace, job: Job, library: str | None) -> dict[str, Any]:
     """The arguments of a job's process."""
     about = {"stage": job.stage, "name": job.name, "device": options.device, "bundle": options.bundle}
-    run = {"turns": options.turns, "plans": job.plans, "library": library}
+    run = {"turns": options.turns, "plans": job.plans, "library": library, "results": str(options.results.absolute())}
     reference = {"reference": str(REFERENCES / f"{job.args.get('size')}.npz")}
     return {**run, **about, **reference, **job.args}
 
@@ -254,8 +254,16 @@ def summary(record: Record) -> int:
         bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
+    for one in record.data.get("queue", []):
+        times = f"{one['seconds_apart_p50']:.3f} s sequential, {one['seconds_overlapping_p50']:.3f} s overlapping"
+        print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
+    served = record.data.get("serve", [])
+    for entry in served:
+        fields = {name: value for name, value in entry.items() if name not in ("job", "part", "broken")}
+        why = entry.get("broken", "").strip().splitlines()[-1:]
+        print(f"serve, {entry['part']}: {fields}", *why)
     others = [turn for turn in turns if not (turn.get("against_plain_bf16") or {"passed": True})["passed"]]
     for turn in others:
         found = turn["against_plain_bf16"]
@@ -271,7 +279,7 @@ def summary(record: Record) -> int:
     print(f"record: {record.path}")
     if left := record.data.get("not_run"):
         print(f"{len(left)} jobs not run: {', '.join(left)}")
-    return 1 if wrong or others or failed else 0
+    return 1 if wrong or others or failed or not all(entry["passed"] for entry in served) else 0
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -22,6 +22,8 @@ MODULES: Mapping[str, str] = {
     "rates": "rates",
     "turns": "turns",
     "peers": "peers",
+    "queue": "turn_queue",
+    "serve": "serve",
     "profile": "operator_profile",
 }
 """Stage -> the module whose `entries` yields the results."""

@@ -71,6 +71,8 @@ elif job["stage"] == "peers":
 elif job["stage"] == "checks":
     say(check="an answer", passed=faults.get(name) != "wrong", error=1.0)
     misbehave(faults.get(name))
+elif job["stage"] == "serve":
+    say(part="a part", passed=faults.get(name) != "wrong")
 """
 FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-compiled", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")

@@ -62,9 +62,10 @@ def words(fields: Fields, name: str) -> tuple[str, ...]:
 
 def read(kind: type[T], found: Fields, **given: Any) -> T:
     """An object of a dataclass: each field is read by its type, or is `given`. One with a default may be missing."""
+    constructor: Any = kind  # typeshed takes no type variable's type for hashable
     values = {
         name: reader(found, name)
-        for name, (reader, required) in _readers(kind).items()
+        for name, (reader, required) in _readers(constructor).items()
         if name not in given and (required or name in found)
     }
     return kind(**values, **given)
@@ -80,7 +81,7 @@ def _readers(kind: Any) -> dict[str, tuple[Callable[[Fields, str], Any], bool]]:
 def _reader(kind: Any) -> Callable[[Fields, str], Any]:
     if get_origin(kind) is types.UnionType:  # X | None
         (kind,) = (each for each in get_args(kind) if each is not types.NoneType)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return lambda found, name: read(kind, nested(found, name))
     if get_origin(kind) is tuple and is_dataclass(get_args(kind)[0]):
         return lambda found, name: tuple(read(get_args(kind)[0], each) for each in several(found, name))
