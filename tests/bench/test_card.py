@@ -32,7 +32,7 @@ def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch
         (("driver",), ("GPU-a",), "", "no NVIDIA driver (Not Supported)"),
         (("energy",), ("GPU-a",), "", "no energy counter of this card"),
         ((), ("GPU-a", "GPU-b"), "1", "several GPUs"),
-        ((), ("GPU-a", "GPU-b"), "GPU-c", "no such GPU (Not Found)"),
+        ((), ("GPU-a", "GPU-b"), "GPU-c", "does not know this GPU (Not Found)"),
     ],
 )
 def test_a_card_that_cannot_be_asked_is_no_guess(
