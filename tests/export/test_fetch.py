@@ -89,7 +89,7 @@ def test_export_finds_what_was_fetched_and_a_second_run_downloads_nothing(
 def test_a_broken_download_goes_on_where_it_ended(hub: FakeHub, tmp_path: Path) -> None:
     out, content = tmp_path / "checkpoints", hub.repositories[ANIMEGAMER][ADAPTER]
     hub.cut[ADAPTER] = 0
-    with pytest.raises(HubError, match="run it again: what is here already is kept"):
+    with pytest.raises(HubError, match="run it again: finished downloads are kept"):
         fetch(out)
     assert f"AnimeGamer/{ADAPTER}" not in files_of(out)
     part = next((out / ".fetch").iterdir())

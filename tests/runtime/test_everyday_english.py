@@ -182,5 +182,5 @@ def test_every_picture_gets_a_scene_or_a_clear_answer(tmp_path: Path) -> None:
         for name, picture in nobody.items():
             assert "shows nobody whom pocket knows: Mirel" in (understood(picture).notice or ""), name
         start.write_bytes(b"hello")
-        with pytest.raises(PictureError, match=r"start\.png: not a picture that can be read"):
+        with pytest.raises(PictureError, match=r"start\.png: not a readable picture"):
             player.start(seed=1, image=start, motion="wave")

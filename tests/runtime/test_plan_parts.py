@@ -176,7 +176,7 @@ def test_a_part_of_another_kind_of_network_is_refused_by_pytorch(pocket: Bundle)
     parts["vae_x_first"] = replace(parts["vae_x_first"], network="light_decoder")
     bundle = write_manifest(pocket.folder, replace(pocket.manifest, parts=parts))
     assert bundle.network(VAE, "vae_x") == "light_decoder" and bundle.network(VAE, VAE) == "decoder"
-    with pytest.raises(BackendError, match="does not run this kind of network as the vae; .*found light_decoder"):
+    with pytest.raises(BackendError, match="does not support this kind of network as the vae; .*found light_decoder"):
         open_engines(bundle, EngineConfig("torch-cpu"), plan="x")
     assert open_engines(bundle, EngineConfig("torch-cpu"), plan="fast").parts.vae == VAE
 

@@ -303,12 +303,12 @@ class EngineProvider(Protocol):
 
 
 SAMPLED = 16
-"""Of a frame's rows and columns one in so many is compared first: nearly every picture differs there already."""
+"""One in this many of a frame's rows and columns is compared first: nearly every picture already differs there."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputCheck:
-    """Checks what a role's engine returns. precision: what it computes in, for errors.
+    """Checks the output of a role's engine. precision: the engine's, for errors.
 
     Half precision can overflow. Infinity then becomes NaN, which spreads over the whole clip, and the conversion to
     uint8 paints it black: a turn that fails without an error. A frame is refused only if all of its pixels are equal:
@@ -334,7 +334,7 @@ class OutputCheck:
         for index, frame in enumerate(frames, first):
             pixel = frame[0, 0]
             if (frame[::SAMPLED, ::SAMPLED] == pixel).all() and (frame[0] == pixel).all() and (frame == frame[0]).all():
-                what, found = f"frame {index} shows nothing", f"{pixel.tolist()} in all of its pixels"
+                what, found = f"frame {index} is empty", f"{pixel.tolist()} in all its pixels"
                 raise self._error(what, found, "a picture")
         return frames
 

@@ -1,7 +1,6 @@
-"""Which folders and files a command may write to: those that are new or empty, and those that carry its own record.
+"""Which folders and files a command may write to: those that are new or empty, or contain its own record.
 
-Every writer asks here first, and replaces or deletes only what its record lists. Knows paths; what a record looks like
-is the writer's.
+Every writer checks here first, and replaces or deletes only what its record lists.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from .files import LOCK, make_folder
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A folder that a writer may use. earlier: it holds the writer's own record. listed: the files that it names."""
+    """A folder that a writer may use. earlier: it has the writer's own record. listed: the files in that record."""
 
     folder: Path
     earlier: bool
@@ -29,7 +28,7 @@ class Claim:
         """Raises OutputError if the folder has this file and the writer's record does not list it."""
         path = self.folder / name
         if os.path.lexists(path) and (name not in self.listed or path.is_dir()):
-            raise OutputError("this file is not ours to replace", where=path, do=f"move it, or {self.do}")
+            raise OutputError("the file belongs to something else", where=path, do=f"move it, or {self.do}")
 
 
 def claim_folder(
@@ -40,11 +39,11 @@ def claim_folder(
     ignored: Collection[str] = (),
     do: str = "choose another folder with --out",
 ) -> Claim:
-    """Makes the folder if need be, and checks that a writer of this kind may use it.
+    """Creates the folder if needed, and checks that a writer of this kind may use it.
 
-    kind: what the writer makes there, in words ("a game"). listed: reads the writer's own record in the folder and
-    returns the names of its files; None where there is no such record. ignored: names that do not make a folder used.
-    Raises OutputError if the folder cannot be written, or holds what is not the writer's.
+    kind: what the writer creates, in words ("a game"). listed: reads the writer's own record in the folder and returns
+    the names of its files; None if there is no such record. ignored: names that do not make a folder used.
+    Raises OutputError if the folder cannot be written, or has other content.
     """
     make_folder(folder)
     found = listed(folder)
@@ -53,7 +52,7 @@ def claim_folder(
     others = sorted({entry.name for entry in os.scandir(folder)} - {LOCK, *ignored})
     if others:
         raise OutputError(
-            f"the folder holds other files, and no record of {kind}",
+            f"the folder has other files, and no record of {kind}",
             where=folder,
             found=", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else ""),
             do=do,
@@ -62,10 +61,10 @@ def claim_folder(
 
 
 def claim_file(path: Path, kind: str, is_ours: Callable[[Path], bool], *, do: str = "give another name") -> None:
-    """Checks that a file may be written: there is none, it is empty, or `is_ours` knows it. Raises OutputError."""
+    """Checks that a file may be written: it is missing, empty, or `is_ours` recognises it. Raises OutputError."""
     if path.name in ("", ".", "..") or path.is_dir():
         raise OutputError(f"not a file for {kind}", where=path, found="a folder", do=do)
     if not os.path.lexists(path) or (path.is_file() and path.stat().st_size == 0):
         return
     if not path.is_file() or not is_ours(path):
-        raise OutputError(f"this file is not {kind}, and would be replaced", where=path, do=f"move it, or {do}")
+        raise OutputError(f"this file is not {kind} and would be overwritten", where=path, do=f"move it, or {do}")

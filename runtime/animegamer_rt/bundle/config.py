@@ -1,7 +1,4 @@
-"""Reads plain mappings (JSON) into frozen dataclasses; an unknown key is an error that names the nearest known one.
-
-Knows nothing of what the dataclasses mean.
-"""
+"""Reads plain mappings (JSON) into frozen dataclasses; the error for an unknown key suggests the nearest known one."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ T = TypeVar("T")
 
 
 def read_record(kind: type[T], data: object, where: str) -> T:
-    """`data` as an instance of the dataclass `kind`; nested dataclasses, tuples and mappings of them are followed.
+    """`data` as an instance of the dataclass `kind`, including nested dataclasses, tuples and mappings of them.
 
     Raises ConfigError for an unknown key (with the nearest known one), a missing key, or a value of another type.
     """

@@ -33,7 +33,7 @@ Branch = Literal["pair", "conditional", "reuse"]
 
 
 class BlockCache(NamedTuple):
-    """What a step does with the transformer blocks `first` to `last`, both included.
+    """What a step does with the transformer blocks `first` to `last`, inclusive.
 
     Either it computes them and caches what they add to each row, or (`reused`) it skips them and adds what the last
     step that computed the row has cached.
@@ -66,7 +66,7 @@ class PlanStep:
 
     @property
     def skipped_blocks(self) -> int:
-        """How many transformer blocks the step does not compute."""
+        """Number of transformer blocks that the step skips."""
         return self.blocks.last - self.blocks.first + 1 if self.blocks is not None and self.blocks.reused else 0
 
 
@@ -74,7 +74,7 @@ class PlanStep:
 class DenoisePlan:
     """All steps of a turn, in order. Made by `build_plan` or `DenoisePlan.from_dict`.
 
-    `noise_steps`: each step sums up the noise of an even plan of so many steps; 0: it draws its own.
+    `noise_steps`: each step sums the noise of an even plan with this many steps; 0: it draws its own.
     """
 
     steps: tuple[PlanStep, ...]
@@ -89,11 +89,11 @@ class DenoisePlan:
 
     @property
     def network_rows(self) -> int:
-        """Rows of the batch over all steps, 2 for each pair: the plan's cost where no block is skipped."""
+        """Network evaluations over all steps, 2 per CFG pair: the plan's cost if no block is skipped."""
         return sum(len(step.rows) for step in self.steps)
 
     def cost(self, blocks: int) -> float:
-        """Network rows, each weighted by the share of the network's `blocks` that it computes, to two digits."""
+        """Network evaluations, each weighted by the computed share of the network's `blocks`, to two digits."""
         return round(sum(len(step.rows) * (1.0 - step.skipped_blocks / max(1, blocks)) for step in self.steps), 2)
 
     def coefficients(self) -> NDArray[np.float32]:
@@ -145,8 +145,8 @@ def build_plan(
 ) -> DenoisePlan:
     """A plan over descending training timesteps (at least two).
 
-    `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to guided pairs, `skip_blocks` to
-    none: for each step, the first and last block that it skips and takes from the cache.
+    `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to CFG pairs, `skip_blocks` to none:
+    for each step, the first and last block that it skips and takes from the cache.
     `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the first
     latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError, naming
     the step, for impossible values.
@@ -158,7 +158,7 @@ def build_plan(
         if not isinstance(t, int) or isinstance(t, bool) or not 0 <= t < below:
             raise PlanError("impossible timestep", where=f"step {k}", found=t, expected=f"an integer in 0..{below - 1}")
     if noise_steps and not (type(noise_steps) is int and set(timesteps) <= set(even_timesteps(noise_steps))):
-        expected = "a number of even steps that has all the timesteps"
+        expected = "a number of even steps whose timesteps include the plan's"
         raise PlanError("impossible noise", where="plan: noise_steps", found=repr(noise_steps), expected=expected)
     if guidance is None:
         guidance = [wave_guidance(t) for t in timesteps]
@@ -168,13 +168,13 @@ def build_plan(
         skip_blocks = [()] * len(timesteps)
     for name, values in (("guidance", guidance), ("branches", branches), ("skip_blocks", skip_blocks)):
         if len(values) != len(timesteps):
-            raise PlanError(f"{name} of another length", found=len(values), expected=len(timesteps))
+            raise PlanError(f"{name} has the wrong length", found=len(values), expected=len(timesteps))
     solver = solver_coefficients(timesteps, stochastic)
     steps: list[PlanStep] = []
     for k, t in enumerate(timesteps):
         scale = _checked_guidance(guidance[k], k)
         branch = _checked_branch(branches[k], k, any(step.branch == "pair" for step in steps))
-        # An unguided step still carries the last pair's difference along, for a later reuse.
+        # An unguided step keeps the last pair's difference for a later reuse.
         coefficients = solver[k]._replace(
             guidance_minus_one=0.0 if branch == "conditional" else scale - 1.0,
             reuse=0.0 if branch == "pair" else 1.0,
@@ -263,5 +263,5 @@ def _with_block_caches(steps: Sequence[PlanStep], spans: Sequence[tuple[int, int
             wanted |= dict.fromkeys(step.rows, span)
         found.append(replace(step, blocks=BlockCache(*asked.pop(), reused=span is not None) if asked else None))
     if wanted:
-        raise PlanError("blocks are skipped that no step has computed yet", expected="a step of the same rows before")
+        raise PlanError("skipped blocks were never computed", expected="an earlier step of the same rows")
     return tuple(reversed(found))

@@ -1,6 +1,6 @@
 """Files and folders: atomic writes, free space, locks, hashes, the checkout's root.
 
-Knows paths and bytes; nothing of their meaning. A write succeeds whole, or raises OutputError and changes nothing.
+A write either succeeds completely, or raises OutputError and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pathlib import Path
 from animegamer_rt.errors import OutputError
 
 LOCK = ".lock"
-"""The locked file inside a folder, on Windows alone."""
+"""The locked file inside a folder, only on Windows."""
 SPARE_BYTES = 64 * 2**20
-"""Room for the file system itself, and for small files beside those that were counted."""
+"""Reserve for the file system itself, and for small files that were not counted."""
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Replace a file by one of this content in one step: a reader sees the old or the new. Raises OutputError."""
+    """Atomically replace a file: readers see the old content or the new. Raises OutputError."""
     if path.name in ("", ".", ".."):
-        raise OutputError("not the name of a file", where=path, found="a folder", do="give a file, as in result.json")
+        raise OutputError("not a file name", where=path, found="a folder", do="give a file, such as result.json")
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(content)
@@ -41,7 +41,7 @@ def write_file(path: Path, content: bytes) -> None:
 def read_bounded(path: Path, limit: int) -> bytes:
     """The content of a regular file of at most `limit` bytes.
 
-    Raises OSError with the file's name, for a larger file, a folder, a pipe or a device, too: none is waited for.
+    Raises OSError with the file's name, also for a larger file, a folder, a pipe or a device, without blocking.
     """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
@@ -67,7 +67,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, and check that it can be written to. Raises OutputError."""
+    """Create a folder and its parents, and check that it is writable. Raises OutputError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -104,8 +104,8 @@ def require_space(folder: Path, needed: int, do: str) -> None:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder against other processes that call this. Raises OutputError if one of them holds it.
 
-    The lock ends with the process, however it ends. Windows cannot lock folders: there a file inside is locked, and
-    deleted at the end. filelock would leave its file in every folder of the user's on Linux, too.
+    The lock ends with the process, for whatever reason. Windows cannot lock folders: there, a file inside is locked,
+    and deleted at the end. filelock would leave its file in every folder, even on Linux.
     """
     try:
         handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT) if sys.platform == "win32" else os.open(folder, 0)
@@ -113,7 +113,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         raise write_error(folder, error) from error
     try:
         if not _lock(handle):
-            do = "wait until it has ended, or choose another folder"
+            do = "wait until it has finished, or choose another folder"
             raise OutputError("another process is writing here", where=folder, do=do)
         yield
     finally:
@@ -123,7 +123,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _lock(handle: int) -> bool:
-    """False if another process holds the lock. A file system without locks counts as locked."""
+    """False if another process holds the lock. True on a file system without locks."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -149,7 +149,7 @@ def write_error(path: Path, error: OSError) -> OutputError:
         "cannot be written",
         where=path,
         found=(error.strerror or str(error)).lower(),
-        do="choose another folder, or free some space there",
+        do="choose another folder, or free disk space there",
     )
 
 
@@ -163,7 +163,7 @@ def sha256(path: Path) -> str:
 
 
 def user_data_folder() -> Path:
-    """The folder of this program in the user's data folder, outside any checkout; it need not exist."""
+    """This program's folder in the user's data folder, outside any checkout; it need not exist."""
     home = Path.home()
     if sys.platform == "win32":
         data = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -175,7 +175,7 @@ def user_data_folder() -> Path:
 
 
 def checkout_folder() -> Path | None:
-    """The root of the checkout that this module lies in; None for an installed package."""
+    """The root of the checkout that contains this module; None for an installed package."""
     for folder in Path(__file__).resolve().parents:
         project = folder / "pyproject.toml"
         if project.is_file():

@@ -1,8 +1,7 @@
-"""Repositories on Hugging Face's hub: what a revision holds, and its files, resumed and checked.
+"""Repositories on Hugging Face's hub: the files of a revision, and their download, resumable and checked.
 
-Requests, redirects, retries, HF_ENDPOINT and the token (HF_TOKEN, or the file of `hf auth login`) are
-huggingface_hub's. Its own download begins a file anew after a break, so first parts are kept here. Knows nothing of
-bundles and checkpoints.
+Requests, redirects, retries, HF_ENDPOINT and the token (HF_TOKEN, or the file of `hf auth login`) are handled by
+huggingface_hub. Its own download restarts a file after an interruption, so partial files are kept here.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from .files import remove, sha256, write_error
 
 PAGE_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 LIST_TIMEOUT_S = 30.0
-"""For a list of files; huggingface_hub itself would wait for ever."""
-AGAIN = "run it again: what is here already is kept"
-NO_SPACE_HINT = "free some space, or choose a folder on another disk; nothing was downloaded"
-PROXY = "a proxy or a log-in page answers in its place: see HTTPS_PROXY and HF_ENDPOINT, then " + AGAIN
+"""For listing files; huggingface_hub itself would wait for ever."""
+AGAIN = "run it again: finished downloads are kept"
+NO_SPACE_HINT = "free disk space, or choose a folder on another disk; nothing was downloaded"
+PROXY = "a proxy or a log-in page answers instead: check HTTPS_PROXY and HF_ENDPOINT, then " + AGAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class HubFile:
     digest: str
 
     def matches(self, path: Path) -> bool:
-        """Whether the file at `path` has this size and checksum. It is read whole."""
+        """Whether the file at `path` has this size and checksum. Reads it completely."""
         if path.stat().st_size != self.bytes:
             return False
         if len(self.digest) == 64:
@@ -57,7 +56,7 @@ class Repository:
 
 
 def read_repository(name: str, revision: str) -> Repository:
-    """What `owner/name` holds at a commit, branch or tag; nothing is downloaded. Raises HubError."""
+    """The files of `owner/name` at a commit, branch or tag, without downloading. Raises HubError."""
     hub = _library()
     with _errors(name, revision):
         api = hub.HfApi(endpoint=hub.constants.ENDPOINT)
@@ -66,19 +65,19 @@ def read_repository(name: str, revision: str) -> Repository:
     for one in info.siblings or ():
         digest = one.lfs.sha256 if one.lfs else one.blob_id
         if one.size is None or not digest or not _is_inside(one.rfilename):
-            what = "the hub's list has a file without size or checksum, or outside of the repository"
+            what = "the hub's list has a file without size or checksum, or outside the repository"
             raise HubError(what, where=name, found=short(one.rfilename), do=PROXY)
         files[one.rfilename] = HubFile(one.rfilename, one.size, digest.lower())
     if not info.sha:
-        raise HubError("the answer names no commit", where=name, do=PROXY)
+        raise HubError("the hub's answer names no commit", where=name, do=PROXY)
     return Repository(name, info.sha, files)
 
 
 def download(repository: Repository, file: HubFile, to: Path, parts: Path) -> None:
-    """Downloads one file; it appears at `to` whole and checked, or not at all.
+    """Downloads one file; it appears at `to` complete and checked, or not at all.
 
-    Its first part stays in the folder `parts` when the connection breaks, and the next call continues it. Raises
-    HubError; OutputError for a disk that is full.
+    A partial file stays in the folder `parts` if the connection breaks, and the next call continues it. Raises
+    HubError; OutputError for a full disk.
     """
     hub, part = _library(), parts / f"{file.digest}.part"
     url = hub.hf_hub_url(repository.name, file.path, revision=repository.commit, endpoint=hub.constants.ENDPOINT)
@@ -106,7 +105,7 @@ def download(repository: Repository, file: HubFile, to: Path, parts: Path) -> No
     if not right:
         _drop_foreign(part, file, where)
         remove(part)
-        what = "the file that came is not the published one, and was deleted"
+        what = "the downloaded file is not the published one, and was deleted"
         raise HubError(what, where=where, found="another checksum", expected=file.digest, do="run it again")
     try:
         os.replace(part, to)
@@ -115,7 +114,7 @@ def download(repository: Repository, file: HubFile, to: Path, parts: Path) -> No
 
 
 def _drop_foreign(part: Path, file: HubFile, where: str) -> None:
-    """Deletes a first part that is a web page or too long. Raises HubError for the page."""
+    """Deletes a partial file that is a web page or too long. Raises HubError for the page."""
     try:
         with part.open("rb") as content:
             page = content.read(200).lstrip().lower().startswith(PAGE_STARTS)
@@ -125,7 +124,7 @@ def _drop_foreign(part: Path, file: HubFile, where: str) -> None:
     if page or too_long:
         remove(part)
     if page:
-        raise HubError("the answer is a web page, not the file, and was deleted", where=where, do=PROXY)
+        raise HubError("the hub sent a web page instead of the file; it was deleted", where=where, do=PROXY)
 
 
 def _is_inside(path: str) -> bool:
@@ -134,7 +133,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _library() -> ModuleType:
-    """huggingface_hub, imported when it is needed. Raises ConfigError without it."""
+    """huggingface_hub, imported when it is needed. Raises ConfigError if it is missing."""
     try:
         import huggingface_hub
         import huggingface_hub.constants
@@ -142,14 +141,14 @@ def _library() -> ModuleType:
         import huggingface_hub.utils
     except ImportError as error:
         raise ConfigError(
-            "the library of Hugging Face's hub is missing", found=str(error), do="pip install 'huggingface_hub>=1.0'"
+            "the huggingface_hub library is missing", found=str(error), do="pip install 'huggingface_hub>=1.0'"
         ) from error
     return huggingface_hub
 
 
 @contextmanager
 def _errors(name: str, revision: str, where: str = "", size: int = 0) -> Iterator[None]:
-    """Turns huggingface_hub's errors into a HubError of one sentence. A token is in none of them."""
+    """Turns huggingface_hub's errors into a HubError of one sentence, never containing a token."""
     hub = _library()
     from huggingface_hub import errors
 
@@ -160,27 +159,27 @@ def _errors(name: str, revision: str, where: str = "", size: int = 0) -> Iterato
     except errors.GatedRepoError as error:
         found = "a token without access" if hub.get_token() else "no token"
         do = f"agree to its terms on {endpoint}/{name}, then run hf auth login or set HF_TOKEN"
-        raise HubError("its owner asks for consent before it is given out", where=where, found=found, do=do) from error
+        raise HubError("the repository is gated", where=where, found=found, do=do) from error
     except errors.RepositoryNotFoundError as error:
         found = "a token" if hub.get_token() else "no token"
         do = "check the name; for a private one run hf auth login or set HF_TOKEN"
         raise HubError("no such repository, or a private one", where=where, found=found, do=do) from error
     except errors.RevisionNotFoundError as error:
-        do = f"take one that {endpoint}/{name}/commits/main lists"
+        do = f"use one listed at {endpoint}/{name}/commits/main"
         raise HubError("the repository has no such revision", where=where, found=short(revision), do=do) from error
     except errors.HfHubHTTPError as error:
         found, do = f"status {error.response.status_code}", f"wait a little, then {AGAIN}"
-        raise HubError("the hub refused it", where=where, found=found, do=do) from error
+        raise HubError("the hub refused the request", where=where, found=found, do=do) from error
     except errors.OfflineModeIsEnabled as error:
-        raise HubError("HF_HUB_OFFLINE forbids the network", where=where, do="unset it, and run it again") from error
+        raise HubError("HF_HUB_OFFLINE disables the network", where=where, do="unset it, and run it again") from error
     except http_error as error:
         found = str(error) or type(error).__name__
         do = f"check the network, HTTPS_PROXY and HF_ENDPOINT, then {AGAIN}"
         raise HubError(f"no connection to {endpoint}, or it broke", where=where, found=found, do=do) from error
-    except ValueError as error:  # the answer is no JSON
-        raise HubError("the answer is not the hub's", where=where, found="no JSON", do=PROXY) from error
+    except ValueError as error:  # the answer is not JSON
+        raise HubError("the answer is not the hub's", where=where, found="not JSON", do=PROXY) from error
     except OSError as error:
         if error.errno is not None:
-            raise  # the disk's
-        # http_get's own: the number of bytes is not the expected one
+            raise  # an error of the disk
+        # http_get's own error: the number of bytes is not the expected one
         raise HubError("the connection ended early", where=where, expected=f"{size} bytes", do=AGAIN) from error

@@ -23,15 +23,15 @@ PARTS = ".parts"
 
 
 def hub_bundle(name: str, read_manifest: Callable[[Path], Manifest], verify: Callable[[Path], object]) -> Path:
-    """The folder of the bundle `hf:owner/name@revision` in the user's data folder, downloaded if it is not there.
+    """The folder of the bundle `hf:owner/name@revision` in the user's data folder, downloaded if it is missing.
 
-    A full commit that is there needs no network; a branch or tag is looked up each time. read_manifest: of a manifest's
-    path; verify: raises for a folder whose files are not the manifest's. The folder appears when all of it is verified.
-    Raises ConfigError for a name of another form, HubError, BundleError and OutputError.
+    An existing full commit needs no network; a branch or tag is resolved each time. read_manifest: reads the manifest
+    at a path; verify: raises for a folder whose files do not match the manifest. The folder appears once all of it is
+    verified. Raises ConfigError for a malformed name, HubError, BundleError and OutputError.
     """
     found = _NAME.fullmatch(name)
     if found is None:
-        do, form = "name the commit, tag or branch, as in hf:owner/name@main", "hf:owner/name@revision"
+        do, form = "add the commit, tag or branch, as in hf:owner/name@main", "hf:owner/name@revision"
         raise ConfigError("not the name of a bundle on the hub", found=short(name), expected=form, do=do)
     repository, revision = found.groups()
     root = user_data_folder() / "bundles"
@@ -51,10 +51,10 @@ def _place(root: Path, repository: str, commit: str) -> Path:
 def _download(
     held: Repository, place: Path, read_manifest: Callable[[Path], Manifest], verify: Callable[[Path], object]
 ) -> None:
-    """Into a hidden folder beside `place`, which an interrupted download leaves for the next one to continue."""
+    """Downloads into a hidden folder next to `place`, which the next attempt continues after an interruption."""
     if MANIFEST not in held.files:
         do = "check the name and the revision"
-        raise BundleNotFoundError("the repository holds no bundle", where=held.name, expected=MANIFEST, do=do)
+        raise BundleNotFoundError("the repository is not a bundle", where=held.name, expected=MANIFEST, do=do)
     stage = place.with_name(f".{place.name}")
     make_folder(stage)
     with lock_folder(stage):
@@ -71,20 +71,20 @@ def _download(
             shutil.rmtree(parts, ignore_errors=True)
             verify(stage)
         except (BundleFormatError, BundleFileError):
-            shutil.rmtree(stage, ignore_errors=True)  # the repository is at fault: there is nothing to continue
+            shutil.rmtree(stage, ignore_errors=True)  # the repository is at fault: nothing to continue
             raise
         os.replace(stage, place)
 
 
 def _files_of(held: Repository, manifest: Manifest) -> list[str]:
-    """The manifest's files. Raises BundleFileError unless the repository has each, as the manifest describes it."""
+    """The manifest's files. Raises BundleFileError unless the repository has each, as described by the manifest."""
     for name, record in manifest.files.items():
         file = held.files.get(name)
         if file is None:
             raise BundleFileError("the repository lacks a file of its manifest", where=f"{held.name}/{name}", do=_TELL)
         if file.bytes != record.bytes or (len(file.digest) == 64 and file.digest != record.sha256):
             raise BundleFileError(
-                "the repository's file is not the one that its manifest names",
+                "the repository's file does not match its manifest",
                 where=f"{held.name}/{name}",
                 found=f"{file.bytes} bytes, {file.digest[:16]}..",
                 expected=f"{record.bytes} bytes, sha256 {record.sha256[:16]}..",
@@ -93,7 +93,7 @@ def _files_of(held: Repository, manifest: Manifest) -> list[str]:
     return list(manifest.files)
 
 
-_TELL = "take another revision, or tell the repository's owner; nothing of it was kept"
+_TELL = "use another revision, or report it to the repository's owner; the download was deleted"
 
 
 def _is_there(held: Repository, stage: Path, name: str) -> bool:

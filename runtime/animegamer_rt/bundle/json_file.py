@@ -1,7 +1,4 @@
-"""Reads JSON that others may have written: a size that memory can hold, a depth that Python can, and plain values.
-
-Knows JSON; what the values mean is the caller's.
-"""
+"""Reads JSON from untrusted files: with limited size and depth, and only plain values."""
 
 from __future__ import annotations
 
@@ -13,25 +10,25 @@ from typing import Any
 from .files import read_bounded
 
 MAX_BYTES = 32 * 2**20
-"""A record of a long game or of an export has a megabyte or two."""
+"""A record of a long game or an export takes a megabyte or two."""
 MAX_DEPTH = 64
 MAX_INTEGER = 2**63 - 1
 
 
 def read_json(path: Path, limit: int = MAX_BYTES) -> Any:
-    """The value in a file. Raises OSError where it cannot be read, and ValueError as `parse_json` does."""
+    """The value in a file. Raises OSError if it cannot be read, and ValueError as `parse_json` does."""
     return parse_json(read_bounded(path, limit))
 
 
 def parse_json(content: bytes) -> Any:
-    """A JSON value in UTF-8, nested 64 deep at most, with finite numbers of 64 bits and without half characters.
+    """A JSON value in UTF-8, nested at most 64 deep, with finite 64-bit numbers and no lone surrogates.
 
-    Raises ValueError, in words, for anything else.
+    Raises ValueError with the reason for anything else.
     """
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError("it is no text in UTF-8") from error
+        raise ValueError("it is not UTF-8 text") from error
     try:
         value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_number)
     except (RecursionError, MemoryError) as error:
@@ -58,7 +55,7 @@ def _check(value: Any) -> None:
 
 def _check_text(text: str) -> None:
     if not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text):
-        raise ValueError("a text holds half a character (a lone surrogate)")
+        raise ValueError("a text contains a lone surrogate")
 
 
 def _integer(text: str) -> int:

@@ -15,7 +15,7 @@ MAX_LANGUAGE_BYTES = 2**20
 
 
 def bundle_language(bundle: Bundle) -> Language:
-    """The rules and phrases for a bundle's reader; none of them if it has no language file. Raises BundleFileError."""
+    """The rules and phrases for a bundle's reader; none if it has no language file. Raises BundleFileError."""
     words = bundle.manifest.reader
     return read_language(bundle.path(words.language)) if words is not None and words.language else Language()
 

@@ -1,7 +1,7 @@
 """Bundles: folders of a manifest, ONNX parts and a tokenizer. Finds, opens and verifies them.
 
-Knows nothing of what runs the parts. Loading a bundle verifies all of it (sizes and sha256): the shipped one takes
-30 ms, and a damaged file is never mistaken for a bad clip.
+Loading a bundle verifies all of it (sizes and sha256): that takes 30 ms for the shipped one, and a damaged file never
+shows up as a bad clip.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from .roles import CACHE_PREFIX, CHOICES, DEFAULT_PARTS, NETWORKS, PLAY_ROLES, R
 MANIFEST = "manifest.json"
 FORMAT_VERSIONS = (FORMAT_VERSION, READER_FORMAT_VERSION, PARTS_FORMAT_VERSION)
 MAX_SIZE = 2**40
-"""Of a network, in `sizes`; the largest there is the number of positions."""
+"""Limit of a network's `sizes`; the largest one is the number of positions."""
 FIX_MANIFEST = "build the bundle again, or correct the manifest"
 UNFINISHED = "export.json"
-"""This file marks an unfinished export: the folder is no complete bundle yet. Its `missing` lists what lacks."""
+"""File that marks an unfinished export, an incomplete bundle. Its `missing` lists what is missing."""
 SEARCH_PATH = "ANIMEGAMER_BUNDLES"
-"""Environment variable: folders, joined as in PATH, that hold bundles (or are one)."""
+"""Environment variable: folders, separated as in PATH, that contain bundles (or are one)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A verified bundle: its folder and its manifest. Valid until the folder changes."""
+    """A verified bundle: its folder and manifest. Valid until the folder changes."""
 
     folder: Path
     manifest: Manifest
@@ -68,9 +68,9 @@ class Bundle:
         return self.folder / name
 
     def part_path(self, part: str, eight_bit: bool = False) -> Path:
-        """Path of a graph's ONNX file; with `eight_bit` of its 8-bit file, if it has one.
+        """Path of a graph's ONNX file; with `eight_bit`, of its 8-bit file if it has one.
 
-        Raises BundleError when the bundle has no such part.
+        Raises BundleError if the bundle has no such part.
         """
         parts = self.manifest.parts
         if part not in parts:
@@ -79,12 +79,12 @@ class Bundle:
         return self.folder / ((eight_bit and record.int8_file) or record.file)
 
     def part_sha256(self, part: str, eight_bit: bool = False) -> str:
-        """One hash over the file of `part_path` and its data files, from the hashes that the manifest holds."""
+        """One hash over the file of `part_path` and its data files, from the manifest's hashes."""
         names = (self.part_path(part, eight_bit).name, *self.manifest.parts[part].data_files)
         return hashlib.sha256(json.dumps([self.manifest.files[name].sha256 for name in names]).encode()).hexdigest()
 
     def part_hash(self, role: str, part: str) -> str:
-        """One short hash over all files of a part; empty where the bundle does not have it."""
+        """One short hash over all files of a part; empty if the bundle does not have it."""
         records = [record for graph in graph_names(role, part) if (record := self.manifest.parts.get(graph))]
         files = sorted({file for record in records for file in record.files})
         hashes = "".join(self.manifest.files[file].sha256 for file in files)
@@ -96,7 +96,7 @@ class Bundle:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of files that other folders hold as hard links too: the disk stores them once."""
+        """Bytes of files that other folders share as hard links: the disk stores them once."""
         files = self.manifest.files.items()
         return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
 
@@ -121,7 +121,7 @@ class Bundle:
         return (record.network if record else "") or NETWORKS[role]
 
     def sizes(self, role: str, part: str) -> Mapping[str, Any]:
-        """The sizes of a part: its own record, else that of its kind of network; empty where the bundle has neither."""
+        """The sizes of a part: its own record, else that of its kind of network; empty if the bundle has neither."""
         found: Mapping[str, Any] = self.manifest.sizes.get(part) or self.manifest.sizes.get(
             self.network(role, part), {}
         )
@@ -129,7 +129,7 @@ class Bundle:
 
     @property
     def own_files(self) -> set[str]:
-        """Files that only a plan's own parts use: sessions of other plans do not depend on them."""
+        """Files used only by a plan's own parts: sessions of other plans do not depend on them."""
         own = {
             graph for name in self.manifest.plans for item in self.parts_of(name).own() for graph in graph_names(*item)
         }
@@ -174,23 +174,23 @@ class Bundle:
 
     @property
     def default_plan(self) -> str:
-        """Name of the plan that is used when none is chosen."""
+        """Name of the default plan."""
         return next(name for name, entry in self.manifest.plans.items() if entry.default)
 
     @property
     def unmeasured_plans(self) -> list[str]:
         """Plans without figures against `exact`: not played until `animegamer-rt search-plans` has measured them.
 
-        Empty for random weights: such a bundle is for measuring time and memory only.
+        Empty for random weights: such a bundle is only for measuring time and memory.
         """
         if self.manifest.origin == RANDOM_WEIGHTS:
             return []
         return [name for name, entry in self.manifest.plans.items() if name != EXACT and not entry.fidelity]
 
     def plan(self, name: str | None = None, *, unmeasured: bool = False) -> Mapping[str, Any]:
-        """The denoise plan of that name (or the default one) as data for `DenoisePlan.from_dict`.
+        """The denoise plan of this name (or the default one) as data for `DenoisePlan.from_dict`.
 
-        Raises PlanError if it is unknown, or one of `unmeasured_plans` where these are not allowed.
+        Raises PlanError if it is unknown, or one of `unmeasured_plans` without `unmeasured`.
         """
         entry = self._entry(name)
         if name in self.unmeasured_plans and not unmeasured:
@@ -223,13 +223,13 @@ def load(folder: str | Path) -> Bundle:
 
 
 def read(folder: str | Path) -> Bundle:
-    """The bundle in `folder` as its manifest says, not verified. Raises BundleNotFoundError or BundleFormatError."""
+    """The bundle in `folder`, unverified. Raises BundleNotFoundError or BundleFormatError."""
     folder = Path(folder)
     return Bundle(folder, _read_manifest(folder / MANIFEST))
 
 
 def verify(bundle: Bundle) -> None:
-    """Checks size and sha256 of every file that the manifest names, and that no part reads another file.
+    """Checks size and sha256 of every file in the manifest, and that no part reads another file.
 
     Raises BundleFileError at the first wrong one.
     """
@@ -240,8 +240,8 @@ def verify(bundle: Bundle) -> None:
             raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=do)
         size = path.stat().st_size
         if size != record.bytes:
-            what = "cut short" if size < record.bytes else "too long"
-            what = f"the bundle's file is another bundle's, or {what}"
+            what = "truncated" if size < record.bytes else "too long"
+            what = f"the bundle's file is {what}, or another bundle's"
             raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=do)
     for name, record in bundle.manifest.files.items():
         try:
@@ -284,7 +284,7 @@ def find(name_or_path: str | Path) -> Path:
     """The folder of a bundle given by path, by name, or as `hf:owner/name@revision`.
 
     Searched in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
-    installed package. One of the hub is downloaded into the user's data folder if it is not there. Raises
+    installed package. A bundle on the hub is downloaded into the user's data folder if missing. Raises
     BundleNotFoundError with all places searched; for the hub also HubError and OutputError.
     """
     if not isinstance(name_or_path, (str, os.PathLike)):
@@ -307,7 +307,7 @@ def find(name_or_path: str | Path) -> Path:
     raise BundleNotFoundError(
         f"no bundle {name!r}",
         found=f"no {MANIFEST} in {looked}",
-        do=suggest_only(name, list_bundles()) or f"give its folder, or set {SEARCH_PATH} to the folder it is in",
+        do=suggest_only(name, list_bundles()) or f"give its folder, or add the folder containing it to {SEARCH_PATH}",
     )
 
 
@@ -327,7 +327,7 @@ def list_bundles() -> dict[str, Path]:
 
 
 def list_plans() -> set[str]:
-    """The plans of all bundles that `list_bundles` finds, not verified; unreadable bundles are left out."""
+    """The plans of all bundles that `list_bundles` finds, unverified; unreadable bundles are skipped."""
     plans: set[str] = set()
     for folder in list_bundles().values():
         with contextlib.suppress(BundleError):
@@ -336,7 +336,7 @@ def list_plans() -> set[str]:
 
 
 def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
-    """The complete bundles beside the one in `folder`, by folder name, not verified; unreadable ones are left out."""
+    """The complete bundles next to the one in `folder`, by folder name, unverified; unreadable ones are skipped."""
     folder = Path(folder).absolute()
     found = {}
     for place in _entries(folder.parent):
@@ -412,7 +412,7 @@ def _refuse_unfinished(folder: Path) -> None:
 
 
 def check_manifest(manifest: Manifest, path: Path) -> None:
-    """Raises BundleFormatError if the manifest names files outside the folder or without a hash, or a broken plan."""
+    """Raises BundleFormatError if the manifest names files outside the folder or without a hash, or an invalid plan."""
 
     def wrong(what: str, found: object, expected: str | None = None) -> BundleFormatError:
         return BundleFormatError(what, where=path, found=found, expected=expected, do=FIX_MANIFEST)
@@ -450,19 +450,19 @@ def check_manifest(manifest: Manifest, path: Path) -> None:
 
 
 def _tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors by which the runtime and a part meet; caches are the part's own."""
+    """The tensors shared by the runtime and a part; caches are the part's own."""
     return {name: tensor for name, tensor in tensors.items() if not name.startswith(CACHE_PREFIX)}
 
 
 def _impossible_size(size: object) -> bool:
-    """Sizes are numbers from 0, or lists of them; a network's name or setting may be a text."""
+    """Sizes are numbers from 0, or lists of them; a network's name or setting may be text."""
     if isinstance(size, (list, tuple)):
         return any(_impossible_size(one) for one in size)
     return not isinstance(size, str) and not (isinstance(size, (int, float)) and 0 <= size <= MAX_SIZE)
 
 
 def named_files(manifest: Manifest) -> Iterable[str]:
-    """The files that a manifest's parts, tokenizers and engines name."""
+    """The files of a manifest's parts, tokenizers and engines."""
     for part in manifest.parts.values():
         yield from part.files
     yield manifest.tokenizer.model
@@ -475,12 +475,12 @@ def named_files(manifest: Manifest) -> Iterable[str]:
 
 
 def _is_file(path: Path) -> bool:
-    # Path.is_file raises for a name that is too long, or in a folder that we may not look into.
+    # Path.is_file raises for a name that is too long, or in an inaccessible folder.
     return os.path.isfile(path)
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What a folder holds, by name; nothing for one that is not there or that we may not look into."""
+    """A folder's content, by name; empty for a missing or inaccessible one."""
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -1,6 +1,6 @@
-"""The records of `manifest.json`: what a bundle says about itself.
+"""The records of `manifest.json`: what a bundle declares about itself.
 
-Knows the fields and their meaning. `loader` finds, reads and verifies bundles; `writer` writes them.
+`loader` finds, reads and verifies bundles; `writer` writes them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .roles import READER
 
 FORMAT_NAME = "animegamer-bundle"
 FORMAT_VERSION = 2
-"""Increased whenever one version of the program would misread bundles of another. 2: the predictor is one part."""
+"""Increased whenever one version of the program would misread another's bundles. 2: the predictor is one part."""
 READER_FORMAT_VERSION, PARTS_FORMAT_VERSION = 3, 4
-"""Of bundles with a part `reader`, and of those whose plans name parts: older programs refuse them as too new."""
+"""For bundles with a part `reader`, and for those whose plans name parts: older programs refuse them as too new."""
 
 RANDOM_WEIGHTS = "random weights"
 ORIGINS = ("trained", "checkpoints", RANDOM_WEIGHTS)
-"""Where weights come from. trained: this project's script; checkpoints: the user's; random weights: for timing only."""
+"""Origin of weights. trained: by this project's script; checkpoints: the user's; random weights: only for timing."""
 
 SIZE_LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {
@@ -46,7 +46,7 @@ SIZE_LIMITS: Mapping[str, tuple[int, int]] = MappingProxyType(
 )
 """Field of Geometry -> its range. A full-size clip has 17 frames of 480 x 720."""
 MAX_PIXELS = 2**29
-"""Of all frames of a clip together: 1.5 GB of RGB."""
+"""Over all frames of a clip: 1.5 GB of RGB."""
 MAX_TOKEN_ID = 2**31 - 1
 MAX_HISTORY_TURNS = 64
 MAX_FILE_BYTES = 2**50
@@ -99,9 +99,9 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class MotionTokenizer:
-    """How a motion text becomes the text tower's ids: cut to the tower's number of tokens and padded with 0.
+    """How a motion text becomes the text tower's ids: truncated to the tower's number of tokens and padded with 0.
 
-    space_first: a space mark goes before the text. end: the id that ends it. (T5: its own model, True, and 1.)
+    space_first: a space mark precedes the text. end: the id that ends it. (T5: its own model, True, and 1.)
     """
 
     model: str = "tokenizer.model"
@@ -117,8 +117,8 @@ class Compatibility:
     """How closely a bundle follows the published reference; `REFERENCE` reproduces it with its quirks.
 
     readout: `aligned` reads the shot at q0..q225, `reference` 3 positions later (MODEL.md section 2).
-    history_embeddings_in_state: whether the state read-out sees the earlier shots.
-    history_strengths: `predicted` strengths in history turns, or `zero` as the reference formats them.
+    history_embeddings_in_state: whether the state readout sees the earlier shots.
+    history_strengths: `predicted` strengths in history turns, or `zero` as in the reference.
     motion_table, motion_source: MODEL.md section 3.
     history_turns: earlier turns in the prompt; the reference's demo has 0.
     """
@@ -151,11 +151,11 @@ REFERENCE = Compatibility(
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One graph of a part: its ONNX file, data files beside it, and the precision of its weights.
+    """One graph of a part: its ONNX file, its data files, and the precision of its weights.
 
-    inputs, outputs: by tensor name, {"dtype": "float32", "shape": [1, 226, 192]}; an axis that varies has a name.
-    int8_file: the same network over the same data files, computed in 8-bit integers, for the CPU only. Empty: none.
-    network: the kind of network, by which its code and its record of `sizes` are found. Empty: `roles.NETWORKS` has it.
+    inputs, outputs: by tensor name, {"dtype": "float32", "shape": [1, 226, 192]}; a variable axis has a name.
+    int8_file: the same network over the same data files, computed in 8-bit integers, only for the CPU. Empty: none.
+    network: the kind of network, which determines its code and its record of `sizes`. Empty: as in `roles.NETWORKS`.
     """
 
     file: str
@@ -186,11 +186,11 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """A denoise plan (`DenoisePlan.to_dict`) with what was measured of it.
+    """A denoise plan (`DenoisePlan.to_dict`) with its measured figures.
 
-    fidelity: figures against the plan that `against` names, `exact` if it names none. A distilled plan may have other
-    goals than SSIM; a plan without any figure is not played.
-    parts: role of `roles.CHOICES` -> part, for the roles that other parts than the default ones play.
+    fidelity: figures against the plan that `against` names, by default `exact`. A distilled plan may have other goals
+    than SSIM; a plan without any figures is not played.
+    parts: role of `roles.CHOICES` -> part, where it is not the default one.
     """
 
     plan: Mapping[str, Any]
@@ -201,7 +201,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The words that the model was trained on, for suggestions. Other instructions are allowed and work less well."""
+    """The words that the model was trained on, for suggestions. Other instructions are allowed but work less well."""
 
     characters: tuple[str, ...] = ()
     motions: tuple[str, ...] = ()
@@ -212,14 +212,13 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class ReaderWords:
-    """What the outputs of the part `reader` stand for: a caption's words, in the order of each output.
+    """The meaning of the part `reader`'s outputs: a caption's words, in the order of each output.
 
-    clothes, positions: names, as clients and the store have them; clothes_words, position_words: the same in a caption
+    clothes, positions: names for clients and the store; clothes_words, position_words: the same in a caption
     ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
-    manners: one for each of the five levels of motion, weakest first. vocabulary: the words of the texts that the part
-    learned from, separated by spaces; empty where nobody wrote them down. undrawable: words that ask for what the
-    bundle cannot draw, whatever the part makes of them, separated by spaces. language: the file of rules and phrases
-    (`language.rules`); empty: none.
+    manners: one per level of motion, weakest first. vocabulary: the words of the part's training texts, separated by
+    spaces; empty if unknown. undrawable: words for things that the bundle cannot draw, whatever the part makes of them,
+    separated by spaces. language: the file of rules and phrases (`language.rules`); empty: none.
     """
 
     people: tuple[str, ...]
@@ -245,14 +244,16 @@ class ReaderWords:
 
 def _check_count(name: str, words: tuple[str, ...], expected: int) -> None:
     if len(words) != expected:
-        raise ConfigError("a list of words has another length", where=f"reader: {name}", found=words, expected=expected)
+        raise ConfigError(
+            "a list of words has the wrong length", where=f"reader: {name}", found=words, expected=expected
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A built engine and what it was built for; for anything else it is refused as stale.
+    """A built engine and what it was built for; anything else makes it stale.
 
-    built_for: `library`, its `version`, the GPU's `arch` (sm89) among others; onnx_sha256: `Bundle.part_sha256`.
+    built_for: `library`, its `version`, the GPU's `arch` (sm89) and more; onnx_sha256: `Bundle.part_sha256`.
     """
 
     file: str
@@ -283,12 +284,12 @@ class Manifest:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     licence: str = ""
     reader: ReaderWords | None = None
-    """Given where the bundle has the part `reader`."""
+    """Set if the bundle has the part `reader`."""
 
     def __post_init__(self) -> None:
         check_choice(self.origin, ORIGINS, "origin")
         if (READER in self.parts) != (self.reader is not None):
-            found = "the part alone" if self.reader is None else "the words alone"
+            found = "only the part" if self.reader is None else "only the words"
             raise ConfigError(
                 "a part `reader` and its words go together", where="reader", found=found, expected="both, or neither"
             )

@@ -1,6 +1,6 @@
 """The noise schedule: signal levels, timesteps, the guidance wave, and the solver's coefficients.
 
-It does not know plans, the network, or tensors of latents. NumPy only. Source: MODEL.md section 5.
+NumPy only. Source: MODEL.md section 5.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BETA_FIRST, BETA_LAST = 0.00085, 0.012
 SHIFT = 3.0
 # Guidance: 1 + WAVE_HEIGHT * (1 - cos(pi * ((n - t) / n)^WAVE_POWER)) / 2, with n = CURVE_STEPS.
 WAVE_HEIGHT, WAVE_POWER = 6.0, 5
-# n is 50 whatever the number of steps of a plan: another n would give another wave.
+# n is 50 whatever the plan's number of steps: another n would give another wave.
 CURVE_STEPS = 50
 
 
@@ -50,7 +50,7 @@ def full_signal_levels() -> NDArray[np.float64]:
 
 
 def nearest_signal_level(level: float) -> float:
-    """The entry of the full schedule nearest to `level`: the network was trained on these levels only."""
+    """The entry of the full schedule nearest to `level`: the network was only trained on these levels."""
     full = full_signal_levels()
     return float(full[np.abs(full - level).argmin()])
 
@@ -66,7 +66,7 @@ def wave_guidance(timestep: int, curve_steps: int = CURVE_STEPS) -> float:
     """Guidance in [1, 7] at a training timestep, on the curve of `curve_steps` steps.
 
     Quirk: the reference passes the timestep where a step's index was surely meant, so the values jump over the whole
-    range. Its weights and samples were judged with it, so it stays. Float64: the cosine's argument reaches 1e7.
+    range. Its weights and samples depend on it, so it stays. Float64: the cosine's argument reaches 1e7.
     """
     wave = math.cos(math.pi * ((curve_steps - float(timestep)) / curve_steps) ** WAVE_POWER)
     return 1.0 + WAVE_HEIGHT * (1.0 - wave) / 2.0
@@ -90,7 +90,7 @@ class Coefficients(NamedTuple):
 
 
 def solver_coefficients(timesteps: Sequence[int], stochastic: bool) -> list[Coefficients]:
-    """Coefficients of (SDE-)DPM++ 2M; guidance and reuse are left at 0."""
+    """Coefficients of (SDE-)DPM++ 2M, with guidance and reuse 0."""
     levels = [*(float(level) for level in signal_levels(timesteps)), 1.0]
     last = len(timesteps) - 1
     result = []

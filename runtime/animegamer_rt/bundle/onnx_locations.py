@@ -1,6 +1,6 @@
-"""Which data files an ONNX file refers to. They must be files that the manifest lists, or they would not be verified.
+"""The data files that an ONNX file refers to. The manifest must list them, or they would not be verified.
 
-Parses only the parts of onnx.proto that can hold a tensor, so that playing needs no onnx package.
+Parses only the parts of onnx.proto that can contain a tensor, so that playing needs no onnx package.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS: Mapping[str, Mapping[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {13: "entry"},
 }
-"""Message -> number of a field -> the message in it; source: onnx.proto. An `entry` is a key (1) and a value (2)."""
+"""Message -> field number -> the message in it; source: onnx.proto. An `entry` has a key (1) and a value (2)."""
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
@@ -32,7 +32,7 @@ def data_locations(path: Path) -> set[str]:
         if not file.read(1):
             return set()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            # Most files have none, and a search for the word takes no time.
+            # Most files have none, and searching for the word is instant.
             return set(_locations(data)) if data.find(_KEY) >= 0 else set()
 
 
@@ -51,7 +51,7 @@ def _locations(data: Buffer) -> Iterator[str]:
 
 
 def _parts(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, start, end) of each field with a length of a protobuf message; the others are passed over."""
+    """(number, start, end) of each length-delimited field of a protobuf message; others are skipped."""
     while at < end:
         key, at = _varint(data, at, end)
         kind = key & 7
@@ -64,7 +64,7 @@ def _parts(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int]]:
                 raise ValueError(f"wire type {kind}")
             size, at = _varint(data, at, end)
         if at + size > end:
-            raise ValueError("a field is cut short")
+            raise ValueError("a field is truncated")
         if kind == _LENGTH:
             yield key >> 3, at, at + size
         at += size
@@ -79,4 +79,4 @@ def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise ValueError("a number is cut short")
+    raise ValueError("a number is truncated")

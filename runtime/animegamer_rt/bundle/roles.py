@@ -1,6 +1,6 @@
 """Names of roles, parts and graphs: which part of a bundle plays which role of a turn.
 
-A role is a task of a turn. A part is one network of a bundle that performs it; by default its name is the role's, and a
+A role is a task in a turn. A part is one network of a bundle that performs it; by default it has the role's name, and a
 plan may name another part for the roles of CHOICES. A graph is one ONNX file of a part, and one record of the
 manifest's `parts`: the vae has two, for a clip's first and second chunk. No other module spells these names.
 """
@@ -17,16 +17,16 @@ PLAY_ROLES = (PREDICTOR, DENOISER, VAE)
 """The roles of every turn."""
 ROLES = (*PLAY_ROLES, ENCODER, TEXT_TOWER, IMAGE_TOWER, READER, PICTURE_READER)
 CHOICES = (DENOISER, VAE)
-"""The roles for which a plan may name a part. The predictor's shots are the session's, whatever plan renders them."""
+"""The roles for which a plan may name a part. The predictor's shots belong to the session, whatever the plan."""
 PICTURE_ROLES = (TEXT_TOWER, IMAGE_TOWER, ENCODER)
-"""The roles that make a shot of a picture, for a game that starts from one."""
+"""The roles that turn a picture into a shot, for a game that starts from one."""
 DECODER = "decoder"
 NETWORKS: Mapping[str, str] = MappingProxyType(
     {PREDICTOR: PREDICTOR, DENOISER: DENOISER, VAE: DECODER, ENCODER: ENCODER}
 )
 """Role -> kind of network of its default part."""
 CACHE_PREFIX = "cache_"
-"""Begins the names of the tensors that a part's first graph leaves for its next one."""
+"""Prefix of the names of the tensors that a part's first graph passes to its next one."""
 _CHUNKS: Mapping[str, tuple[str, ...]] = MappingProxyType({VAE: ("first", "next")})
 
 

@@ -1,4 +1,4 @@
-"""Writes a bundle's manifest: measures every file that it names, and replaces `manifest.json` in one step."""
+"""Writes a bundle's manifest: measures every file in it, and replaces `manifest.json` atomically."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from .manifest import (
 
 
 def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:
-    """Hashes the files that the manifest names in its parts, tokenizer and engines, and writes `manifest.json`.
+    """Hashes the files of the manifest's parts, tokenizer and engines, and writes `manifest.json`.
 
-    Whatever `manifest.files` held is replaced by what was measured; with `changed`, for those files only, as reading
-    all of a full-size bundle takes a minute. The manifest appears whole or not at all.
+    Replaces whatever `manifest.files` had; with `changed`, only for those files, as reading all of a full-size bundle
+    takes a minute. The manifest appears complete or not at all.
     """
     folder = Path(folder)
     records = {}
     for name in named_files(manifest):
         if not (folder / name).is_file():
-            raise BundleFileError("the manifest names a file that is not there", where=folder / name, do=FIX_MANIFEST)
+            raise BundleFileError("a file of the manifest is missing", where=folder / name, do=FIX_MANIFEST)
         if changed is not None and name not in changed and name in manifest.files:
             records[name] = manifest.files[name]
             continue
@@ -52,7 +52,7 @@ def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[s
 
 
 def _format_version(manifest: Manifest) -> int:
-    """The oldest format that can say all of it, so that no program refuses a bundle that it could play."""
+    """The oldest format that can express it, so that no program refuses a bundle that it could play."""
     if any(entry.parts for entry in manifest.plans.values()) or any(part.network for part in manifest.parts.values()):
         return PARTS_FORMAT_VERSION
     return FORMAT_VERSION if manifest.reader is None else READER_FORMAT_VERSION

@@ -1,1 +1,1 @@
-"""Commands that say what is there and whether it works: doctor, selftest, info."""
+"""Diagnostic commands: doctor, selftest, info."""

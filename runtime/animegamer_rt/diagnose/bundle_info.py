@@ -1,7 +1,4 @@
-"""`animegamer-rt info`: what a bundle is and holds, as tables for people or as JSON.
-
-Knows the manifest's fields; it loads no network.
-"""
+"""`animegamer-rt info`: describes a bundle, as tables for people or as JSON."""
 
 from __future__ import annotations
 
@@ -30,10 +27,10 @@ from animegamer_rt.bundle.roles import (
 from animegamer_rt.untrusted import plain
 
 PLAN_FIGURES = {"psnr_db": "PSNR, dB", "ssim": "SSIM", "latent_relative_error": "latent error"}
-"""Columns of the table of plans: field of the fidelity record -> heading."""
+"""Columns of the plans' table: field of the fidelity record -> heading."""
 
 UNFOLDED = 20_000
-"""Columns of a pipe: more than any path has."""
+"""Width for output into a pipe, so that no path is wrapped."""
 PART_ROLES = {
     ENCODER: "picture and motion words -> shot; not needed to play",
     TEXT_TOWER: "motion words -> features for the encoder",
@@ -41,17 +38,17 @@ PART_ROLES = {
     READER: "everyday words and the scene so far -> the new scene",
     PICTURE_READER: "picture -> the scene that a game starts from",
     PREDICTOR: "prompt -> shot and the first state choice; a choice -> the next",
-    DENOISER: "shot -> latent, one call a step",
+    DENOISER: "shot -> latent, one call per step",
     VAE: "first 3 latent frames -> 9 video frames; 2 further ones -> 8",
 }
 
 
 def print_bundle(bundle: Bundle, console: Console) -> None:
-    """Print what the bundle is, what it holds, and how good it was measured to be. Tables fit 80 columns."""
+    """Print a bundle's description, contents and measured quality. Tables fit 80 columns."""
     manifest, geometry = bundle.manifest, bundle.manifest.geometry
     console.print(Text.assemble((plain(manifest.name), "bold"), f"  {plain(manifest.description)}"))
     if manifest.origin == RANDOM_WEIGHTS:
-        console.print("[bold red]random weights: good for time and memory only; its pictures mean nothing[/]")
+        console.print("[bold red]random weights: only for measuring time and memory; the pictures are noise[/]")
     facts = {
         "folder": str(bundle.folder),
         "origin": manifest.origin,
@@ -67,7 +64,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
     console.print(table("", ("", ""), facts.items(), headed=False))
     world = manifest.world
     words = {"characters": world.characters, "motions": world.motions, "adverbs": world.adverbs, "places": world.places}
-    if manifest.reader is not None:  # these it knows in everyday words; clothes and positions beside them
+    if manifest.reader is not None:  # in everyday words; clothes and positions too
         words |= {"clothes": manifest.reader.clothes_words, "positions": manifest.reader.position_words}
     if any(words.values()):
         known = [(name, ", ".join(listed)) for name, listed in words.items() if listed]
@@ -86,7 +83,7 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
 
 
 def describe_size(bundle: Bundle) -> str:
-    """How large a verified bundle is, and how many of its bytes it shares with other bundles on the disk."""
+    """The size of a verified bundle, and how many of its bytes it shares with other bundles on the disk."""
     shared = f"; {bundle.shared_bytes / 1e6:.1f} MB shared with other bundles" if bundle.shared_bytes else ""
     return f"{bundle.bytes / 1e6:.1f} MB in {len(bundle.manifest.files)} files, all verified{shared}"
 
@@ -95,12 +92,12 @@ def list_bundles(console: Console) -> None:
     """Print the bundles that are found by name."""
     rows = [(name, str(folder)) for name, folder in bundles.list_bundles().items()]
     if not console.is_terminal:
-        console.width = UNFOLDED  # a path on two lines is of no use to a program
+        console.width = UNFOLDED  # a wrapped path is useless to a program
     console.print(table("Bundles found by name", ("name", "folder"), rows))
 
 
 def as_json(bundle: Bundle) -> str:
-    """The whole manifest and where it lies, for programs."""
+    """The whole manifest and its location, for programs."""
     return json.dumps({"folder": str(bundle.folder), **write_record(bundle.manifest)}, indent=2)
 
 
@@ -138,7 +135,7 @@ def _print_plans(plans: Mapping[str, PlanEntry], console: Console) -> None:
 
 
 def _print_quality(manifest: Manifest, console: Console) -> None:
-    """Measured figures: one column for each plan, and a table for whatever is not of a plan."""
+    """Print measured figures: one column per plan, and a table for those that concern no plan."""
     plans = [name for name in manifest.quality if name in manifest.plans]
     others = {name: value for name, value in manifest.quality.items() if name not in plans}
     if others:

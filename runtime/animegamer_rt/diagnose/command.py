@@ -1,7 +1,4 @@
-"""`animegamer-rt selftest`, `doctor` and `info`: their options.
-
-What a command needs is imported when it runs.
-"""
+"""Options of `animegamer-rt selftest`, `doctor` and `info`. Commands import what they need when they run."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ def add_selftest(selftest: argparse.ArgumentParser) -> None:
     selftest.set_defaults(run=_selftest)
     add_bundle_options(selftest, plan=False)
     add_engine_options(selftest)
-    selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report")
-    selftest.add_argument("--record", action="store_true", help="record the outputs beside the bundle instead")
+    selftest.add_argument("--out", type=Path, default=Path("selftest.json"), metavar="FILE", help="the report to write")
+    selftest.add_argument("--record", action="store_true", help="record the outputs next to the bundle instead")
 
 
 def add_doctor(doctor: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
-"""`animegamer-rt doctor`: whether this machine can play, what it has, and the command that adds what it lacks.
+"""`animegamer-rt doctor`: whether this machine can play, what it has, and the commands that add what is missing.
 
-It loads no network and needs no GPU. Whether the networks compute what they should is for `selftest` to say.
+It loads no network and needs no GPU. Whether the networks compute correctly is checked by `selftest`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ SPARE_BYTES = 10**9
 """Less free disk space than this is reported."""
 MAKE_BUNDLE = "make one, run: animegamer-rt export --checkpoints DIR --out BUNDLE; by name: animegamer-rt info --list"
 
-SECTIONS = {"broken": "Broken: playing needs it", "ok": "Found", "limited": "Missing or short: playing works without"}
-"""State of a check -> the heading that it is printed under, in this order."""
+SECTIONS = {"broken": "Broken: required for playing", "ok": "Found", "limited": "Missing: optional for playing"}
+"""State of a check -> its heading, in printing order."""
 
 
 def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
-    """Print the verdict and what it rests on; 1 if playing cannot work, else 0."""
+    """Print the verdict and its reasons; 1 if playing cannot work, else 0."""
     checks = list(run_checks(bundle_name))
     can_play = _can_play(checks)
     code = 0 if can_play else CANNOT_PLAY
@@ -71,7 +71,7 @@ def _can_play(checks: Sequence[CheckResult]) -> bool:
 
 
 def verdict(checks: Sequence[CheckResult]) -> str:
-    """One sentence: whether playing works and on which devices, or what keeps it from working."""
+    """One sentence: whether playing works and on which devices, or what prevents it."""
     broken = [check.what for check in checks if check.state == "broken"]
     if broken:
         return f"Playing does not work: {', '.join(broken)}."
@@ -102,7 +102,7 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
         bundle = open_bundle(bundle_name)
         absent = [graph for graph in PLAY_GRAPHS if graph not in bundle.manifest.parts]
         if absent:
-            raise BundleError(f"no {', '.join(absent)}", where=bundle.folder, do="export the parts that play needs")
+            raise BundleError(f"no {', '.join(absent)}", where=bundle.folder, do="export the missing parts")
     except AnimeGamerError as error:
         yield CheckResult("bundle", "broken", str(error), MAKE_BUNDLE if isinstance(error, BundleNotFoundError) else "")
         yield _disk(None)
@@ -129,13 +129,13 @@ def _disk(bundle: Bundle | None) -> CheckResult:
     full = f"{gpu_memory.weights_bytes(gpu_memory.PRECISIONS_BY_SIZE[0]) / 1e9:.1f} GB"
     again = 0 if bundle is None else 2 * sum(size for _, size in _part_bytes(bundle))
     needs = f"exporting a bundle of this size takes {again / 1e9:.1f} GB, " if bundle else ""
-    do = "free some space: games and bundles are written here" if free < again + SPARE_BYTES else ""
-    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}one of full size {full} or more"
+    do = "free disk space: games and bundles are written here" if free < again + SPARE_BYTES else ""
+    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}one of full size at least {full}"
     return CheckResult("disk", "limited" if do else "ok", found, do)
 
 
 def _part_bytes(bundle: Bundle) -> Iterator[tuple[str, int]]:
-    """Bytes of graphs and weights by part, with what its graphs share counted once."""
+    """Bytes of graphs and weights by part, counting what its graphs share once."""
     files: dict[str, set[str]] = {}
     for graph, (_, part) in bundle.graph_parts.items():
         files.setdefault(part, set()).update(bundle.manifest.parts[graph].files)
@@ -149,7 +149,7 @@ def _parts(bundle: Bundle) -> str:
 
 
 def _host_memory(bundle: Bundle) -> CheckResult:
-    """What a turn on the CPU will take, by stage where one part at a time is in memory."""
+    """What a turn on the CPU will take, by stage with sequential offload."""
     free, whole = host_memory.machine_bytes()
     plain, least = host_memory.with_onnxruntime(bundle), host_memory.with_torch(bundle, host_memory.LEAST)
     found = f"a turn on the CPU takes about {plain.peak_bytes / 2**30:.1f} GiB"
@@ -161,7 +161,7 @@ def _host_memory(bundle: Bundle) -> CheckResult:
             + ")"
             for device, memory in in_turn.items()
         )
-        found += ", one part after the other"
+        found += ", with sequential offload"
     found += f"; {free / 2**30:.1f} of {whole / 2**30:.1f} GiB are free"
     if plain.peak_bytes <= free:
         return CheckResult("host memory", "ok", found)
@@ -171,7 +171,7 @@ def _host_memory(bundle: Bundle) -> CheckResult:
 
 
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
-    """Whether the bundle's weights fit on each GPU, beside the memory that frames and prompts need."""
+    """Whether the bundle's weights fit on each GPU, with the memory for frames and prompts."""
     parts = [part for graph, part in bundle.manifest.parts.items() if graph in PLAY_GRAPHS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
@@ -179,13 +179,13 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
     predictor = bundle.sizes(PREDICTOR, PREDICTOR) or gpu_memory.FULL_PREDICTOR
     try:
         needed = weights + gpu_memory.overhead_bytes(size.height, size.width, predictor)
-    except (KeyError, TypeError, ZeroDivisionError):  # other sizes than a predictor's
+    except (KeyError, TypeError, ZeroDivisionError):  # not a predictor's sizes
         needed = weights + gpu_memory.overhead_bytes(size.height, size.width, gpu_memory.FULL_PREDICTOR)
     for card in cards:
         description = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
         do = ""
         if needed > card.total_mib * 2**20:
-            do = "export it at a smaller precision (see the table); TensorRT streams what does not fit"
+            do = "export it in a lower precision (see the table); TensorRT streams what does not fit"
         elif needed > card.free_mib * 2**20:
             description += f"; {card.free_mib / 1024:.1f} GiB are free" + (
                 f", as {card.programs}" if card.programs else ""
@@ -195,7 +195,7 @@ def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
 
 
 def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
-    """Missing and stale TensorRT engines: for the GPUs of this machine, or else for all that were built."""
+    """Missing and stale TensorRT engines: for this machine's GPUs, or else for all that were built for."""
     built = {engine.built_for.get("arch", ""): engine.built_for for engine in bundle.manifest.engines.values()}
     for arch in dict.fromkeys([card.arch for card in cards] or built):
         library = library_for(arch)

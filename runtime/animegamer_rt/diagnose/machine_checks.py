@@ -1,7 +1,4 @@
-"""What a machine has for playing and serving: Python, GPUs, libraries, the state folder and the port of `serve`.
-
-Knows libraries and the driver's command; nothing of bundles.
-"""
+"""Checks of the machine for playing and serving: Python, GPUs, libraries, the state folder and the port of `serve`."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ INSTALL_CPU = "run: pip install onnxruntime"
 SWITCH_TO_CUDA = f"run, in an environment of its own: pip uninstall --yes onnxruntime && {INSTALL_CUDA}"
 
 State = Literal["ok", "limited", "broken"]
-"""limited: it is missing or short, and playing works all the same. broken: playing does not work."""
+"""limited: something is missing, but playing works. broken: playing does not work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
 
 def _gpu(cards: Sequence[Gpu], why: str) -> Iterator[CheckResult]:
     if not cards:
-        yield CheckResult("gpu", "limited", f"{why}; the CPU plays")
+        yield CheckResult("gpu", "limited", f"{why}; the CPU is used")
     for card in cards:
         memory = f"{card.free_mib / 1024:.1f} of {card.total_mib / 1024:.1f} GiB free"
         others = f"; {card.programs}" if card.programs else ""
@@ -84,7 +81,7 @@ def _library(what: str, look: Callable[[], CheckResult]) -> CheckResult:
         return look()
     except (ImportError, OSError) as error:
         return CheckResult(
-            what, "broken", str(error), "install it again; in the checkout: pip install --force-reinstall -e '.[cpu]'"
+            what, "broken", str(error), "reinstall it; in the checkout: pip install --force-reinstall -e '.[cpu]'"
         )
 
 
@@ -105,7 +102,7 @@ def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
 
 
 def _torch(cards: Sequence[Gpu]) -> CheckResult:
-    """For `--device torch` and exporting; found by its files, as importing it takes seconds."""
+    """For `--device torch` and exporting. Looks at its files only, as importing it takes seconds."""
     install = f"run: {INSTALL_TORCH}"
     try:
         version = metadata.version("torch")
@@ -123,7 +120,7 @@ def _torch(cards: Sequence[Gpu]) -> CheckResult:
 
 
 def _unfit(cards: Sequence[Gpu], cuda: str) -> tuple[str, str] | None:
-    """Why libraries of this CUDA run on none of these GPUs, and what to do; None if they run on one."""
+    """Why libraries for this CUDA run on none of these GPUs, and what to do; None if they run on one."""
     major = int(cuda.partition(".")[0])
     driver_needed, oldest = DRIVER_FOR_CUDA.get(major, 0), OLDEST_ARCH.get(major, 0)
     if not cards:
@@ -133,17 +130,17 @@ def _unfit(cards: Sequence[Gpu], cuda: str) -> tuple[str, str] | None:
         return f"the driver is too old; found {cards[0].driver}; expected {driver_needed} or later", do
     if all(int(card.arch.removeprefix("sm")) < oldest for card in cards):
         return (
-            f"it does not run on this GPU; found {cards[0].arch}; expected sm{oldest} or later",
-            "install libraries for an older CUDA (pytorch.org/get-started), or play on the CPU",
+            f"this GPU is not supported; found {cards[0].arch}; expected sm{oldest} or later",
+            "install libraries for an older CUDA (pytorch.org/get-started), or use the CPU",
         )
     return None
 
 
 def _onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult:
-    """What was found of onnxruntime.
+    """The check of onnxruntime.
 
-    gpu_here: the machine has an NVIDIA GPU, so that CUDA is what a mixed environment was meant for.
-    others: libraries that play without onnxruntime (torch, say); with one of them, its absence stops nothing.
+    gpu_here: the machine has an NVIDIA GPU, so a mixed environment was meant for CUDA.
+    others: libraries that can play without onnxruntime (such as torch), which make it optional.
     """
     versions = _installed()
     module = _import()
@@ -159,7 +156,7 @@ def _onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult:
     has_cuda = CUDA_PROVIDER in providers
     found = f"{module.__version__} with {', '.join(providers)}"
     if len(versions) > 1:
-        found = f"{_in_words(versions)} are both installed and share their files; now there: {found}"
+        found = f"{_in_words(versions)} are both installed and share their files; found: {found}"
         return CheckResult("onnxruntime", "limited", found, _install_command(_wanted(versions, gpu_here), versions))
     for name, version in versions.items():
         if has_cuda != (name == GPU) or module.__version__ != version:
@@ -169,7 +166,7 @@ def _onnxruntime(gpu_here: bool, others: Sequence[str] = ()) -> CheckResult:
 
 
 def _installed() -> dict[str, str]:
-    """The distributions that pip knows, with their versions."""
+    """The installed distributions, with their versions."""
     found = {}
     for name in (CPU, GPU):
         try:
@@ -180,7 +177,7 @@ def _installed() -> dict[str, str]:
 
 
 def _import() -> ModuleType | None:
-    """The module, or None where it cannot be imported or is a folder without its files."""
+    """The module, or None if it cannot be imported or is a folder without its files."""
     try:
         module = importlib.import_module("onnxruntime")
     except (ImportError, OSError):
@@ -193,7 +190,7 @@ def _wanted(versions: Mapping[str, str], gpu_here: bool) -> str:
 
 
 def _install_command(wanted: str, versions: Mapping[str, str]) -> str:
-    """The other one goes first, as removing it removes shared files; then the wanted one writes all of its own."""
+    """Removes the other one first, as that deletes shared files; then the wanted one writes all of its own."""
     other = CPU if wanted == GPU else GPU
     remove = f"pip uninstall --yes {other} && " if other in versions else ""
     return f"run: {remove}pip install --force-reinstall --no-deps {wanted}=={versions[wanted]}"
@@ -216,9 +213,7 @@ def _kernels(cards: Sequence[Gpu]) -> CheckResult:
     """What `--device torch` runs between its products."""
     build = "to build them: make kernels" if cards else ""
     if find_library() is None:
-        return CheckResult(
-            "kernels", "limited", "not built, or switched off: --device torch uses plain operators", build
-        )
+        return CheckResult("kernels", "limited", "not built, or turned off: --device torch uses plain operators", build)
     try:
         library = open_library()
     except KernelError as error:
@@ -233,7 +228,7 @@ def _kernels(cards: Sequence[Gpu]) -> CheckResult:
 
 
 def _sockets() -> CheckResult:
-    # By name, as it opens no socket: it only asks whether servers and clients could.
+    # Imported by name, as it opens no socket: it only checks whether servers and clients could.
     zmq = importlib.import_module("zmq")
     curve = bool(zmq.has("curve"))
     do = "" if curve else "serving beyond this machine needs it; run: pip install --force-reinstall pyzmq"
@@ -245,19 +240,19 @@ def _state_folder(folder: Path) -> CheckResult:
     """Whether `serve` could write its sessions to the default folder."""
     nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return CheckResult("state folder", "ok", f"{folder} in {Path.cwd()} can be written")
-    return CheckResult("state folder", "limited", f"{nearest} cannot be written", "serve with --state-dir DIR")
+        return CheckResult("state folder", "ok", f"{folder} in {Path.cwd()} is writable")
+    return CheckResult("state folder", "limited", f"{nearest} is not writable", "serve with --state-dir DIR")
 
 
 def _port(port: int) -> CheckResult:
     """Whether `serve` could listen on its default port."""
     with socket.socket() as probe:
-        if sys.platform != "win32":  # as servers do: a port that was closed a moment ago counts as free
+        if sys.platform != "win32":  # as servers do: a recently closed port counts as free
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            found = f"{port} is not free ({(error.strerror or str(error)).lower()}): another server, perhaps"
+            found = f"{port} is in use ({(error.strerror or str(error)).lower()}), perhaps by another server"
             return CheckResult("port", "limited", found, "serve with --port N")
     return CheckResult("port", "ok", f"{port} is free for serving")
 

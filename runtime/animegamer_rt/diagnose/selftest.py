@@ -1,9 +1,9 @@
 """`animegamer-rt selftest`: compares every part with recorded outputs, plays two turns, writes one JSON report.
 
-The recorded outputs are those of onnxruntime on the CPU. They lie beside the bundle (`--record` writes them, pocket has
-them) or are computed on the spot. At most 4096 evenly spaced numbers of an output are recorded, so the file is small
-for a full-size bundle too. Every part gets inputs from a fixed seed, not another part's output, so the part that is
-named is the one that fails.
+The recorded outputs come from onnxruntime on the CPU. They are stored next to the bundle (`--record` writes them,
+pocket has them) or computed on the spot. At most 4096 evenly spaced numbers per output are recorded, so the file is
+small even for a full-size bundle. Every part gets inputs from a fixed seed, not another part's output, so the part named
+in an error is the one that fails.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
 RECORD, MADE_OF = "selftest.npz", "bundle"
-"""The file, and the array in it that says of which parts the outputs are."""
+"""The file, and its array with a text that identifies the parts."""
 MAX_RECORD_BYTES = 64 * 2**20
 RECORDED_ON = EngineConfig("cpu-fp32")
 KEPT_VALUES = 4096
@@ -67,12 +67,12 @@ ALLOWED: Mapping[str, float] = {
     "torch": 2e-2,
     "torch-cpu": 1e-3,
 }
-"""Largest relative error by device. float32: another order of operations. 16 bits: pocket's outputs differ by 0.003 at
-most when onnxruntime runs its graphs in half precision."""
+"""Largest relative error by device. float32: another order of operations. 16 bits: pocket's outputs differ by at most
+0.003 when onnxruntime runs its graphs in half precision."""
 EIGHT_BIT_ALLOWED = 0.1
-"""For a denoiser in 8 bits: after four steps pocket's differs from float32 by 0.02 in INT8, by 0.04 in FP8."""
+"""For an 8-bit denoiser: after four steps pocket's differs from float32 by 0.02 in INT8, by 0.04 in FP8."""
 HALF_ALLOWED = ALLOWED["torch"]
-"""For a part in 16 bits: pocket's differ by 0.007 at most."""
+"""For a 16-bit part: pocket's differ by at most 0.007."""
 MADE_NOW = "computed now by onnxruntime on the CPU"
 STEPS = 4
 SEED = 11
@@ -81,7 +81,7 @@ MOTION = "gently wave"
 """Input of the text tower."""
 FAILED = 1
 REPORT_FIELDS = frozenset({"format", "date", "machine", "software", "bundle", "device"})
-"""What every report has, by which an earlier one is known."""
+"""Fields that identify a report."""
 
 Answers = dict[str, npt.NDArray[np.float32]]
 T = TypeVar("T")
@@ -102,9 +102,9 @@ class Check:
 
 
 def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = False) -> int:
-    """Run, print and write `out`; 0 when every part agrees. With `record`, only record outputs beside the bundle.
+    """Run, print and write `out`; 0 if every part agrees. With `record`, only record outputs next to the bundle.
 
-    Raises AnimeGamerError when the engines cannot be opened or a turn fails; `out` then has the error too.
+    Raises AnimeGamerError if the engines cannot be opened or a turn fails; `out` then has the error too.
     """
     bundle = open_bundle(bundle_name)
     if record:
@@ -121,8 +121,8 @@ def selftest(bundle_name: str, config: EngineConfig, out: Path, record: bool = F
         "precision": config.precision,
         "attention": config.attention,
     }
-    claim_file(out, "a report of selftest", _is_report, do="give another name with --out")
-    _write_report(out, report)  # fails before the work if it cannot be written
+    claim_file(out, "a report of selftest", _is_report, do="choose another name with --out")
+    _write_report(out, report)  # fails before the work starts if it cannot be written
     try:
         passed = _run(bundle, config, report)
     except AnimeGamerError as error:
@@ -283,7 +283,7 @@ def _expected(bundle: Bundle) -> tuple[Answers, str]:
             do = "restore the file, or delete it"
             raise ConfigError("the recorded outputs cannot be read", where=path, found=str(error), do=do) from error
         if made_of == weights:
-            return recorded, "recorded beside the bundle"
+            return recorded, "recorded next to the bundle"
     return _made(bundle), MADE_NOW
 
 
@@ -294,11 +294,11 @@ def _made(bundle: Bundle) -> Answers:
 
 
 def write_record(bundle: Bundle) -> Path:
-    """Records the outputs of onnxruntime on this machine's CPU beside the bundle; returns the file's path."""
+    """Records the outputs of onnxruntime on this machine's CPU next to the bundle; returns the file's path."""
     file = io.BytesIO()
     np.savez_compressed(file, **{MADE_OF: np.array(_weights(bundle))}, **_made(bundle))  # type: ignore[arg-type]
     path = bundle.folder / RECORD
-    claim_file(path, "a record of selftest", _is_record, do="take it out of the bundle's folder")
+    claim_file(path, "a record of selftest", _is_record, do="move it out of the bundle's folder")
     write_file(path, file.getvalue())
     return path
 

@@ -1,1 +1,1 @@
-"""What a bundle says of its players' language: words, word patterns, phrases. Imports nothing but errors."""
+"""A bundle's data about its players' language: words, word patterns, phrases. Imports nothing but errors."""

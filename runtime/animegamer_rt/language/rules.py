@@ -43,15 +43,15 @@ _ENTRY = re.compile(r"[*!]?[^\s*!<>]+|<[a-z]+>|[^\s*!<>]+( [^\s*!<>]+)+")
 Slots = Mapping[str, Sequence[str]]
 
 RULES: Mapping[str, str] = {
-    "company": "who",  # who is there as well: "the fox runs with the old robot in the rain"
-    "crowd": "",  # more people than a picture has room for: "three foxes"
+    "company": "who",  # who else is there: "the fox runs with the old robot in the rain"
+    "crowd": "",  # more people than fit in a picture: "three foxes"
     "goes_on": "",  # asks for what is shown: "keep going"
-    "undressed": "",  # clothes that come off and are not named: "takes hers off"
+    "undressed": "",  # unnamed clothes that come off: "takes hers off"
     "dressed_alike": "",  # somebody else's clothes, not named again: "he gets one too"
-    "clothes_unclear": "",  # clothes that are named may be those that are not worn: "no coat on"
+    "clothes_unclear": "",  # named clothes may be the ones not worn: "no coat on"
     "clothes": "word",  # may name clothes: "in a gown"
 }
-"""The rules, and the slot that the patterns of each fill."""
+"""Rule -> the slot that its patterns fill."""
 
 PHRASES: Mapping[str, str] = {
     "caption": "people position manner motion hour place",
@@ -71,19 +71,19 @@ PHRASES: Mapping[str, str] = {
     "cut": "count",
     "nobody_seen": "bundle people",
 }
-"""The phrases, and the values that each may have in braces."""
+"""Phrase -> the values that it may contain in braces."""
 
 CAPTION_FORM: Mapping[str, str] = {
     "caption": "Character: {people} {position}; Motion: {manner} {motion}; Background: {hour} {place}.",
     "dressed": "{name} in {clothes}",
     "and": " and ",
 }
-"""How captions of the published model read: for a bundle that has no phrases of its own."""
+"""The published model's captions: for a bundle without its own phrases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What the pattern `find` finds becomes `say`: words, and `$slot` for what a slot has."""
+    """What the pattern `find` matches becomes `say`: words, and `$slot` for a slot's words."""
 
     find: str
     say: str
@@ -91,13 +91,12 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class LanguageFile:
-    """What a language file holds; all of it may be left out.
+    """The content of a language file; everything is optional.
 
-    classes, rules: RULES; `patterns` says how they are written. endings: what follows an apostrophe -> the word that it
-    is short for. rewrites: done in this order before anything is read. articles: words that no notice names.
-    clothes_asked: sentences with `$word` by which the network says which clothes a word names. silent_endings: letters
-    that a motion loses when it is inflected ("dance", "dancing"). said: a word of the bundle -> how a sentence has it.
-    phrases: PHRASES.
+    classes, rules: see RULES and `Pattern`. endings: what follows an apostrophe -> its full word. rewrites: applied in
+    order before anything is read. articles: words that no notice names. clothes_asked: sentences with `$word` by which
+    the network identifies the clothes that a word names. silent_endings: letters that a motion loses when inflected
+    ("dance", "dancing"). said: a word of the bundle -> its form in a sentence. phrases: see PHRASES.
     """
 
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -113,7 +112,7 @@ class LanguageFile:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The words [start, end) of a sentence, and what the slots have."""
+    """The words [start, end) of a sentence, and the slots' words."""
 
     start: int
     end: int
@@ -121,19 +120,19 @@ class Match:
 
 
 class WordClass:
-    """A class of words. Raises ConfigError for an entry that is none of those above."""
+    """A class of words. Raises ConfigError for an invalid entry."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         for entry in entries:
             if not _ENTRY.fullmatch(entry) or (entry[0] == "<" and entry[1:-1] not in (*_KINDS, "edge")):
-                raise ConfigError("not an entry of a class of words", found=repr(entry))
+                raise ConfigError("invalid entry of a class of words", found=repr(entry))
         self._words, self._left_out = set(entries), {entry[1:] for entry in entries if entry[0] == "!"}
         self._endings = tuple(entry[1:] for entry in entries if entry[0] == "*")
         self._kinds = [_KINDS[entry[1:-1]] for entry in entries if entry[0] == "<" and entry != "<edge>"]
         self._phrases = sorted((entry.split() for entry in entries if " " in entry), key=len, reverse=True)
 
     def ends(self, words: Sequence[str], at: int, last: bool = False) -> list[int]:
-        """Where its words that begin at `at` may end, the longest first; last: an apostrophe may follow them."""
+        """Where its words that begin at `at` may end, longest first; last: an apostrophe may follow them."""
         if not 0 <= at < len(words):
             return [at] if "<edge>" in self._words else []
         word = _stem(words[at]) if last else words[at]
@@ -163,13 +162,13 @@ class _Element:
 
 
 class Pattern:
-    """A pattern over classes. Raises ConfigError if it cannot be read or names a class that does not exist."""
+    """A pattern over classes. Raises ConfigError if it is invalid or names an unknown class."""
 
     def __init__(self, text: str, classes: Mapping[str, WordClass]) -> None:
         self.text, self._elements = text, list[_Element]()
         self._not_after: WordClass | None = None
         self._before: WordClass | None = None
-        parts = [_ELEMENT.fullmatch(part) or self._refuse(f"{part!r} is no element") for part in text.split()]
+        parts = [_ELEMENT.fullmatch(part) or self._refuse(f"{part!r} is not an element") for part in text.split()]
         for number, part in enumerate(parts):
             look, slot, name, times = part.groups(default="")
             of = (classes.get(name[1:-1]) or self._refuse(f"no class {name}")) if name[0] == "<" else None
@@ -185,7 +184,7 @@ class Pattern:
                 self._before = of
         times = "".join(one.times or "1" for one in self._elements)
         if not {"1", "+"} & set(times) or len(times) > MAX_ELEMENTS:
-            self._refuse(f"it has no word that must be there, or over {MAX_ELEMENTS} elements")
+            self._refuse(f"it has no required word, or over {MAX_ELEMENTS} elements")
         self.slots = {one.slot for one in self._elements} - {""}
         must = (one.name for one in self._elements[:-1] if one.of is None and one.times in ("", "+"))
         self._needed = {name for name in must if name[0] != "$"}
@@ -223,7 +222,7 @@ class Pattern:
         return None
 
     def _reach(self, element: _Element, words: Sequence[str], at: int, slots: Slots) -> list[int]:
-        """Where the element's words may end, the best first."""
+        """Where the element's words may end, best first."""
         last = self._before is None and element is self._elements[-1]
         said = slots[element.name[1:]] if element.name[0] == "$" else (element.name,)
 
@@ -244,11 +243,11 @@ class Pattern:
         return ends if element.name == "<any>" else ends[::-1]
 
     def _refuse(self, why: str) -> NoReturn:
-        raise ConfigError(f"a pattern of words cannot be read: {why}", found=repr(self.text))
+        raise ConfigError(f"invalid pattern of words: {why}", found=repr(self.text))
 
 
 class Language:
-    """The rules and phrases of a language file. Raises ConfigError, with the key, for what is not sound."""
+    """The rules and phrases of a language file. Raises ConfigError, with the key, for invalid content."""
 
     def __init__(self, file: LanguageFile | None = None) -> None:
         self.file = file = file or LanguageFile()
@@ -276,12 +275,12 @@ class Language:
                 _check(phrase, _values_in(phrase), _known(name, PHRASES).split())
 
     def find(self, rule: str, words: Sequence[str]) -> Iterator[Match]:
-        """What each pattern of a rule finds, one pattern after the other."""
+        """All matches of a rule's patterns, pattern by pattern."""
         for pattern in self._rules[rule]:
             yield from pattern.find(words)
 
     def has(self, rule: str, words: Sequence[str]) -> bool:
-        """Whether a pattern of the rule is there."""
+        """Whether a pattern of the rule matches."""
         return next(self.find(rule, words), None) is not None
 
     def rewritten(self, words: Sequence[str]) -> list[str]:
@@ -295,7 +294,7 @@ class Language:
         return list(words)
 
     def said(self, word: str) -> str:
-        """How a sentence has a word of the bundle."""
+        """A bundle's word as it appears in a sentence."""
         return self.file.said.get(word, word)
 
     def say(self, phrase: str, **values: object) -> str:
@@ -304,7 +303,7 @@ class Language:
 
 
 def filled(text: str, slots: Slots) -> list[str]:
-    """The words of a text, and for `$slot` those that the slot has."""
+    """The words of a text, with each `$slot` replaced by the slot's words."""
     return [word for part in text.split() for word in (slots[part[1:]] if part[0] == "$" else [part])]
 
 
@@ -330,18 +329,18 @@ def _values_in(phrase: str) -> list[str]:
     try:
         parts = list(string.Formatter().parse(phrase))
     except ValueError as error:
-        raise ConfigError("a phrase cannot be read", found=f"{error}: {phrase!r}") from error
+        raise ConfigError("invalid phrase", found=f"{error}: {phrase!r}") from error
     return [f"{value}{form and ':' + form}{'!' if kind else ''}" for _, value, form, kind in parts if value is not None]
 
 
 def _check(text: str, used: Collection[str], known: Collection[str]) -> None:
     if unknown := [name for name in used if name not in known]:
         found, expected = f"{unknown[0]!r} in {text!r}", ", ".join(sorted(known)) or "none"
-        raise ConfigError("no such slot or value", found=found, expected=expected)
+        raise ConfigError("unknown slot or value", found=found, expected=expected)
 
 
 def _are(said: Sequence[str], words: Sequence[str], at: int, last: bool) -> bool:
-    """Whether these words are said at `at`."""
+    """Whether these words are found at `at`."""
     found = list(words[at : at + len(said)])
     return found == list(said) or (last and found != [] and [*found[:-1], _stem(found[-1])] == list(said))
 

@@ -1,8 +1,8 @@
-"""The words of an instruction, and the numbers that stand for them in the instruction reader.
+"""The words of an instruction, and their numbers in the instruction reader.
 
 A word is the sum of its pieces: the word itself, its runs of two to four letters, and its pairs of letters with one
 between. A misspelt word shares most pieces with the right one, and no table of words is needed: a piece's number is a
-hash. Training and playing use this same code. It knows nothing of the network, and no word of any language.
+hash. Training and playing share this code.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import numpy as np
 import numpy.typing as npt
 
 BUCKETS = 24576
-"""How many numbers a piece may have; 0 stands for no piece."""
+"""Number of hash values of pieces; 0 stands for no piece."""
 
 GRAMS = 48
-"""The most pieces of a word. Further ones are left out; words of up to 11 letters have no more."""
+"""Most pieces of a word. Further ones are dropped; words of up to 11 letters have no more."""
 
 MAX_WORDS = 96
-"""The most words of an instruction. Later ones are not read."""
+"""Most words of an instruction. Later ones are ignored."""
 
 _SPELLINGS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201b": "'", "`": "'", "\u00b4": "'", "_": " "})
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)*|[0-9]+|[^\sa-z0-9]")
 _DROPPED = frozenset(("Mn", "Me", "Cf", "Cc", "Cs", "Sk"))
-"""Unicode categories that are left out: accents, joiners, controls, skin tones."""
+"""Unicode categories to drop: accents, joiners, controls, skin tones."""
 _LONG_RUN = re.compile(r"([a-z])\1{2,}")
 
 
@@ -40,7 +40,7 @@ def split_words(text: str) -> list[str]:
 
 
 def is_word(word: str) -> bool:
-    """Whether it is a Latin word, an emoji or another sign: no number, no dot, no letter of another script."""
+    """Whether it is a Latin word, an emoji or another sign: not a number, a dot, or a letter of another script."""
     return (word.isascii() and word[0].isalpha()) or unicodedata.category(word[0])[0] == "S"
 
 
@@ -50,16 +50,16 @@ def is_emoji(word: str) -> bool:
 
 
 class Vocabulary:
-    """The words that a reader learned from, and those that ask for what its bundle cannot draw; both lower case.
+    """The words that a reader was trained on, and those for what its bundle cannot draw; both lower case.
 
-    known: may be empty, if nobody wrote the words down; then no word is strange.
+    known: empty if unknown; then no word is strange.
     """
 
     def __init__(self, known: Collection[str], undrawable: Collection[str] = ()) -> None:
         self.known, self.undrawable = frozenset(known), frozenset(undrawable)
 
     def is_strange(self, word: str) -> bool:
-        """Whether none of the texts that the reader learned from has this word or emoji."""
+        """Whether none of the reader's training texts has this word or emoji."""
         stem = word.partition("'")[0]
         return bool(self.known) and is_word(word) and not {word, stem} & self.known
 
@@ -71,9 +71,9 @@ class Vocabulary:
         return word in self.undrawable or (self.is_strange(word) and is_emoji(word))
 
     def spelt_out(self, words: Sequence[str], endings: Mapping[str, str]) -> list[str]:
-        """The words; a contraction that is not known becomes two words if its first one is known: she's, she is.
+        """The words; an unknown contraction becomes two words if its first one is known: she's, she is.
 
-        endings: what stands after an apostrophe -> the word that it is short for.
+        endings: what follows an apostrophe -> its full word.
         """
         spelt: list[str] = []
         for word in words:
@@ -83,9 +83,9 @@ class Vocabulary:
         return spelt
 
     def with_letters_in_order(self, word: str) -> str:
-        """The word; two letters next to each other are exchanged if exactly one known word comes of it: foerst, forest.
+        """The word; two adjacent letters are swapped if exactly one known word results: foerst, forest.
 
-        A known word stays, and so does one of fewer than three letters.
+        Known words and those of fewer than three letters stay.
         """
         if word in self.known or len(word) < 3:
             return word

@@ -1,7 +1,6 @@
 """`animegamer-rt play`: one game in one process, from a prompt in the terminal or from lines of text.
 
-Opens the game, asks for instructions, plays the turns and writes them to the game's folder. `terminal` shows them,
-`game_folder` writes them, `api` plays them.
+Opens the game, asks for instructions, and plays the turns. `terminal` shows them, `game_folder` saves them.
 """
 
 from __future__ import annotations
@@ -72,14 +71,14 @@ def add_play(play: argparse.ArgumentParser) -> None:
     add(
         "--instructions",
         metavar="FILE",
-        help="play the lines of this file, one turn each, instead of asking; -: standard input; #: a comment",
+        help="play this file's lines, one turn each, instead of asking; -: standard input; #: a comment",
     )
     add(
         "--seed",
         type=whole(0, 2**63 - 1),
         help="the same bundle, plan, device, seed and instructions give the same frames (default: random)",
     )
-    add("--out", type=Path, metavar="DIR", help="folder of the game (default: the next games/game-NNN)")
+    add("--out", type=Path, metavar="DIR", help="folder for the game (default: the next games/game-NNN)")
     add(
         "--history-turns",
         type=whole(0, 64),
@@ -100,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 class PlayedGame:
-    """A game and the folder that it is written to, which stays locked until `close`."""
+    """A game and the folder it is saved to, which stays locked until `close`."""
 
     def __init__(self, game: Game, folder: GameFolder, close: Callable[[], None] = lambda: None) -> None:
         self.game, self.folder, self.close = game, folder, close
@@ -111,12 +110,12 @@ class PlayedGame:
 
     @property
     def next_turn(self) -> int:
-        """Number of the turn to come, from 1."""
+        """Number of the next turn, from 1."""
         return self.session.turns + 1
 
     @contextlib.contextmanager
     def prepared(self) -> Iterator[None]:
-        """While the player types, another thread has the predictor read the history; it has finished on return."""
+        """Have another thread read the history while the player types; finished on return."""
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(self.pipeline.predictor.prepare, self.session.history)
             yield
@@ -134,7 +133,7 @@ class PlayedGame:
                 terminal.show(event)
                 turn.add(event)
                 if isinstance(event, FrameReady) and event.index == self._frames - 1:
-                    # The session commits the turn with the next event: the folder must then get it as well.
+                    # The session commits the turn with the next event: the folder must then get it, too.
                     deferred = stack.enter_context(_defer_interrupt())
             clip = turn.build(text, self.pipeline.bundle.manifest.geometry.fps)
             path = self.folder.add(clip)
@@ -146,8 +145,8 @@ class PlayedGame:
 def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = None) -> PlayedGame:
     """Everything up to the first prompt: folder checked, engines loaded. Raises AnimeGamerError.
 
-    An earlier game in the folder stays until the first turn of this one is whole. A folder made here goes on failure.
-    `cache`: the parts that the game before this one left on the same device (`registry.open_engines`).
+    An earlier game in the folder stays until this one's first turn is complete. On failure a new folder is removed.
+    `cache`: parts that the previous game left on the same device (`registry.open_engines`).
     """
     plan = bundle.default_plan if options.plan is None else options.plan
     bundle.plan(plan)
@@ -186,9 +185,9 @@ def _read_start(options: PlayOptions, bundle: Bundle, history_turns: int) -> Ima
 
 
 def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str | None:
-    """Do all that happens before the first prompt, which `bench` times in a fresh process.
+    """Do everything up to the first prompt, which `bench` times in a fresh process.
 
-    engine_arguments: those of `EngineConfig.to_args`. Returns the text of a user error, or None.
+    engine_arguments: as from `EngineConfig.to_args`. Returns the text of a user error, or None.
     """
     parser = Parser()
     add_engine_options(parser)
@@ -210,7 +209,7 @@ def play(options: PlayOptions) -> int:
     try:
         while next_bundle is not None:
             next_bundle = _play_game(options, next_bundle, script, interactive, cache)
-            # The next game has its own folder and starts without a picture.
+            # The next game gets its own folder and starts without a picture.
             out = None if options.out is None else next_folder(options.out.parent)
             options = replace(options, out=out, image=None, motion=None)
     except KeyboardInterrupt:
@@ -271,7 +270,7 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
 
 
 def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
-    """The bundle of that name beside the one being played, or wherever `find` looks. Raises BundleError, PlanError."""
+    """The bundle of this name next to the current one, or wherever `find` looks. Raises BundleError, PlanError."""
     beside = sibling_bundles(here.folder)
     if not name:
         known = ", ".join(sorted({*beside, *list_bundles()}))
@@ -283,7 +282,7 @@ def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
 
 @contextlib.contextmanager
 def _defer_interrupt() -> Iterator[list[int]]:
-    """Defer Ctrl-C while a finished turn is written; a signal that came meanwhile is in the list."""
+    """Defer Ctrl-C while a finished turn is written; signals received meanwhile are in the list."""
     held: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield held

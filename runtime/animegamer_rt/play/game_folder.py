@@ -1,7 +1,7 @@
-"""A game on disk: a folder with one clip a turn, a contact sheet, and `game.json`, complete after every turn.
+"""A game on disk: a folder with one clip per turn, a contact sheet, and `game.json`, complete after every turn.
 
-Knows files and records; it plays no turn. A new game may replace an earlier one in its folder: the files that the
-earlier game.json lists, and only once the first new turn is whole.
+A new game may replace an earlier one in its folder: the files that the earlier game.json lists, once the first new turn
+is complete.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ SHEET_TURNS = 40
 ANOTHER = "choose another folder with --out"
 RECORD_FIELDS: Mapping[str, type] = {"bundle": str, "plan": str, "seed": int, "turns": list}
 TURN_FIELDS: Mapping[str, type] = {"turn": int, "instruction": str, "state": dict, "frames": int, "frames_sha256": str}
-"""Fields, and their types, by which a game.json is known to be a game's."""
+"""Fields, and their types, that identify a game's game.json."""
 
 
 class GameFolder:
     """The folder of one game.
 
-    The constructor claims the folder and writes the empty game, unless an earlier game is there: that one stays until
-    `add` has the first turn. It raises OutputError as `check_folder` does.
+    The constructor claims the folder and writes the empty game, unless an earlier game is there, which stays until
+    `add` has the first turn. Raises OutputError as `check_folder` does.
     `start`: name and caption of the picture that the game started from.
     """
 
@@ -57,14 +57,14 @@ class GameFolder:
         self._turns: list[dict[str, object]] = []
         self._record = {"bundle": bundle, "plan": plan, "seed": seed, "turns": self._turns}
         if start is not None:
-            # A file name may hold bytes that are no text.
+            # A file name may contain bytes that are not text.
             self._record["start"] = {
                 key: text.encode(errors="backslashreplace").decode() for key, text in start.items()
             }
         self._rows: list[Picture] = []
         self._claim = check_folder(folder)
         self.replaced = self._claim.earlier
-        """Whether the folder holds an earlier game, which the first turn replaces."""
+        """Whether the folder has an earlier game, which the first turn replaces."""
         if not self.replaced:
             self._write(self.game_path)
 
@@ -81,7 +81,7 @@ class GameFolder:
         return self.folder / clip_name(turn)
 
     def check_next_turn(self) -> None:
-        """Raise OutputError if another's file is in the place of the next turn's clip, or of the contact sheet."""
+        """Raise OutputError if another file is in the place of the next turn's clip or the contact sheet."""
         self._claim.check(clip_name(len(self._turns) + 1))
         if not self._turns:
             self._claim.check(SHEET_FILE)
@@ -141,7 +141,7 @@ class GameFolder:
         part = path.with_name(f".new-{path.name}")
         try:
             write(part)
-        except OutputError as error:  # the user knows the file by its own name
+        except OutputError as error:  # reported under the final name
             raise OutputError(error.what, where=path, found=error.found, do=error.do) from error
         return part
 
@@ -173,13 +173,13 @@ def next_folder(parent: Path) -> Path:
 
 
 def new_folder(parent: Path) -> Path:
-    """Make the folder that `next_folder` names, which no other process gets as well. Raises OutputError."""
+    """Create the folder named by `next_folder`, which no other process gets too. Raises OutputError."""
     make_folder(parent)
     while True:
         folder = next_folder(parent)
         try:
             folder.mkdir()
-        except FileExistsError:  # another process was quicker
+        except FileExistsError:  # another process was faster
             continue
         except OSError as error:
             raise write_error(folder, error) from error
@@ -187,9 +187,9 @@ def new_folder(parent: Path) -> Path:
 
 
 def check_folder(folder: Path) -> Claim:
-    """Make the folder and check that a game may be written there.
+    """Create the folder and check that a game may be written there.
 
-    Raises OutputError if the folder cannot be written, holds other files, or a game.json that is not a game's.
+    Raises OutputError if the folder cannot be written, has other files, or a game.json that is not a game's.
     """
     claim = claim_folder(folder, "a game", _listed, do=ANOTHER)
     claim.check(clip_name(1))
@@ -198,7 +198,7 @@ def check_folder(folder: Path) -> Claim:
 
 
 def _listed(folder: Path) -> frozenset[str] | None:
-    """The files of the game in a folder; None where there is no game.json. Raises OutputError if it is not a game's."""
+    """The files of the game in a folder; None if there is no game.json. Raises OutputError if it is not a game's."""
     path = folder / GAME_FILE
     if not os.path.lexists(path):
         return None
@@ -207,15 +207,13 @@ def _listed(folder: Path) -> frozenset[str] | None:
     except (OSError, ValueError):
         record = None
     if not _is_game(record):
-        raise OutputError(
-            f"the folder holds a {GAME_FILE} that is not a game's", where=folder, do=f"move it, or {ANOTHER}"
-        )
+        raise OutputError(f"the folder's {GAME_FILE} is not a game's", where=folder, do=f"move it, or {ANOTHER}")
     turns = range(1, len(record["turns"]) + 1)
     return frozenset({GAME_FILE, *map(clip_name, turns), *([SHEET_FILE] if turns else [])})
 
 
 def _is_game(record: Any) -> bool:
-    """Whether this is what a game's record looks like, with every turn's number and the hash of its frames."""
+    """Whether this looks like a game's record, with every turn's number and the hash of its frames."""
     return _has(record, RECORD_FIELDS) and all(
         _has(turn, TURN_FIELDS) and turn["turn"] == number and re.fullmatch("[0-9a-f]{64}", turn["frames_sha256"])
         for number, turn in enumerate(record["turns"], 1)

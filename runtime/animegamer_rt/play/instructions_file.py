@@ -19,15 +19,15 @@ from animegamer_rt.state.instruction import Instruction
 
 STDIN = "-"
 MAX_BYTES = 16 * 2**20
-"""Some thirty thousand turns."""
+"""About thirty thousand turns."""
 PIPE_WAIT_SECONDS = 0.5
-"""How long to wait for input from a pipe before the bundle's examples are played instead."""
+"""How long to wait for input from a pipe before playing the bundle's examples instead."""
 
 
 def read_script(source: str) -> list[str]:
-    """The instructions in a file (`-`: standard input), one a line; blank lines and comments (#) are skipped.
+    """The instructions in a file (`-`: standard input), one per line; blank lines and comments (#) are skipped.
 
-    Raises InstructionError for a line that cannot be played, naming it, or if there is no instruction.
+    Raises InstructionError for a line that cannot be played, with its number, or if there is no instruction.
     """
     name = "standard input" if source == STDIN else source
     try:
@@ -59,12 +59,12 @@ def read_script(source: str) -> list[str]:
             raise InstructionError(str(error), where=f"{name}, line {number}") from error
         lines.append(line.strip())
     if not lines:
-        raise InstructionError("there are no instructions", where=name, expected="a line a turn")
+        raise InstructionError("there are no instructions", where=name, expected="one per line")
     return lines
 
 
 def _read(source: str) -> bytes:
-    """The content of a file, a pipe or standard input, as long as it is no longer than any story."""
+    """The content of a file, a pipe or standard input, up to MAX_BYTES."""
     if source == STDIN:
         content = sys.stdin.buffer.read(MAX_BYTES + 1)
     else:
@@ -75,7 +75,7 @@ def _read(source: str) -> bytes:
             "the instructions are too long",
             where="standard input" if source == STDIN else source,
             expected=f"at most {MAX_BYTES // 2**20} MiB",
-            do="give a text file with a line a turn",
+            do="give a text file with one instruction per line",
         )
     return content
 
@@ -88,7 +88,7 @@ def example_script(world: World) -> list[str]:
 
 
 def stdin_has_lines() -> bool:
-    """Whether standard input is a file with content, or a pipe with input; waits PIPE_WAIT_SECONDS at most."""
+    """Whether standard input is a file with content, or a pipe with input; waits at most PIPE_WAIT_SECONDS."""
     try:
         descriptor = sys.stdin.fileno()
         kind = os.fstat(descriptor).st_mode

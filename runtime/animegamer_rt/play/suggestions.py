@@ -1,7 +1,4 @@
-"""Completions of an instruction from the words that a bundle's model knows.
-
-Knows text only; the terminal shows it.
-"""
+"""Completions of an instruction from the words that a bundle's model knows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A game in the terminal: prompt with completions, state bars, progress bar, clip.
-
-It shows things and decides nothing. If the output is not a terminal, the same facts come as plain lines.
-"""
+"""A game in the terminal: prompt with completions, state bars, progress bar, clip; or plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -41,12 +38,12 @@ COLOURS = dict(zip(VALUES, ("red", "magenta", "yellow"), strict=True))
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
 OTHER_BUNDLE = "/bundle"
 LIBEDIT = ("bind ^I rl_complete",)
-# In the C locale GNU readline would take non-ASCII letters for commands and lose them.
+# In the C locale GNU readline would treat non-ASCII letters as commands and lose them.
 READLINE = ("tab: complete", "set input-meta on", "set output-meta on", "set convert-meta off")
 
 
 class Terminal:
-    """Shows one game. `preview`: play each finished clip in the terminal, if it has the colours and characters."""
+    """Shows one game. `preview`: play each finished clip in the terminal, if it supports the colours and characters."""
 
     def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
@@ -59,19 +56,19 @@ class Terminal:
         self._frames: list[Picture] = []
 
     def opening(self, plan: str, seed: int, folder: GameFolder, interactive: bool) -> None:
-        """Print what is played and where it is written."""
+        """Print what is played and where it is saved."""
         manifest, geometry = self._bundle.manifest, self._bundle.manifest.geometry
-        self._say(
+        self._print(
             f"{manifest.name}: turns of {geometry.frames} frames, {geometry.width} x {geometry.height}; "
             f"plan {plan}, seed {seed}, in {folder.folder}",
             "bold",
         )
         if manifest.origin == RANDOM_WEIGHTS:
-            self._say("random weights: for measuring time and memory only; the pictures mean nothing", "bold red")
+            self._print("random weights: only for measuring time and memory; the pictures are noise", "bold red")
         if folder.replaced:
-            self._say("the game in this folder is replaced once a turn of this one is finished", "yellow")
+            self._print("the game in this folder is replaced once a turn of this one is finished", "yellow")
         if interactive:
-            self._say("")
+            self._print("")
             self.help()
 
     def picture(self, seen: str) -> None:
@@ -91,22 +88,22 @@ class Terminal:
                 table.add_row(Text(name, "cyan"), Text(plain(", ".join(words))))
         if world.examples:
             sentences = [example for example in world.examples if ":" not in example]
-            example = max(sentences or world.examples[:1], key=len)  # the longest says who, what and where
+            example = max(sentences or world.examples[:1], key=len)  # the longest has who, what and where
             table.add_row(Text("for example", "cyan"), Text(example, "italic"))
         self._console.print(table, soft_wrap=False)
-        self._say("Type who does what where. Tab completes, Ctrl-C stops a turn.", "dim")
-        self._say(f"help shows this, quit ends the game, {OTHER_BUNDLE} NAME plays another bundle.", "dim")
+        self._print("Type who does what where. Tab completes, Ctrl-C stops a turn.", "dim")
+        self._print(f"help shows this, quit ends the game, {OTHER_BUNDLE} NAME plays another bundle.", "dim")
 
     def ask(self, turn: int) -> str | None:
         """The next instruction; None when the player quits. Raises KeyboardInterrupt on Ctrl-C."""
         while True:
-            self._say("")
+            self._print("")
             prompt = f"turn {turn} > "
             try:
                 with _suggesting(self._world, self._console, prompt):
                     text = input(prompt).strip()
             except EOFError:
-                self._say("")
+                self._print("")
                 return None
             if text.lower() in QUIT:
                 return None
@@ -116,7 +113,7 @@ class Terminal:
                 return text
 
     def instruction(self, turn: int, text: str) -> None:
-        self._say(f"\nturn {turn} > {text}")
+        self._print(f"\nturn {turn} > {text}")
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -140,7 +137,7 @@ class Terminal:
             case events.Understood():
                 self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
                 if event.notice is not None:
-                    self._say(f"  {event.notice}", "yellow")
+                    self._print(f"  {event.notice}", "yellow")
             case events.StatePredicted():
                 self._state(event)
             case events.Progress():
@@ -174,35 +171,35 @@ class Terminal:
         self._character = now
 
     def finished(self, clip: Path, seconds: events.StageSeconds, playback_seconds: float) -> None:
-        """Show the clip, its path and the seconds of each stage. Ctrl-C ends the preview only; the turn is kept."""
+        """Show the clip, its path and the seconds of each stage. Ctrl-C only ends the preview; the turn is kept."""
         self._vae_seconds = seconds.vae
         if self._frames:
             with contextlib.suppress(KeyboardInterrupt):
                 _show_clip(self._console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
-        self._say(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
+        self._print(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 
     def refused(self, error: AnimeGamerError) -> None:
-        self._say(f"error: {error}", "red")
+        self._print(f"error: {error}", "red")
 
     def turn_stopped(self, turn: int) -> None:
-        self._say(f"stopped; the next turn is turn {turn}", "yellow")
+        self._print(f"stopped; the next turn is turn {turn}", "yellow")
 
     def closing(self, folder: GameFolder, turns: int) -> None:
-        self._say("")
+        self._print("")
         if turns:
-            self._say(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
-            self._say(f"contact sheet: {folder.sheet_path}")
-            self._say(f"game record:   {folder.game_path}")
+            self._print(f"{turns} {'turn' if turns == 1 else 'turns'}: clips and game.json in {folder.folder}", "bold")
+            self._print(f"contact sheet: {folder.sheet_path}")
+            self._print(f"game record:   {folder.game_path}")
         else:
-            self._say("no turn was finished")
+            self._print("no turn was finished")
 
-    def _say(self, text: str, style: str = "") -> None:
+    def _print(self, text: str, style: str = "") -> None:
         self._console.print(Text(plain(text, lines=True), style), soft_wrap=True)
 
 
 def _plain_words(world: World) -> World:
-    """The words without what a terminal would obey: Tab writes them into the line."""
+    """The words without terminal escapes, as Tab writes them into the line."""
     return World(*(tuple(map(plain, getattr(world, field.name))) for field in dataclasses.fields(world)))
 
 
@@ -240,7 +237,7 @@ def _shows_pictures(console: Console) -> bool:
 
 @contextlib.contextmanager
 def _suggesting(world: World, console: Console, prompt: str) -> Iterator[None]:
-    """Let Tab complete instructions while a line is read, if the system has a line editor."""
+    """Make Tab complete instructions while a line is read, if the system has a line editor."""
     try:
         import readline
     except ImportError:

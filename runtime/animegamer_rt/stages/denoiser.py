@@ -1,6 +1,6 @@
 """Shot + motion scope -> latent, by a denoise plan.
 
-Knows plans, noise and the denoiser's engine. It draws and sums noise; solver and guidance are inside the engine.
+Draws and sums noise; solver and guidance are inside the engine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DenoiseProgress:
     @property
     def latent(self) -> FloatArray:
         """The finished latent, f32 [1, 5, 16, h, w]."""
-        assert self.last_latent is not None, "asked for the latent before the last step"
+        assert self.last_latent is not None, "the latent comes with the last step"
         return self.last_latent
 
     @property
@@ -43,7 +43,7 @@ class DenoiseProgress:
 class Denoiser:
     """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play.
 
-    precision: what the engine computes in, for errors.
+    precision: the engine's, for errors.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Denoiser:
     def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[FloatArray]) -> Iterator[DenoiseProgress]:
         """Denoises one clip and yields after every step.
 
-        shot: f32 [226, D]. noise: from `draw_noise`; its first array is the initial latent. To stop
-        the turn, stop iterating: nothing runs between two steps. NaN or infinity of any step stay in the latent, so it
-        is checked once, after the last step: raises UnusableOutputError before that step is reported.
+        shot: f32 [226, D]. noise: from `draw_noise`; its first array is the initial latent. To stop the turn, stop
+        iterating: nothing runs between two steps. NaN or infinity of any step stay in the latent, so it is checked
+        once, after the last step: raises UnusableOutputError before that step is reported.
         """
         started = time.perf_counter()
         drawn = next(noise)
@@ -90,7 +90,7 @@ class Denoiser:
     def draw_noise(self, seed: int, turn: int) -> Iterator[FloatArray]:
         """The initial latent, then each step's noise, f32 [1, 5, 16, h, w]; depends only on seed, turn and plan.
 
-        Another thread starts drawing now: at full size all of it takes as long as a few steps on a fast GPU.
+        Another thread starts drawing now: at full size, all of it takes as long as a few steps on a fast GPU.
         """
         return _draw_in_background(self._draw_noise(seed, turn), len(self._steps))
 

@@ -1,7 +1,7 @@
 """Pictures from disk as input of the image tower: decode, crop to the clip's aspect, resize, scale to -1..1.
 
-Knows files and pixels, nothing of networks. The resizing is the reference's (MODEL.md section 1): a Gaussian blur where
-the picture shrinks, then bicubic with aligned corners. Both are linear and separable, so each axis is one matrix.
+Resizing is as in the reference (MODEL.md section 1): a Gaussian blur if the picture shrinks, then bicubic with aligned
+corners. Both are linear and separable, so each axis is one matrix.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Picture = npt.NDArray[np.uint8]
 MAX_MEGAPIXELS = 50
 """50 megapixels take 150 MB decoded and one second to resize; a small file can claim far more."""
 MAX_FILE_BYTES = 512 * 2**20
-"""Of the file: 50 megapixels of 16-bit colours, and room for a video."""
+"""Of the file: 50 megapixels of 16-bit colours, and some room for a video."""
 
 
 @dataclass(frozen=True, slots=True)
 class PictureLimits:
-    """What a picture may be. formats: FFmpeg's names of them; least_side: pixels; expected: the formats in words."""
+    """Limits of a picture. formats: FFmpeg's names; least_side: pixels; expected: the formats in words."""
 
     formats: Collection[str] = tuple(SIGNATURES)
     megapixels: int = MAX_MEGAPIXELS
@@ -47,39 +47,39 @@ CUBIC = -0.75
 def read_picture(path: Path) -> Picture:
     """The picture in a file (of a video, the first frame), turned upright; transparent pixels become white.
 
-    Raises PictureError when the file is missing, is not a picture, or has more than 50 megapixels.
+    Raises PictureError if the file is missing, not a picture, or over 50 megapixels.
     """
     try:
         content = read_bounded(path, MAX_FILE_BYTES)
     except FileNotFoundError as error:
-        raise PictureError("there is no such picture", where=path, do="give the path of one that exists") from error
+        raise PictureError("no such picture", where=path, do="give the path of an existing picture") from error
     except (OSError, ValueError) as error:
         raise _no_picture(path, _reason(error)) from error
     return decode_picture(content, path)
 
 
 def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimits = FROM_DISK) -> Picture:
-    """The picture in the bytes of a file, as of `read_picture`; path: for the errors. Raises PictureError.
+    """The picture in a file's bytes, as in `read_picture`; path: for the errors. Raises PictureError.
 
-    Its size is checked before anything of its size is allocated.
+    Its size is checked before anything of that size is allocated.
     """
-    import av  # loads FFmpeg, which most games need not
+    import av  # loads FFmpeg, which most games do not need
 
     try:
         kind = format_of(content)
         if kind is None or kind not in limits.formats:
             raise _no_picture(path, "no image data" if kind is None else kind.removesuffix("_pipe"), limits.expected)
         if not is_whole(content, kind):
-            raise _no_picture(path, "its end is missing", limits.expected)
+            raise _no_picture(path, "a truncated file", limits.expected)
         if kind == "png_pipe" and content[12:16] == b"IHDR":
             width, height = struct.unpack(">II", content[16:24].ljust(8, b"\0"))
             _check_size(width, height, path, limits)
-        options = {"max_pixels": str(limits.megapixels * 10**6)}  # opening decodes a picture, to find its format
+        options = {"max_pixels": str(limits.megapixels * 10**6)}  # opening decodes a picture to find its format
         with av.open(io.BytesIO(content), "r", format=kind, options=options) as container:
             if not container.streams.video:
                 raise _no_picture(path, "no image data")
             codec = container.streams.video[0].codec_context
-            if codec is None:  # PyAV's annotations do not know it
+            if codec is None:  # missing in PyAV's annotations
                 raise _no_picture(path, f"{container.format.name}, which this FFmpeg cannot decode")
             _check_size(codec.width, codec.height, path, limits)
             frame = next(container.decode(video=0), None)
@@ -100,7 +100,7 @@ def decode_picture(content: bytes, path: Path | None = None, limits: PictureLimi
 def prepare(picture: Picture, height: int, width: int, aspect: float) -> npt.NDArray[np.float32]:
     """The centre crop of a picture (aspect = width / height), resized: float32 [1, 3, height, width] in -1..1.
 
-    A picture of the clip's shape is processed exactly as the reference's first frame.
+    A picture of the clip's shape is processed exactly like the reference's first frame.
     """
     middle = centre_crop(picture, aspect)
     down, across = resize_matrix(middle.shape[0], height), resize_matrix(middle.shape[1], width)
@@ -124,7 +124,7 @@ def resize_matrix(source: int, target: int) -> npt.NDArray[np.float32]:
     The blur has sigma (source / target - 1) / 2 and reaches two sigmas to each side; the border is mirrored.
     """
     step = (source - 1) / (target - 1) if target > 1 else 0.0
-    positions = np.arange(target, dtype=np.float32) * np.float32(step)  # rounded as the reference's are
+    positions = np.arange(target, dtype=np.float32) * np.float32(step)  # rounded as in the reference
     left = np.floor(positions).astype(np.int64)
     taps, kernel = _blur((source / target - 1) / 2) if source > target else (np.zeros(1, np.int64), np.ones(1))
     matrix = np.zeros((target, source))
@@ -154,20 +154,20 @@ def _blur(deviation: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float
 
 def _check_size(width: int, height: int, path: Path | None, limits: PictureLimits) -> None:
     found, most = f"{width} x {height}", f"at most {limits.megapixels} megapixels"
-    if not width * height:  # FFmpeg was not to decode more pixels, or cannot
+    if not width * height:  # FFmpeg refused to decode more pixels, or could not
         what, do = "the picture is too large, damaged, or an animated WebP", "save it as a smaller PNG or JPEG"
         raise PictureError(what, where=path, expected=most, do=do)
     if width * height > limits.megapixels * 10**6:
         raise PictureError("the picture is too large", where=path, found=found, expected=most, do="resize it")
     if min(width, height) < limits.least_side:
-        expected, do = f"{limits.least_side} x {limits.least_side} pixels or more", "take a larger one"
+        expected, do = f"{limits.least_side} x {limits.least_side} pixels or more", "use a larger one"
         raise PictureError("the picture is too small", where=path, found=found, expected=expected, do=do)
 
 
 def _no_picture(path: Path | None, found: str, expected: str = FROM_DISK.expected) -> PictureError:
-    return PictureError("not a picture that can be read", where=path, found=found, expected=expected)
+    return PictureError("not a readable picture", where=path, found=found, expected=expected)
 
 
 def _reason(error: Exception) -> str:
-    """PyAV's message has an error number and a function name around the reason."""
+    """Extracts the reason from PyAV's message, which adds an error number and a function name."""
     return (getattr(error, "strerror", None) or str(error)).lower()

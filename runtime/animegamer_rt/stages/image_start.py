@@ -1,8 +1,8 @@
 """A game that starts from an image: image and motion text -> towers -> encoder -> a turn 0 without a clip.
 
-The reference never starts so; its shots of pictures are what the denoiser was trained
-on (MODEL.md sections 0 and 1), and prompts carry earlier shots. So the picture's shot becomes the first entry of the
-history: later turns continue from it as from any turn, and it leaves the window like any turn.
+The reference never starts like this, but the denoiser was trained on shots of pictures (MODEL.md sections 0 and 1), and
+prompts contain earlier shots. So the picture's shot becomes the first entry of the history: later turns continue from
+it as from any turn, and it leaves the window like any turn.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOTION_FIELD = re.compile(r"\bmotion:\s*([^;.]+)", re.IGNORECASE)
 class ImageStart:
     """What a game starts from. `caption`: the text of turn 0 in the history; `motion`: the text tower's input.
 
-    name: the picture's file name; empty for a picture that came as bytes.
+    name: the picture's file name; empty for a picture given as bytes.
     """
 
     name: str
@@ -46,7 +46,7 @@ def read_image_start(
 ) -> ImageStart:
     """Reads and checks picture and motion; needs no engine.
 
-    image: a file, or what one holds; limits: of the latter.
+    image: a file, or its bytes; limits: for bytes.
     motion: words ("gently wave"), or a caption: its `Motion:` goes to the text tower, all of it into the prompt.
     Raises BundleError, ConfigError, InstructionError or PictureError.
     """
@@ -57,14 +57,14 @@ def read_image_start(
             where=bundle.folder,
             found=f"no {', '.join(missing)}",
             expected=", ".join(PICTURE_ROLES),
-            do="export it with its encoder parts, or start without --image",
+            do="export it with its encoder parts, or omit --image",
         )
     if history_turns == 0:
         raise ConfigError(
             "no turn would see the picture",
             found="a history of 0 turns",
             expected="1 or more",
-            do="give --history-turns 1 or more, or start without --image",
+            do="use --history-turns 1 or more, or omit --image",
         )
     text = Instruction.parse(motion).text
     words = motion_text(text)
@@ -74,7 +74,7 @@ def read_image_start(
 
 
 def motion_text(text: str) -> str:
-    """The text tower's input: a caption's `Motion:` field, or the words as they are. Raises InstructionError."""
+    """The text tower's input: a caption's `Motion:` field, or the words unchanged. Raises InstructionError."""
     field = _MOTION_FIELD.search(text)
     if field is None and ":" in text:
         raise InstructionError(
@@ -92,7 +92,7 @@ def encode_image_start(
 ) -> tuple[HistoryTurn, Scene | None]:
     """Turn 0 as the prompts of later turns see it (its state is neutral), and the scene in its picture.
 
-    The scene is None where the bundle has no picture reader, or where it sees nobody whom it knows.
+    The scene is None if the bundle has no picture reader, or recognises nobody.
     """
     size = bundle.manifest.geometry
     picture = prepare(start.picture, towers.height, towers.width, size.width / size.height)
@@ -103,7 +103,7 @@ def encode_image_start(
 
 
 def motion_ids(bundle: Bundle, motion: str, tokens: int) -> npt.NDArray[np.int64]:
-    """Token ids int64 [1, tokens] of a motion text: cut to leave place for the end id, then padded with 0."""
+    """Token ids int64 [1, tokens] of a motion text: truncated to leave room for the end id, then padded with 0."""
     tokenizer = bundle.manifest.motion_tokenizer
     words = list(open_sentencepiece(bundle.path(tokenizer.model), tokenizer.space_first).encode(motion))
     end = [] if tokenizer.end is None else [tokenizer.end]

@@ -1,6 +1,6 @@
-"""Which kind of picture a file is, by its first bytes, and whether all of it is there.
+"""Detects a picture's format from its first bytes, and whether the file is complete.
 
-A decoder is told the kind and never guesses: FFmpeg would take a playlist, too, and open what it names.
+The decoder gets the format and never guesses: FFmpeg would also accept a playlist, and open what it names.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SIGNATURES: Mapping[str, re.Pattern[bytes]] = {
 
 
 def format_of(content: bytes) -> str | None:
-    """FFmpeg's name of the format; None for what is no picture."""
+    """FFmpeg's name of the format; None if it is not a picture."""
     return next((name for name, begins in SIGNATURES.items() if begins.match(content)), None)
 
 
 def is_whole(content: bytes, name: str) -> bool:
-    """Whether the file goes on to its own end; True for formats that have none to look for."""
+    """Whether the file is complete; True for formats without a detectable end."""
     check = _CHECKS.get(name)
     try:
         return check is None or check(content)
@@ -37,10 +37,10 @@ def is_whole(content: bytes, name: str) -> bool:
 
 
 def mirrored_axis(content: bytes, name: str) -> int | None:
-    """The axis to flip after the rotation that FFmpeg tells, which leaves out the mirrored orientations of Exif.
+    """The axis to flip after the rotation that FFmpeg reports, which ignores Exif's mirrored orientations.
 
-    0: rows, 1: columns; None for a picture that is not mirrored, or has no readable Exif. Only JPEG, PNG and WebP are
-    turned by Exif: HEIF and AVIF have fields of their own, and an Exif orientation in them does not count.
+    0: rows, 1: columns; None for a picture that is not mirrored, or without readable Exif. Only JPEG, PNG and WebP are
+    rotated by Exif: HEIF and AVIF have their own fields, and an Exif orientation in them does not count.
     """
     found = _EXIF.search(content) if name in ("jpeg_pipe", "png_pipe", "webp_pipe") else None
     if found is None:
@@ -59,7 +59,7 @@ def mirrored_axis(content: bytes, name: str) -> int | None:
 
 
 _EXIF = re.compile(rb"(?:Exif\0\0|eXIf|EXIF.{4})(?=II\*\0|MM\0\*)", re.DOTALL)
-"""Before the Exif data of a JPEG, a PNG and a WebP."""
+"""Precedes the Exif data of a JPEG, a PNG and a WebP."""
 _ORIENTATION = 0x0112
 _MIRRORED: Mapping[int, int] = {2: 0, 4: 0, 5: 1, 7: 1}
 
@@ -76,7 +76,7 @@ def _png(content: bytes) -> bool:
 
 
 def _jpeg(content: bytes) -> bool:
-    """Whether an end marker follows the last scan; those inside segments, of a camera's thumbnail, do not count."""
+    """Whether an end marker follows the last scan; those inside segments, such as a thumbnail's, do not count."""
     at = 2
     while True:
         while content[at] == 0xFF and content[at + 1] == 0xFF:  # fill bytes
@@ -124,7 +124,7 @@ def _riff(content: bytes) -> bool:
 
 def _bmp(content: bytes) -> bool:
     offset, header, width, height, _, bits, compression = struct.unpack_from("<IIiiHHI", content, 10)
-    if header < 40 or compression not in (0, 3):  # rows of another form: the decoder knows
+    if header < 40 or compression not in (0, 3):  # other row formats: left to the decoder
         return True
     return int(offset + (width * bits + 31) // 32 * 4 * abs(height)) <= len(content)
 

@@ -1,7 +1,7 @@
 """Instruction and history -> shot and game state: one prefill, then constrained decoding of the four strengths.
 
-Knows prompts and the predictor's engine; nothing of the denoiser, the vae or the session. The state's text has a fixed
-template with four slots. Each is chosen among the eleven strengths, so the model cannot produce anything else.
+The state's text has a fixed template with four slots. Each is filled with one of the eleven strengths, so the model
+cannot produce anything else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .prompt import HistoryTurn, Prompt, PromptBuilder
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The next shot f32 [226, D], the game state, the history turns that fitted the window, and the seconds it took."""
+    """The next shot f32 [226, D], the game state, the history turns that fit the window, and the seconds it took."""
 
     shot: FloatArray
     game_state: GameState
@@ -41,7 +41,7 @@ class Prediction:
 class Predictor:
     """One bundle's predictor: engine and tokenizer. Calls from several threads run one at a time.
 
-    precision: what the engine computes in, for errors.
+    precision: the engine's, for errors.
     """
 
     def __init__(self, engine: PredictorEngine, prompt_builder: PromptBuilder, precision: str = "") -> None:
@@ -68,7 +68,7 @@ class Predictor:
     def predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         """The shot and state of a turn; the same arguments give the same result.
 
-        Raises InstructionError when the instruction does not fit the window, UnusableOutputError for a shot or logits
+        Raises InstructionError if the instruction does not fit the window, UnusableOutputError for a shot or logits
         that are not finite.
         """
         with self._lock:
@@ -85,7 +85,7 @@ class Predictor:
             return Prediction(shot, state, prompt.history_turns, time.perf_counter() - started)
 
     def _extend(self, cache: object, choice: int) -> Iterator[int]:
-        """The choices after the first one, each from the logits behind the one before."""
+        """The choices after the first one, each from the logits after the previous one."""
         for fixed in self._slots.between:
             tokens = np.array([self._slots.options[choice], *fixed], np.int64)
             logits, cache = self._engine.extend(tokens, cache)
@@ -93,7 +93,7 @@ class Predictor:
             yield choice
 
     def _take(self, history: TokenBatch | None) -> object | None:
-        """The prepared cache, if it is of this history. It serves once: the next prefill may take its memory."""
+        """The prepared cache, if it is for this history. It can be used once: the next prefill may reuse its memory."""
         prepared, self._prepared = self._prepared, None
         if history is None or prepared is None or not prepared[0].same_as(history):
             return None
@@ -104,7 +104,7 @@ class Predictor:
 
 
 def prefill_prompt(engine: PredictorEngine, prompt: Prompt, past: object | None = None) -> Prefill:
-    """Prefills a prompt: its history, if that is separate, then the turn over the history's cache.
+    """Prefills a prompt: its history, if separate, then the turn over the history's cache.
 
     past: the history's cache, if it was prefilled before.
     """

@@ -1,7 +1,7 @@
-"""Builds one turn's prompt: token ids, where earlier shots go in, and the rows for the read-outs (MODEL.md section 2).
+"""Builds one turn's prompt: token ids, where earlier shots go in, and the rows for the readouts (MODEL.md section 2).
 
-Knows the tokenizer and the template; nothing of the network. The two read-outs are the same up to the first shot query.
-So the history is shared by both, and can be prefilled before the instruction is known.
+The two readouts are the same up to the first shot query. So they share the history, which can be prefilled before the
+instruction is known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BUILD_AGAIN = "build the bundle again"
 _NO_DUMMY_PREFIX = b"\x1a\x02\x18\x00"
 """A protobuf tail that merges `normalizer_spec { add_dummy_prefix: false }` into a sentencepiece model.
 
-Text follows <TURN> directly, with no space mark in front (what transformers calls legacy=False)."""
+Text follows <TURN> directly, without a leading space mark (transformers' legacy=False)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class HistoryTurn:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One turn's prompt. `history`: what both read-outs share, if anything; `turn`: the rest, in two rows."""
+    """One turn's prompt. `history`: what both readouts share, if anything; `turn`: the rest, in two rows."""
 
     history: TokenBatch | None
     turn: TokenBatch
@@ -56,12 +56,12 @@ class Prompt:
 
     @property
     def runs(self) -> tuple[TokenBatch, ...]:
-        """The prefills in order, each over the cache of the one before."""
+        """The prefills in order, each over the previous one's cache."""
         return (self.turn,) if self.history is None else (self.history, self.turn)
 
 
 class PromptBuilder:
-    """Builds prompts from text and history with one bundle's tokenizer. Thread-safe; keeps nothing between turns."""
+    """Builds prompts from text and history with one bundle's tokenizer. Thread-safe and stateless."""
 
     def __init__(
         self,
@@ -113,8 +113,8 @@ class PromptBuilder:
     def build(self, text: str, history: Sequence[HistoryTurn]) -> Prompt:
         """The prompt of an instruction after `history` (oldest first).
 
-        Drops the oldest turns until the prompt fits the window; `Prompt.history_turns` says how many are left.
-        Raises InstructionError when the instruction alone does not fit.
+        Drops the oldest turns until the prompt fits the window; `Prompt.history_turns` is how many are left.
+        Raises InstructionError if the instruction alone does not fit.
         """
         current = [self._added["<TURN>"], *self.encode_text(text)]
         tail = [*current, *self._shot_block, self._added[f"<{STATE_TAGS[0][1]}>"]]
@@ -173,7 +173,7 @@ class PromptBuilder:
         tokens: list[str] = []
         for name, tag in STATE_TAGS:
             tokens += [f"<{tag}>", f"<Strength_{getattr(game_state, name)}>", f"</{tag}>"]
-        # Quirk: the doubled </ST> is what the published weights were trained with.
+        # Quirk: the published weights were trained with the doubled </ST>.
         return self._ids(*tokens, "</ST>", "</TURN>")
 
     def _ids(self, *tokens: str) -> list[int]:
@@ -190,7 +190,7 @@ def build_readouts(
     history_tokens: int,
     history_turns: int = 0,
 ) -> Prompt:
-    """Both read-outs of a prompt of L tokens: `queries` attend to each other in the shot's row; the state's is causal.
+    """Both readouts of a prompt of L tokens: `queries` attend to each other in the shot's row; the state's is causal.
 
     ids i64 [L]; history_index i64 [2, L], row 0 for the shot and row 1 for the state; history_shots f32 [s, D]. The
     first `history_tokens` are shared: the rows must not differ there.
@@ -238,7 +238,7 @@ def _read_added_tokens(path: Path, shot_tokens: int) -> dict[str, int]:
     wrong = [token for token, number in added.items() if type(number) is not int or not 0 <= number <= MAX_TOKEN_ID]
     if wrong:
         found, expected = f"{short(wrong[0])}: {added[wrong[0]]!r:.40}", f"a whole number from 0 to {MAX_TOKEN_ID}"
-        raise BundleFileError("not the id of a token", where=path, found=found, expected=expected, do=BUILD_AGAIN)
+        raise BundleFileError("not a token id", where=path, found=found, expected=expected, do=BUILD_AGAIN)
     if len(set(added.values())) < len(added):
         raise BundleFileError("two added tokens have the same id", where=path, do=BUILD_AGAIN)
     needed = ["<TURN>", "</TURN>", "<img>", "</img>", "<frame>", "</frame>"]

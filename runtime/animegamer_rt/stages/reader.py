@@ -1,7 +1,7 @@
 """Instruction and the scene so far -> the new scene: everyday words become a caption that the predictor knows.
 
-Knows scenes and the reader's networks; words, rules and phrases are the bundle's (`language`). What the instruction
-leaves out stays as it was, and clothes stay with the people who are away.
+Words, rules and phrases belong to the bundle (`language`). What the instruction leaves out stays the same, and absent
+people keep their clothes.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from .image import Picture, prepare
 Value = TypeVar("Value")
 
 ABSENT, FIRST, SECOND = range(3)
-"""Of a person, in the output `people` and in the input `scene`."""
+"""Values for a person, in the output `people` and in the input `scene`."""
 
 DOUBT = 2.0
-"""How much likelier (difference of logits) another place, hour or clothes must be than those of the scene before.
+"""How much likelier (difference of logits) another place, hour or clothes must be than the previous scene's.
 
-A wrong change of them stays in the game. None of the 803 turns that this was chosen with needs less.
+A wrong change of them stays in the game. None of the 803 turns used to choose it needs less.
 """
 
 MANY_STRANGE = 3
-"""So many different words that the part met in no text are named in the notice, also beside many that it knows."""
+"""Number of different unknown words from which the notice names them, even among many known ones."""
 
 MOST_NAMED = 5
-"""So many words are named in a notice; it counts the others."""
+"""Most words named in a notice; it counts the others."""
 
 SURE = 12.0
 """How much likelier (difference of logits) one person must be than all others for a word that names somebody.
 
-Each by itself, "fox", "lad" and "mage" lead by 20 and more; "cat", "king" and "witch" by 7 to 14.
+On their own, "fox", "lad" and "mage" lead by 20 and more; "cat", "king" and "witch" by 7 to 14.
 """
 
 CLEAR = 2.0
-"""How much likelier some clothes must be for a word that names them: "gown" and "mac" do, "jacket" does not."""
+"""How much likelier some clothes must be for a word that names them: "gown" and "mac" pass, "jacket" does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How an instruction was understood.
 
-    unknown: the words that ask for what the bundle cannot draw, in lower case. text: the scene in one line for people.
-    notice: a line about what was not understood; None if all was. seconds: inside the engine.
+    unknown: words for things that the bundle cannot draw, in lower case. text: the scene in one line for people.
+    notice: a line about what was not understood; None if everything was. seconds: inside the engine.
     """
 
     scene: Scene
@@ -69,9 +69,9 @@ class Reading:
 
 
 class InstructionReader:
-    """One bundle's readers with its words and language. name: the bundle's, for notices. Keeps nothing between turns.
+    """One bundle's readers with its words and language. name: the bundle's, for notices. Stateless between turns.
 
-    pictures: reads what a picture shows; None in a bundle without that part.
+    pictures: reads start pictures; None in a bundle without that part.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class InstructionReader:
     def read(self, instruction: Instruction, before: Scene | None, shown: Scene | None = None) -> Reading:
         """The scene that an instruction asks for after the scene `before` (None: nothing has been shown yet).
 
-        shown: what the turn has shown already, if it is played again: it stays, should the rules be others by now.
-        A text without a Latin letter or an emoji, or mostly of words that no text had which the part learned from, such
-        as one in another language, leaves the scene as it was. Raises BackendError where the engine fails.
+        shown: the turn's earlier scene if it is replayed: it is kept even if the rules have changed.
+        A text without a Latin letter or an emoji, or mostly of words missing in the part's training texts, such as one
+        in another language, leaves the scene unchanged. Raises BackendError if the engine fails.
         """
         say, vocabulary = self._language.say, self._vocabulary
         words = vocabulary.spelt_out(self._language.rewritten(split_words(instruction.text)), self._file.endings)
@@ -146,9 +146,9 @@ class InstructionReader:
         return Reading(scene, named, self.describe(scene), self._notice(problems, words), seconds)
 
     def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
-        """The scene of a picture in which `instruction` happens; None if nobody is seen, or without a picture reader.
+        """The scene of a picture in which `instruction` happens; None if nobody is recognised.
 
-        picture: u8 [H, W, 3]. Raises BackendError where an engine fails.
+        picture: u8 [H, W, 3]. Raises BackendError if an engine fails.
         """
         if self._pictures is None:
             return None
@@ -159,14 +159,14 @@ class InstructionReader:
         return self.read(instruction, self._decode(logits, None)).scene
 
     def nobody_seen(self, notice: str | None) -> str | None:
-        """The notice of a turn after a picture of which `read_image` gave no scene, before its own `notice`."""
+        """The notice after a start picture in which nobody was recognised, before the turn's own `notice`."""
         if self._pictures is None:
             return notice
         seen = self._language.say("nobody_seen", bundle=self._name, people=", ".join(self._words.people))
         return "; ".join(filter(None, (seen, notice))) or None
 
     def describe(self, scene: Scene) -> str:
-        """Tofi in a raincoat runs wildly, city, night. The caption, where the bundle has no phrase for it."""
+        """Tofi in a raincoat runs wildly, city, night. The caption, if the bundle has no phrase for it."""
         motion = scene.motion if len(scene.people) > 1 else self._language.said(scene.motion)
         described = self._language.say(
             "description",
@@ -186,8 +186,8 @@ class InstructionReader:
     ) -> Scene:
         """The scene of the logits. Place, hour and clothes stay unless others are likelier by DOUBT.
 
-        doubtful: not all words were understood, so that motion stays as well, and people unless twice as clear.
-        text: the first whom it names as company, and who was not there before, joins one who is shown alone.
+        doubtful: not all words were understood: motion stays as well, and people unless twice as clear.
+        text: the first newcomer it names as company joins a person shown alone.
         """
         words = self._words
         earlier = before if doubtful else None
@@ -221,7 +221,7 @@ class InstructionReader:
         return Scene(people, clothes, motion, level, place, hour, position, caption, left)
 
     def _named(self, word: str) -> str | None:
-        """Whom the word by itself names, such as Tofi for "fox"; None for any other word."""
+        """The person whom the word names on its own, such as Tofi for "fox"; None for any other word."""
         if self._vocabulary.is_strange(word) or self._vocabulary.is_noise(word):
             return None
         logits = self._engine.read(word_features([word])[None], self._encode(None))
@@ -232,9 +232,9 @@ class InstructionReader:
     def _put_on(
         self, text: Sequence[str], people: Sequence[str], worn: Mapping[str, str], before: Scene
     ) -> dict[str, str]:
-        """What one of `people` wears by the text's words alone, where the part changed nobody's clothes.
+        """What one of `people` wears by the text's words alone, if the part changed nobody's clothes.
 
-        Plain clothes if they come off, what somebody shown before wears, or what the words name, by who has just come.
+        Plain clothes if they come off, what somebody shown before wears, or what the words name, for the newest person.
         """
         plain, language = self._words.clothes[0], self._language
         if any(worn[name] != before.clothes[name] for name in people):
@@ -257,7 +257,7 @@ class InstructionReader:
         return {come[0]: kinds.pop()} if len(kinds) == 1 else {}
 
     def _clothes_of(self, word: str) -> str | None:
-        """Which clothes the word by itself names, such as party clothes for "gown"; None for any other word."""
+        """The clothes that the word names on its own, such as party clothes for "gown"; None for any other word."""
         if self._vocabulary.is_strange(word) or self._vocabulary.is_noise(word):
             return None
         asked = [filled(sentence, {"word": (word,)}) for sentence in self._file.clothes_asked]
@@ -272,13 +272,13 @@ class InstructionReader:
         return say("and").join(say("dressed", name=name, clothes=worn[name]) for name in people)
 
     def _goes_on(self, words: Sequence[str], scene: Scene) -> bool:
-        """Whether the words ask for what the scene shows already: "keep going", or its motion or place by name."""
+        """Whether the words ask for what the scene already shows: "keep going", or its motion or place by name."""
         stem = scene.motion.split()[0].rstrip(self._file.silent_endings)
         named = any(word.startswith(stem) or word == scene.place for word in words)
         return named or self._language.has("goes_on", words)
 
     def _left_out(self, words: Sequence[str], scene: Scene, before: Scene | None) -> list[str]:
-        """Who is named for the first time and not shown, because two others are."""
+        """People named for the first time and not shown, because two others are."""
         if len(scene.people) < 2:
             return []
         shown = {*scene.people, *(before.people if before is not None else ())}
@@ -305,9 +305,9 @@ def _says_nothing(logits: ReaderLogits) -> bool:
 
 
 def encode_scene(scene: Scene | None, words: ReaderWords, numbers: int) -> IntArray:
-    """The input `scene`, i64 [1, P + 5]: a number for each person, then motion, level, place, hour, position.
+    """The input `scene`, i64 [1, P + 5]: a number per person, then motion, level, place, hour, position.
 
-    numbers: how many the network takes. With more than P + 5, each person's 0 or 1 follows: whether it left last.
+    numbers: the length of the network's input. Beyond P + 5, a 0 or 1 per person follows: whether they left last.
     """
     told = numbers > len(words.people) + 5
     if scene is None:
@@ -328,12 +328,12 @@ def encode_scene(scene: Scene | None, words: ReaderWords, numbers: int) -> IntAr
 
 
 def presence_scores(logits: FloatArray) -> FloatArray:
-    """How much likelier it is that each person is named first than absent; people's logits [P, 3] -> [P]."""
+    """How much likelier each person is to be named first than absent; people's logits [P, 3] -> [P]."""
     return logits[:, FIRST] - logits[:, ABSENT]
 
 
 def lead(scores: FloatArray) -> float:
-    """How much likelier the likeliest is than the next."""
+    """How much likelier the likeliest is than the runner-up."""
     ordered = np.sort(scores)
     return float(ordered[-1] - ordered[-2]) if len(ordered) > 1 else np.inf
 
@@ -341,11 +341,11 @@ def lead(scores: FloatArray) -> float:
 def likeliest_people(logits: FloatArray, shown: Sequence[int] = (), nobody: bool = False) -> tuple[int, ...]:
     """The likeliest choice of one person named first and at most one named second; logits [P, 3].
 
-    shown: those who stay unless others are likelier by more than twice DOUBT. nobody: maybe nobody is there.
-    Raises BackendError for logits that are not numbers.
+    shown: people who stay unless others are likelier by more than twice DOUBT. nobody: the scene may be empty.
+    Raises BackendError for logits that are not finite.
     """
     _check(logits)
-    # Against everybody being absent.
+    # Relative to everybody being absent.
     first, second = presence_scores(logits), logits[:, SECOND] - logits[:, ABSENT]
     everybody = range(len(logits))
     choices = [(one,) for one in everybody] + [(one, two) for one in everybody for two in everybody if one != two]
@@ -370,4 +370,4 @@ def likeliest(values: Sequence[Value], logits: FloatArray, before: Value | None 
 
 def _check(logits: FloatArray) -> None:
     if not np.isfinite(logits).all():
-        raise BackendError("the reader's logits are not numbers", do="run: animegamer-rt selftest")
+        raise BackendError("the reader's logits are not finite", do="run: animegamer-rt selftest")

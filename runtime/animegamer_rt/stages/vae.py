@@ -1,7 +1,6 @@
-"""Latent -> uint8 frames, a chunk of time at a time.
+"""Latent -> uint8 frames, in chunks of time.
 
-Knows the vae engine and pixel formats; nothing of what made the latent. While a caller shows the first nine frames, the
-other eight are decoded in another thread.
+While a caller shows the first nine frames, the other eight are decoded in another thread.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ FIRST_LATENT_FRAMES = 3
 
 
 class Vae:
-    """One bundle's video decoder; `precision`: what it computes in, for errors. It decodes one clip at a time."""
+    """One bundle's video decoder; `precision`: the engine's, for errors. It decodes one clip at a time."""
 
     def __init__(self, engine: VaeEngine, precision: str = "") -> None:
         self._engine = engine
@@ -31,8 +30,8 @@ class Vae:
     def decode(self, latent: FloatArray, pixel_format: str = "rgb24", flip: bool = False) -> Decoding:
         """The frames of a latent f32 [1, 5, 16, h, w]: iterate once, each is u8 [H, W, C]; flip = bottom row first.
 
-        A frame stays valid for as long as it is held. Raises ConfigError for an unknown pixel format; the iteration
-        raises UnusableOutputError before it gives any frame of a chunk in which one shows nothing.
+        A frame stays valid for as long as it is referenced. Raises ConfigError for an unknown pixel format; the
+        iteration raises UnusableOutputError before yielding any frame of a chunk with an empty frame.
         """
         if pixel_format not in PIXEL_FORMATS:
             found, expected = repr(pixel_format), ", ".join(PIXEL_FORMATS)
@@ -65,7 +64,7 @@ class Decoding:
         try:
             yield from self._check.frames(0, frames)
         finally:
-            wait([second_chunk])  # also when the caller stops early: the engine is free again once this returns
+            wait([second_chunk])  # even if the caller stops early: the engine is free again once this returns
         frames, seconds = second_chunk.result()
         self.seconds += seconds
         yield from self._check.frames(shown, frames)

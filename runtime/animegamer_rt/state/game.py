@@ -1,7 +1,6 @@
 """What a game knows of its turns: strengths, a character's values, motion scope, scenes, and finished turns.
 
-Knows nothing of models, bundles or files, nor how a turn is stored or sent. Which words a scene has is a bundle's
-business. Source of the numbers: MODEL.md sections 2 and 3.
+The bundle defines a scene's words. Source of the numbers: MODEL.md sections 2 and 3.
 """
 
 from __future__ import annotations
@@ -71,19 +70,19 @@ MOTION_TABLES: Mapping[str, Mapping[int, float]] = MappingProxyType(
         "demo": MappingProxyType({1: 0.5, 2: 1.0, 3: 5.0, 4: 20.0}),
     }
 )
-"""Motion level -> motion scope (mean optical flow); `paper` is the decoder script's, `demo` the demo application's."""
+"""Motion level -> motion scope (mean optical flow); `paper`: the decoder script's, `demo`: the demo application's."""
 
 OTHER_MOTION_SCOPE = 40.0
-"""The motion scope of levels that no table lists: 5, and those below 1."""
+"""The motion scope of levels missing in the tables: 5, and those below 1."""
 
 MOTION_SOURCES = ("motion_level", "social")
 """The strengths that can index a motion table. Quirk: the reference's demo uses `social`."""
 
 
 def motion_scope(game_state: GameState, table: str = "paper", source: str = "motion_level") -> float:
-    """The motion scope that the denoiser is given for this turn.
+    """The denoiser's motion scope for this turn.
 
-    `table` is a key of MOTION_TABLES, `source` one of MOTION_SOURCES; a bundle's manifest has checked both.
+    `table` is a key of MOTION_TABLES, `source` one of MOTION_SOURCES, both checked by the bundle's manifest.
     """
     return MOTION_TABLES[table].get(getattr(game_state, source), OTHER_MOTION_SCOPE)
 
@@ -101,10 +100,10 @@ LEVELS = (1, 2, 3, 4, 5)
 class Scene:
     """One turn's scene, in the words of the bundle's manifest (section `reader`).
 
-    people: who is shown, one or two names, the first named first. clothes: what each person of the bundle wears, also
-    those who are not shown: they come back in it. level: 1..5. hour: one of HOURS. caption: the scene in the caption
-    form that the predictor knows; the prompts of later turns have it in place of the instruction. left: who left last
-    and is not back, so that "she comes back" says who.
+    people: who is shown, one or two names, the first named first. clothes: what each person of the bundle wears,
+    including absent ones, who come back in it. level: 1..5. hour: one of HOURS. caption: the scene in the predictor's
+    format, which replaces the instruction in the prompts of later turns. left: who left last and is not back, so that
+    "she comes back" is unambiguous.
     """
 
     people: tuple[str, ...]
@@ -127,7 +126,7 @@ class Scene:
         return shown(self) == shown(other)
 
     def to_fields(self) -> dict[str, Any]:
-        """What the scene shows, as clients are sent it: clothes only of the people in it."""
+        """The scene as sent to clients: clothes only of the people in it."""
         return {
             "people": [{"name": name, "clothes": self.clothes[name]} for name in self.people],
             "motion": self.motion,
@@ -139,7 +138,7 @@ class Scene:
         }
 
     def to_json(self) -> str:
-        """The scene as it is stored: compact JSON, without `left` where nobody left."""
+        """The scene as stored: compact JSON, without `left` if nobody left."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         if not self.left:
             del values["left"]
@@ -147,7 +146,7 @@ class Scene:
 
     @classmethod
     def from_json(cls, text: str) -> Scene:
-        """The inverse of `to_json`. Raises SessionError for text that is no scene."""
+        """The inverse of `to_json`. Raises SessionError for invalid text."""
         try:
             values = json.loads(text)
             people, left = tuple(values["people"]), tuple(values.get("left", ()))

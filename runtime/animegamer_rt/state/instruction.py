@@ -16,13 +16,13 @@ from animegamer_rt.errors import InstructionError
 from animegamer_rt.untrusted import short, whole_number
 
 MAX_INSTRUCTION_CHARACTERS = 500
-"""Longest instruction: a caption has about 80 characters; 500 keeps five turns inside the full model's window."""
+"""Longest instruction: a caption has about 80 characters; with 500, five turns fit the full model's window."""
 
 CAPTION_TAGS = ("S", "MD", "EV", "ML", "MA")
 LABEL_TAGS = ("SC", "ET", "ST")
 
 LEVEL_ADVERBS = {1: "barely", 2: "gently", 3: "smoothly", 4: "quickly", 5: "wildly"}
-"""The adverb that stands for a motion level given as a number without an adverb."""
+"""The adverb for a motion level given as a number."""
 
 _ANY_TAG = re.compile(r"</?\s*([A-Za-z_]+)\s*>")
 _ELEMENT = re.compile(r"\s*[,;.]?\s*<([A-Za-z_]+)>([^<>]*)</\1>")
@@ -42,7 +42,7 @@ class Instruction:
     def parse(cls, raw: str) -> Instruction:
         """Accepts free text, the caption form (`Character: ..; Motion: ..; Background: ..`), or the story form.
 
-        Tabs and line breaks count as spaces. Raises InstructionError when empty, too long, or not plain text.
+        Tabs and line breaks count as spaces. Raises InstructionError if empty, too long, or not plain text.
         """
         if not isinstance(raw, str):
             raise InstructionError("not an instruction", found=type(raw).__name__, expected="text (str)")
@@ -80,7 +80,7 @@ def _too_long(length: int) -> InstructionError:
         "the instruction is too long",
         found=f"{length} characters",
         expected=f"at most {MAX_INSTRUCTION_CHARACTERS}",
-        do="say one thing that happens in this turn",
+        do="describe one thing that happens in this turn",
     )
 
 
@@ -90,9 +90,9 @@ def is_story(text: str) -> bool:
 
 
 def story_to_caption(text: str) -> str:
-    """The caption `Character: S; Motion: MA MD; Background: EV.`, with the fields that the story gives.
+    """The caption `Character: S; Motion: MA MD; Background: EV.`, with the fields that the story has.
 
-    Raises InstructionError for an unknown tag, a tag that is not closed, text between tags, or no motion at all.
+    Raises InstructionError for an unknown or unclosed tag, text between tags, or a missing motion.
     """
     values: dict[str, list[str]] = {}
     position = 0

@@ -77,7 +77,7 @@ def test_a_machine_without_a_gpu_plays(bundle: Bundle, capsys: pytest.CaptureFix
     assert main(["doctor", "--bundle", str(bundle.folder)]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Playing works: animegamer-rt play, with --device cpu.\n")
-    assert "no NVIDIA driver" in said.partition("Missing or short")[2]
+    assert "no NVIDIA driver" in said.partition("Missing: optional")[2]
     assert "Broken" not in said and "GPU memory" not in said
     assert max(map(len, said.replace(str(Path.cwd()), "").splitlines())) <= 80
 
@@ -143,7 +143,7 @@ def test_what_this_machine_lacks_is_told(
 
 @pytest.mark.parametrize(
     ("named", "said"),
-    [("off", "switched off: --device torch uses plain operators"), ("gone.so", "gone.so: kernel library not found")],
+    [("off", "turned off: --device torch uses plain operators"), ("gone.so", "gone.so: kernel library not found")],
 )
 def test_kernels_that_are_not_there_stop_nothing(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, named: str, said: str
@@ -251,5 +251,5 @@ def test_sizes_are_told_by_part_and_the_disk_is_held_against_them(
     monkeypatch.setattr(doctor, "_part_bytes", lambda bundle: [("predictor", 9 * 10**9)])
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda place: SimpleNamespace(free=15 * 10**9))
     finding = found(bundle, "disk")
-    assert finding.state == "limited" and finding.found.startswith("15.0 GB free") and "free some space" in finding.do
+    assert finding.state == "limited" and finding.found.startswith("15.0 GB free") and "free disk space" in finding.do
     assert "a bundle of this size takes 18.0 GB" in finding.found

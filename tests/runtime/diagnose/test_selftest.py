@@ -91,13 +91,13 @@ def test_part_that_answers_otherwise_is_named_and_fails(
     assert selftest.selftest(str(bundle.folder), EngineConfig("cpu"), tmp_path / "r.json") == 1
     written = report(tmp_path / "r.json")
     assert [row["output"] for row in written["parts"] if not row["passed"]] == ["vae_next.frames"]
-    assert written["answers"] == "recorded beside the bundle" and not written["passed"]
+    assert written["answers"] == "recorded next to the bundle" and not written["passed"]
     assert "vae_next.frames             WRONG" in capsys.readouterr().out
 
 
 def test_the_shipped_bundle_has_answers_recorded_for_it() -> None:
     _, said = selftest._expected(open_bundle("pocket"))
-    assert said == "recorded beside the bundle", "the bundle or its prompts changed: selftest --record"
+    assert said == "recorded next to the bundle", "the bundle or its prompts changed: selftest --record"
 
 
 def test_damaged_record_and_one_that_lacks_an_answer_are_named(

@@ -55,11 +55,11 @@ def test_slots_keep_the_words_of_their_elements() -> None:
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
-        ("", "it has no word that must be there, or over 16"),
-        ("<any>? <any>*", "it has no word that must be there, or over 16"),
-        ("a " * 17, "it has no word that must be there, or over 16"),
+        ("", "it has no required word, or over 16"),
+        ("<any>? <any>*", "it has no required word, or over 16"),
+        ("a " * 17, "it has no required word, or over 16"),
         ("a a* b* c*", "more than two elements have"),
-        ("(a|b)+", "'\\(a|b\\)\\+' is no element"),
+        ("(a|b)+", "'\\(a|b\\)\\+' is not an element"),
         ("<besides> a", "no class <besides>"),
         ("a &<joint> b", "'&<joint>' is not the first"),
         ("a !<joint>", "'!<joint>' is not the first"),
@@ -68,13 +68,13 @@ def test_slots_keep_the_words_of_their_elements() -> None:
     ],
 )
 def test_what_is_no_pattern_is_refused_with_the_reason(pattern: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=f"cannot be read.*{reason}"):
+    with pytest.raises(ConfigError, match=f"invalid pattern.*{reason}"):
         Pattern(pattern, CLASSES)
 
 
 @pytest.mark.parametrize("entry", ["", "**ly", "two  spaces", "<every>", "! no", "a <b>"])
 def test_what_is_no_entry_of_a_class_is_refused(entry: str) -> None:
-    with pytest.raises(ConfigError, match="not an entry of a class"):
+    with pytest.raises(ConfigError, match="invalid entry of a class"):
         WordClass(["fine", entry])
 
 

@@ -46,7 +46,7 @@ def test_without_a_file_nothing_is_found_and_nothing_said_but_captions() -> None
     [
         ({"rule": {}}, "unknown key 'rule'.*did you mean 'rules'"),
         ({"classes": {"a": "b"}}, "classes: a: wrong type of value"),
-        ({"classes": {"a": ["<b"]}}, "classes: a: not an entry of a class.*'<b'"),
+        ({"classes": {"a": ["<b"]}}, "classes: a: invalid entry of a class.*'<b'"),
         ({"rules": {"companion": []}}, "rules: companion: unknown key.*company"),
         ({"rules": {"crowd": ["many", "<many> a"]}}, r"rules: crowd\[1\]: .*no class <many>"),
         ({"rules": {"company": ["with <any>"]}}, r"rules: company\[0\]: .*'who' in 'with <any>'"),
@@ -56,7 +56,7 @@ def test_without_a_file_nothing_is_found_and_nothing_said_but_captions() -> None
         ({"phrases": {"hello": ""}}, "phrases: hello: unknown key"),
         ({"phrases": {"more": "{count.__class__}"}}, r"phrases: more: .*'count.__class__'"),
         ({"phrases": {"more": "{count:>999999999}"}}, r"phrases: more: .*'count:>999999999'"),
-        ({"phrases": {"more": "{"}}, "phrases: more: a phrase cannot be read"),
+        ({"phrases": {"more": "{"}}, "phrases: more: invalid phrase"),
         ([], "not a table of settings"),
     ],
 )

@@ -71,7 +71,7 @@ def test_what_was_seen_in_the_picture_is_told_before_the_first_turn(
     ("options", "said"),
     [
         (["--image", "IMAGE"], "--image needs --motion too"),
-        (["--image", "none.png", "--motion", "gently wave"], "none.png: there is no such picture"),
+        (["--image", "none.png", "--motion", "gently wave"], "none.png: no such picture"),
         (["--image", "IMAGE", "--motion", "gently wave", "--history-turns", "0"], "no turn would see the picture"),
     ],
 )

@@ -81,9 +81,9 @@ def test_a_picture_is_turned_and_mirrored_as_its_camera_says(tmp_path: Path, ori
 
 
 def test_missing_file_and_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PictureError, match=r"none\.png: there is no such picture"):
+    with pytest.raises(PictureError, match=r"none\.png: no such picture"):
         read_picture(tmp_path / "none.png")
-    with pytest.raises(PictureError, match="not a picture that can be read"):
+    with pytest.raises(PictureError, match="not a readable picture"):
         read_picture(tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_a_picture_that_was_cut_short_is_refused(tmp_path: Path, suffix: str, sh
     progressive = {"progressive": True} if suffix == "progressive" else {}
     content = saved(tmp_path, "jpg" if progressive else suffix, **progressive)
     (tmp_path / "half").write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(PictureError, match="half: not a picture that can be read"):
+    with pytest.raises(PictureError, match="half: not a readable picture"):
         read_picture(tmp_path / "half")
 
 
@@ -129,7 +129,7 @@ def test_the_end_of_a_thumbnail_is_not_the_pictures(tmp_path: Path) -> None:
     (tmp_path / "whole.jpg").write_bytes(whole)
     assert read_picture(tmp_path / "whole.jpg").shape == SOURCE.shape
     (tmp_path / "half.jpg").write_bytes(whole[: len(whole) - 1000])
-    with pytest.raises(PictureError, match="its end is missing"):
+    with pytest.raises(PictureError, match="a truncated file"):
         read_picture(tmp_path / "half.jpg")
 
 

@@ -52,7 +52,7 @@ def test_a_frame_that_shows_nothing_ends_the_turn_before_its_chunk_is_shown(
 ) -> None:
     engines = plant(fakes.fake_engines(), FRAME, index=index)
     session, shown = Session.start(bundle, seed=7), []
-    with pytest.raises(UnusableOutputError, match=rf"vae \(fp32\): frame {index} shows nothing; found \[0, 0, 0"):
+    with pytest.raises(UnusableOutputError, match=rf"vae \(fp32\): frame {index} is empty; found \[0, 0, 0"):
         for event in Pipeline.open(bundle, engines).run_turn(
             session, Instruction("Mia waves."), pixel_format=pixel_format
         ):
