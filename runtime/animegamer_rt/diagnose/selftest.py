@@ -2,8 +2,8 @@
 
 The recorded outputs come from onnxruntime on the CPU. They are stored next to the bundle (`--record` writes them,
 pocket has them) or computed on the spot. At most 4096 evenly spaced numbers per output are recorded, so the file is
-small even for a full-size bundle. Every part gets inputs from a fixed seed, not another part's output, so the part named
-in an error is the one that fails.
+small even for a full-size bundle. Every part gets inputs from a fixed seed, not another part's output, so the part
+named in an error is the one that fails.
 """
 
 from __future__ import annotations
