@@ -167,6 +167,18 @@ Case step_case() {
     return {"guided_step", "2 x 5 x 16 x 60 x 90 bf16", static_cast<double>(ELEMENTS) * (4 * 7 + 2 * BATCH + 2), prepare};
 }
 
+// All draws of a turn in one sum, which is as much work as those of all its steps.
+Case noise_case() {
+    constexpr int64_t ELEMENTS = 5 * 16 * 60 * 90;
+    const auto prepare = [](Arena& arena) -> Call {
+        static const std::vector<float> weights(50, 0.1f);
+        const agk_noise_args args{sizeof args, 50, ELEMENTS, 0, reinterpret_cast<const uint64_t*>(arena.take<int32_t>(6)),
+                                  arena.take<float>(65536), weights.data(), arena.take<float>(ELEMENTS)};
+        return [args](cudaStream_t stream) { check_status(agk_noise(&args, stream)); };
+    };
+    return {"noise", "50 draws of 5 x 16 x 60 x 90", static_cast<double>(ELEMENTS + 65536) * 4, prepare};
+}
+
 Case pixels_case(int channels, bool interleaved) {
     constexpr int64_t PLACES = 9 * 480 * 720;
     const auto prepare = [=](Arena& arena) -> Call {
@@ -282,9 +294,9 @@ int main(int argc, char** argv) {
         epilogue_case(" to bf16", 3 * WIDTH, true, false, AGK_BF16),
         heads_case(true),         heads_case(false),        int8_case(),
         packed_case(14336, 4096, 0),  packed_case(14336, 4096, 3), packed_case(4096, 14336, 3), packed_case(1024, 4096, 3),
-        attention_case(AGK_WARPS), attention_case(AGK_HALF_SUMS),     step_case(),              pixels_case(4, true),
-        pixels_case(3, true),     pixels_case(4, false),    spatial_case(9, 8, 128),
-        spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
+        attention_case(AGK_WARPS), attention_case(AGK_HALF_SUMS),     step_case(),              noise_case(),
+        pixels_case(4, true),     pixels_case(3, true),     pixels_case(4, false),
+        spatial_case(9, 8, 128),  spatial_case(9, 4, 256),  spatial_case(5, 2, 256),  spatial_case(3, 1, 512),
     };
     // Floors are computed from the rate of mma.sync, so wgmma may be faster.
     if (gpu.major == 9 && gpu.minor == 0) {

@@ -15,6 +15,7 @@ from .attention import MmaKind, attention, attention_int8
 from .errors import KernelError
 from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
+from .noise import NOISE_TABLE, noise
 from .packed import FEW_ROWS, Packed, packed_product, unpack
 from .rows import Int32Sums, Norm, epilogue, gate_residual, norm_modulate
 from .step import StepOutputs, guided_step
@@ -28,6 +29,7 @@ __all__ = [
     "KernelError",
     "Library",
     "MmaKind",
+    "NOISE_TABLE",
     "Norm",
     "Packed",
     "SpatialNorm",
@@ -40,6 +42,7 @@ __all__ = [
     "head_norm",
     "head_norm_int8",
     "int8_workspace",
+    "noise",
     "norm_modulate",
     "open_library",
     "packed_product",

@@ -10,7 +10,7 @@ from .errors import KernelError
 
 
 class Dtype(IntEnum):
-    """enum agk_dtype. U8 and I32 are not in the C enum: the C interface fixes the dtype of those arrays."""
+    """enum agk_dtype. U8, I32 and I64 are not in the C enum: the C interface fixes the dtype of those arrays."""
 
     F32 = 0
     F16 = 1
@@ -19,6 +19,7 @@ class Dtype(IntEnum):
     I8 = 4
     U8 = 5
     I32 = 6
+    I64 = 7
 
 
 DTYPES = {
@@ -29,6 +30,7 @@ DTYPES = {
     "int8": Dtype.I8,
     "uint8": Dtype.U8,
     "int32": Dtype.I32,
+    "int64": Dtype.I64,
 }
 
 

@@ -21,6 +21,7 @@ OPERATORS = (
     "unpack",
     "packed_product",
     "guided_step",
+    "noise",
     "head_norm",
     "head_norm_int8",
     "attention_int8",

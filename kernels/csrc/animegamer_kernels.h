@@ -167,6 +167,25 @@ typedef struct agk_guided_step_args {
 AGK_API int agk_guided_step(const agk_guided_step_args* args, void* stream);
 AGK_API int agk_guided_step_host(const agk_guided_step_args* args);
 
+/* Normal numbers: sum over k of weights[k] * draw first + k, where a draw has `count` numbers. Block b of a draw is Philox4x64-10
+ * of the counter (b + 1, draw, turn, AGK_NOISE_VERSION), whose four words are 16 places in the table, the lowest 16 bits first.
+ * Of the blocks' weighted sums x, from 0 to ceil(count / 32) - 1, and y, as many that follow: out = x + y, then x - y, cut to
+ * count. Each product and sum is rounded to float32, in ascending order of draws: all implementations give the same bits. */
+#define AGK_NOISE_VERSION 2
+#define AGK_MOST_DRAWS 1000
+typedef struct agk_noise_args {
+    uint32_t struct_bytes;
+    int32_t draws; /* 0 to AGK_MOST_DRAWS */
+    int64_t count, first;
+    const uint64_t* turn; /* [3]: the seed's low and high half, the turn; read when the kernel runs */
+    const float* table;   /* [65536] */
+    const float* weights; /* [draws], in host memory, copied by the call */
+    float* out;           /* [count] */
+} agk_noise_args;
+
+AGK_API int agk_noise(const agk_noise_args* args, void* stream);
+AGK_API int agk_noise_host(const agk_noise_args* args);
+
 /* Queries, keys and values, and the LayerNorms of the heads of queries and keys. */
 typedef struct agk_heads {
     int64_t batch, tokens, heads, head_width;

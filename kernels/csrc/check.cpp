@@ -1,4 +1,4 @@
-// Checks of the denoiser's row operators and of the guided step.
+// Checks of the denoiser's row operators, of the guided step and of noise.
 #include "check.h"
 
 #include <cinttypes>
@@ -141,6 +141,22 @@ int check(const agk_guided_step_args* args) {
         if (const int code = check_array(name, each.what, each.array)) return code;
     }
     return args->next_patches == nullptr ? AGK_OK : check_array(name, "next_patches", args->next_patches);
+}
+
+int check(const agk_noise_args* args) {
+    const char* name = "noise";
+    if (const int code = check_struct(name, args)) return code;
+    if (args->draws < 0 || args->draws > AGK_MOST_DRAWS) {
+        return fail(AGK_BAD_SHAPE, "%s: draws %d: expected 0 to %d", name, static_cast<int>(args->draws), AGK_MOST_DRAWS);
+    }
+    if (args->count <= 0 || args->first < 0) {
+        return fail(AGK_BAD_SHAPE, "%s: count %" PRId64 ", first %" PRId64 ": expected a positive count, first 0 or more", name,
+                    args->count, args->first);
+    }
+    if (args->draws > 0 && args->weights == nullptr) return fail(AGK_NULL_POINTER, "%s: weights is missing", name);
+    if (const int code = check_array(name, "turn", args->turn)) return code;
+    if (const int code = check_array(name, "table", args->table)) return code;
+    return check_array(name, "out", args->out);
 }
 
 }  // namespace agk

@@ -17,6 +17,8 @@ constexpr int64_t KEY_CHUNK = 256;
 constexpr int64_t STATISTICS_BLOCKS = 512;
 // Attention is written for heads of 64 and tiles of 64 keys.
 constexpr int ATTENTION_WIDTH = 64, ATTENTION_KEYS = 64;
+// Noise: table values from a block of Philox.
+constexpr int64_t NOISE_VALUES = 16;
 // 16 bytes of each channel with 16-bit inputs; the output is a whole number of 8-byte stores.
 constexpr int PIXELS_PER_THREAD = 8;
 
@@ -34,6 +36,7 @@ int check(const agk_epilogue_args* args);
 int check(const agk_unpack_args* args);
 int check(const agk_packed_product_args* args);
 int check(const agk_guided_step_args* args);
+int check(const agk_noise_args* args);
 int check(const agk_head_norm_args* args);
 int check(const agk_head_norm_int8_args* args);
 int check(const agk_attention_int8_args* args);

@@ -16,6 +16,7 @@ int agk_epilogue(const agk_epilogue_args*, void*) { return no_cuda("epilogue"); 
 int agk_unpack(const agk_unpack_args*, void*) { return no_cuda("unpack"); }
 int agk_packed_product(const agk_packed_product_args*, void*) { return no_cuda("packed_product"); }
 int agk_guided_step(const agk_guided_step_args*, void*) { return no_cuda("guided_step"); }
+int agk_noise(const agk_noise_args*, void*) { return no_cuda("noise"); }
 int agk_head_norm(const agk_head_norm_args*, void*) { return no_cuda("head_norm"); }
 int agk_head_norm_int8(const agk_head_norm_int8_args*, void*) { return no_cuda("head_norm_int8"); }
 int agk_attention_int8(const agk_attention_int8_args*, void*) { return no_cuda("attention_int8"); }

@@ -8,6 +8,7 @@ set(REFERENCES
   ${SOURCES}/host/attention.cpp
   ${SOURCES}/host/guided_step.cpp
   ${SOURCES}/host/heads.cpp
+  ${SOURCES}/host/noise.cpp
   ${SOURCES}/host/packed.cpp
   ${SOURCES}/host/rows.cpp
   ${SOURCES}/host/vae.cpp)

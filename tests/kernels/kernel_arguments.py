@@ -9,14 +9,15 @@ from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.attention import AttentionArguments, AttentionInt8Arguments
 from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
 from animegamer_kernels.library import Arguments
+from animegamer_kernels.noise import NOISE_TABLE, NoiseArguments
 from animegamer_kernels.packed import PackedProductArguments, UnpackArguments
 from animegamer_kernels.rows import EpilogueArguments, GateResidualArguments, NormModulateArguments
 from animegamer_kernels.step import GuidedStepArguments
 from animegamer_kernels.vae import PixelsArguments, SpatialNormArguments
 
-MEMORY = (ctypes.c_float * 8192)()
+MEMORY = (ctypes.c_float * (NOISE_TABLE + 4))()
 ADDRESS = -(-ctypes.addressof(MEMORY) // 16) * 16
-"""A valid array for every pointer: 32 KiB of host memory at a multiple of 16."""
+"""A valid array for every pointer: 256 KiB of host memory at a multiple of 16."""
 
 ROWS = {"shape.rows": 4, "shape.tokens": 2, "shape.shot_tokens": 1, "shape.width": 8, "norm.epsilon": 1e-5}
 WEIGHT = {"weight.outputs": 3, "weight.inputs": 16, "weight.block": 8, "weight.bits": 4}
@@ -28,6 +29,7 @@ SIZES: Mapping[str, tuple[type[Arguments], Mapping[str, float]]] = {
     "unpack": (UnpackArguments, WEIGHT),
     "packed_product": (PackedProductArguments, {**WEIGHT, "rows": 2}),
     "guided_step": (GuidedStepArguments, {"batch": 1, "frames": 1, "channels": 2, "height": 2, "width": 2}),
+    "noise": (NoiseArguments, {"draws": 1, "count": 33, "first": 0}),
     "head_norm": (HeadNormArguments, {**HEADS, "batch_stride": 48, "token_stride": 16, "head_stride": 8}),
     "head_norm_int8": (HeadNormInt8Arguments, {**HEADS, "query_group": 2, "key_group": 3, "workspace_bytes": 64}),
     "attention_int8": (

@@ -88,6 +88,11 @@ inline bool __any_sync(unsigned mask, bool value) {
     return std::any_of(all, all + 32, [](uint64_t one) { return one != 0; });
 }
 
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+__extension__ typedef unsigned __int128 Wide;
+inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return static_cast<uint64_t>(static_cast<Wide>(a) * b >> 64); }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 // On a GPU it is accurate to 2 units in the last place, and 0 if y is above 2^126.
