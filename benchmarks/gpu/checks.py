@@ -29,6 +29,7 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
+from animegamer_rt.noise import Noise
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
@@ -249,10 +250,10 @@ def no_waiting(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
     """Runs denoise steps under torch's debug mode, which raises at a host synchronisation."""
     engines, geometry = variant.open(bundle), bundle.manifest.geometry
     plan = DenoisePlan.from_dict(bundle.plan("balanced"))
-    start = np.zeros(geometry.latent_shape, np.float32)
+    start = Noise(SEED, 1, 0, np.ones(1, np.float32), geometry.latent_shape)
     shot = np.zeros((geometry.shot_tokens, geometry.shot_width), np.float32)
     for _ in range(2):
-        denoised(engines, plan, shot, start)
+        denoised(engines, plan, shot, start.array())
     denoising, waited = engines.denoiser.start(start, shot, 10.0), ""
     torch.cuda.set_sync_debug_mode("error")
     try:

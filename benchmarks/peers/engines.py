@@ -26,6 +26,7 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import advance
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.noise import AnyNoise, as_array
 
 from . import library_networks
 
@@ -108,10 +109,10 @@ class LibraryDenoiser:
         self.motion = TimeAndMotion(self.network.time_embedding, ours.motion)
         self.network.time_embedding = self.motion
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> LibraryDenoiseRun:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> LibraryDenoiseRun:
         """See interface.DenoiserEngine."""
         self.motion.scope = torch.tensor([motion_scope])
-        return LibraryDenoiseRun(self, torch.from_numpy(latent), torch.from_numpy(shot))
+        return LibraryDenoiseRun(self, torch.from_numpy(as_array(latent)), torch.from_numpy(shot))
 
 
 class TimeAndMotion(nn.Module):
@@ -141,7 +142,7 @@ class LibraryDenoiseRun:
         coefficients: FloatArray,
         timestep: float,
         rows: tuple[int, ...],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         """See interface.DenoiseRun."""
@@ -151,7 +152,7 @@ class LibraryDenoiseRun:
             timestep=torch.full((len(rows),), timestep),
             return_dict=False,
         )[0]
-        state = self._latent, self._x0, torch.from_numpy(noise), self._difference
+        state = self._latent, self._x0, torch.from_numpy(as_array(noise)), self._difference
         numbers = torch.from_numpy(np.ascontiguousarray(coefficients)).unbind(0)
         self._latent, self._x0, self._difference = advance(v, *state, numbers)
 

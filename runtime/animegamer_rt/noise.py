@@ -51,44 +51,52 @@ class Noise:
     @property
     def key(self) -> npt.NDArray[np.uint64]:
         """u64 [3]: the seed's low and high half, and the turn."""
-        return np.array([self.seed % 2**64, self.seed >> 64, self.turn], np.uint64)
+        seed = int(self.seed)
+        return np.array([seed % 2**64, seed >> 64, self.turn], np.uint64)
 
     def array(self) -> FloatArray:
         """The numbers, f32 of `shape`."""
         count = prod(self.shape)
         blocks = -(-count // (2 * BLOCK_VALUES))
         halves = np.empty((2, blocks * BLOCK_VALUES), np.float32)
+        philox = np.random.Philox(key=self.key[:2])
         for start in range(0, blocks, PIECE):
             size = min(PIECE, blocks - start)
             piece = slice(start * BLOCK_VALUES, (start + size) * BLOCK_VALUES)
-            one, other = self._sum(start, size), self._sum(blocks + start, size)
+            one, other = self._sum(philox, start, size), self._sum(philox, blocks + start, size)
             np.add(one, other, out=halves[0, piece])
             np.subtract(one, other, out=halves[1, piece])
         return halves.reshape(-1)[:count].reshape(self.shape)
 
-    def _sum(self, block: int, size: int) -> FloatArray:
+    def _sum(self, philox: np.random.Philox, block: int, size: int) -> FloatArray:
         """The weighted table values of `size` blocks, added in ascending order of the draws."""
-        table, (*seed, turn) = load_table(), self.key
+        table, state = load_table(), philox.state
         total = np.zeros(size * BLOCK_VALUES, np.float32)
         for draw, weight in enumerate(self.weights, self.first):
-            counter = np.array([block, draw, turn, VERSION], np.uint64)  # numpy adds 1 before it takes a block
-            words = np.random.Philox(key=seed, counter=counter).random_raw(size * 4)
+            # numpy adds 1 before it takes a block. A new generator would take twenty times as long as a new state.
+            state["state"]["counter"][:] = block, draw, self.turn, VERSION
+            philox.state = state
+            words = philox.random_raw(size * 4)
             values = table.take(words.astype("<u8", copy=False).view("<u2"))
             values *= weight
             total = values if draw == self.first else np.add(total, values, out=total)
         return total
 
 
+AnyNoise = Noise | FloatArray
+"""What an engine is given: draws, which it may make where it runs, or numbers."""
+
+
 def draw_turn(
     seed: int, turn: int, weights: Sequence[FloatArray], shape: tuple[int, ...], version: int = VERSION
-) -> Iterator[Noise | FloatArray]:
-    """A turn's noise: the initial latent, then the weighted sum of the next draws for each of `weights`."""
+) -> Iterator[AnyNoise]:
+    """A turn's noise: the initial latent, then the weighted sum of the next draws for each of `weights` f32 [n]."""
     if version == 1:
         yield from _draw_version_1(seed, turn, weights, shape)
         return
     first = 0
-    for of_step in ([np.ones(1, np.float32)], *weights):
-        yield Noise(seed, turn, first, np.asarray(of_step, np.float32), shape)
+    for of_step in (np.ones(1, np.float32), *weights):
+        yield Noise(seed, turn, first, of_step, shape)
         first += len(of_step)
 
 
@@ -96,12 +104,18 @@ def _draw_version_1(
     seed: int, turn: int, weights: Sequence[FloatArray], shape: tuple[int, ...]
 ) -> Iterator[FloatArray]:
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, turn])))
-    yield generator.standard_normal(shape, np.float32)
+    noise = generator.standard_normal(shape, np.float32)
+    yield noise
     for of_step in weights:
-        noise = np.zeros(shape, np.float32)
+        noise = np.zeros(shape, np.float32) if len(of_step) else noise
         for weight in of_step:
             noise += weight * generator.standard_normal(shape, np.float32)
         yield noise
+
+
+def as_array(noise: AnyNoise) -> FloatArray:
+    """The numbers of noise, for an engine that does not draw them itself."""
+    return noise.array() if isinstance(noise, Noise) else noise
 
 
 @cache
@@ -118,5 +132,4 @@ def load_table() -> FloatArray:
         raise BackendError(
             "the table of the noise is damaged", where=path, found=found, expected=TABLE_SHA256, do="install again"
         )
-    table.flags.writeable = False
     return table

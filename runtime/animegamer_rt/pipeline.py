@@ -133,8 +133,7 @@ class Pipeline:
                 notice=self.reader.nobody_seen(reading.notice) if unseen else reading.notice,
             )
 
-        # 1. Predict the state and the shot. Another thread draws the denoiser's noise meanwhile.
-        noise = self.denoiser.draw_noise(session.seed, turn)
+        # 1. Predict the state and the shot.
         if prediction is None:
             prediction = self.predictor.predict(session.history, prompt)
         state, rules = prediction.game_state, self.bundle.manifest.compatibility
@@ -153,6 +152,7 @@ class Pipeline:
         )
 
         # 2. Denoise the clip's latent, a step at a time.
+        noise = self.denoiser.draw_noise(session.seed, turn, session.noise_version)
         for step in self.denoiser.denoise(prediction.shot, scope, noise):
             yield Progress(
                 session=game,

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from .bundle.loader import Bundle
 from .errors import SessionError
+from .noise import SEEDS, VERSION
 from .stages.predictor import Prediction
 from .stages.prompt import HistoryTurn
 from .state.game import CharacterState, Scene, TurnRecord
@@ -50,6 +51,8 @@ class Session:
     scene: Scene | None = None
     initial_scene: Scene | None = None
     """The scene of the picture that the game starts from, if a reader recognised one."""
+    noise_version: int = VERSION
+    """Of the next turn's noise: an earlier one where a turn that had it is played again."""
 
     @classmethod
     def start(cls, bundle: Bundle, seed: int, history_turns: int | None = None) -> Session:
@@ -219,3 +222,5 @@ def _check_not_negative(**values: int) -> None:
     for name, value in values.items():
         if value < 0:
             raise SessionError(f"{name} is negative", found=value, expected="0 or more")
+        if name == "seed" and value >= SEEDS:
+            raise SessionError("the seed is too large", found=f"{value.bit_length()} bits", expected="0 to 2**128 - 1")

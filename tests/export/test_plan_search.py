@@ -27,6 +27,7 @@ from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
+from animegamer_rt.noise import AnyNoise, as_array
 from animegamer_rt.pipeline import Pipeline
 
 STEPS = 20
@@ -113,7 +114,7 @@ class Skips:
     skippable_blocks: int = 6
     skipped: int = 0
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> DenoiseRun:
         turn = self.part.start(latent, shot, motion_scope)
         plain = turn.step
 
@@ -121,12 +122,12 @@ class Skips:
             coefficients: FloatArray,
             timestep: float,
             rows: tuple[int, ...],
-            noise: FloatArray,
+            noise: AnyNoise,
             blocks: BlockCache | None = None,
         ) -> None:
             reused = blocks is not None and blocks.reused
             self.skipped += reused
-            plain(coefficients, timestep, rows, noise * (1 + self.harm) if reused else noise)
+            plain(coefficients, timestep, rows, as_array(noise) * (1 + self.harm) if reused else noise)
 
         turn.step = step  # type: ignore[method-assign]
         return turn

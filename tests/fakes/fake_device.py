@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from animegamer_rt.backends.tensorrt.device import Array, GpuInfo, Shape, Tensor
+from animegamer_rt.noise import Noise, load_table
 
 ITEM = {"tensor(float)": np.float32, "tensor(int64)": np.int64, "tensor(bool)": np.bool_, "tensor(uint8)": np.uint8}
 ALIGNMENT = 256
@@ -49,11 +50,18 @@ class Task:
 
 class FakeDevice:
     def __init__(
-        self, most: dict[str, int], *, arch: str = "sm89", free: int = 2**33, captures: bool = True, streamable: int = 0
+        self,
+        most: dict[str, int],
+        *,
+        arch: str = "sm89",
+        free: int = 2**33,
+        captures: bool = True,
+        streamable: int = 0,
+        draws: bool = True,
     ) -> None:
         """most: axis name -> its largest length, as the profiles of the engines would say."""
         self.most, self.arch, self.free_bytes, self.captures = most, arch, free, captures
-        self.streamable, self.placed_bytes = streamable, 0
+        self.streamable, self.placed_bytes, self.draws = streamable, 0, draws
         self.blocks: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
         self.next_address = itertools.count(1)
         self.pinned_arrays: list[Array] = []
@@ -121,6 +129,17 @@ class FakeStream:
             self.device.write(target, self.device.view(source, bytes).copy())
 
         self.push("copy", Task(run, [(source, source + bytes)], [(target, target + bytes)]))
+
+    def draw(self, noise: Noise, key: int, table: int, target: int) -> None:
+        assert self.device.draws
+
+        def run() -> None:
+            assert self.device.view(table, 2**18).tobytes() == load_table().tobytes()
+            low, high, turn = (int(word) for word in self.device.view(key, 24).view(np.uint64))
+            self.device.write(target, replace(noise, seed=low | high << 64, turn=turn).array())
+
+        size = 4 * int(np.prod(noise.shape))
+        self.push("draw", Task(run, [(key, key + 24), (table, table + 2**18)], [(target, target + size)]))
 
     def copy_out(self, array: Array, address: int) -> None:
         def run() -> None:

@@ -28,6 +28,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.noise import AnyNoise, as_array
 from animegamer_rt.state.game import STRENGTH_VALUES
 
 GEOMETRY = Geometry(height=16, width=24, latent_height=2, latent_width=3, shot_width=8, window_tokens=2048)
@@ -164,14 +165,14 @@ class FakeDenoising:
         coefficients: FloatArray,
         timestep: float,
         rows: tuple[int, ...],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         assert blocks is None
         if self.fail_at == len(self.steps):
             raise self.error
         self.steps.append((tuple(coefficients.tolist()), timestep, rows))
-        self.now = 0.5 * self.now + 0.1 * noise
+        self.now = 0.5 * self.now + 0.1 * as_array(noise)
 
     def latent(self) -> FloatArray:
         return self.now.copy()
@@ -187,10 +188,11 @@ class FakeDenoiser:
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]] = field(default_factory=list)
     motion_scopes: list[float] = field(default_factory=list)
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> FakeDenoising:
         self.motion_scopes.append(motion_scope)
         self.steps.clear()
-        return FakeDenoising((latent + np.tanh(shot.sum())).astype(np.float32), self.steps, self.fail_at, self.error)
+        now = (as_array(latent) + np.tanh(shot.sum())).astype(np.float32)
+        return FakeDenoising(now, self.steps, self.fail_at, self.error)
 
 
 class HeldDenoiser(FakeDenoiser):
@@ -201,7 +203,7 @@ class HeldDenoiser(FakeDenoiser):
         self.held_at, self.patience_s = held_at, patience_s
         self.reached, self.let_go = threading.Event(), threading.Event()
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> FakeDenoising:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> FakeDenoising:
         turn = super().start(latent, shot, motion_scope)
         step = turn.step
 

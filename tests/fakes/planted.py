@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from animegamer_rt.backends.interface import Engines
+from animegamer_rt.noise import as_array
 
 SHOT, LOGITS, DENOISER, FRAME = "shot", "logits", "latent in a step", "frame"
 STAGES = (SHOT, LOGITS, DENOISER, FRAME)
@@ -53,7 +54,7 @@ class _Denoiser:
             nonlocal steps
             steps += 1
             if steps == 2:
-                noise = noise.copy()
+                noise = as_array(noise).copy()
                 noise.flat[5] = self._value
             step(coefficients, timestep, rows, noise, blocks)
 

@@ -30,6 +30,7 @@ from animegamer_rt.models.denoiser import Denoiser, DenoiserSize
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
+from animegamer_rt.noise import AnyNoise
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import Prompt
 
@@ -88,7 +89,7 @@ def engines(
             transformer.compile(backend="aot_eager")
         return Engines(
             PredictorPart(torch_device.on_side_stream(), predictor, merge_layers(predictor), window),
-            DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan]),
+            DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], kernels),
             Vae(torch_device, decoder, 4, 6, kernels),
             EncoderPart(torch_device, encoder),
         )
@@ -119,8 +120,8 @@ class Turn:
 
     def __init__(self, scope: float = 10.0, plan: DenoisePlan = PLAN) -> None:
         self.plan, self.scope = plan, scope
-        self.start, self.shot = noise(*SHAPE), noise(226, 32)
-        self.noises = [noise(*SHAPE) for _ in plan]
+        self.start: AnyNoise = noise(*SHAPE)
+        self.shot, self.noises = noise(226, 32), list[AnyNoise](noise(*SHAPE) for _ in plan)
 
     def latents(self, part: Engines, at: Sequence[int] = ()) -> list[np.ndarray]:
         """The latents after the steps numbered in `at`, and the last."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import zmq
 
+from animegamer_rt.noise import VERSION
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import ExportJob, FrameOptions, TurnJob, TurnResult
@@ -71,9 +72,10 @@ class Game:
         fields = {**turn.to_fields(), **fields}
         return Message("job", fields, id=id, session=self.session, turn=number, buffers=tuple(shots.values()))
 
-    def export(self, folder: str, seeds: list[int] | None = None) -> Message:
+    def export(self, folder: str, seeds: list[int] | None = None, versions: tuple[int, ...] = ()) -> Message:
         seeds = [self.seed] * len(self.history) if seeds is None else seeds
-        job = ExportJob(folder, self.seed, self.window, tuple(self.history), tuple(seeds))
+        versions = versions or (VERSION,) * len(seeds)
+        job = ExportJob(folder, self.seed, self.window, tuple(self.history), tuple(seeds), versions)
         return Message("job", job.to_fields(), id="e", session=self.session)
 
     def keep(self, text: str, messages: list[Message]) -> TurnResult:

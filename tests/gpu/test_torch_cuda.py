@@ -11,6 +11,8 @@ from torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, n
 
 from animegamer_rt.backends.torch.device import CudaTorchDevice
 from animegamer_rt.backends.torch.kernels import open_kernels
+from animegamer_rt.backends.torch.noise import NoiseSource
+from animegamer_rt.noise import Noise, draw_turn
 
 # PyTorch warns once about its own checks, and cuDNN about plans that fail.
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
@@ -92,8 +94,23 @@ def test_kernels_play_the_plain_turn_and_are_held_by_graphs() -> None:
             assert np.linalg.norm(found - expected) <= ALLOWED[torch.bfloat16] * np.linalg.norm(expected)
 
 
+def drawn_on_the_gpu(scope: float) -> Turn:
+    turn = Turn(scope)
+    turn.start, *turn.noises = draw_turn(7, int(scope), [np.ones(1, np.float32)] * len(PLAN), SHAPE)
+    return turn
+
+
+def test_noise_on_the_gpu_has_the_bits_of_numpy() -> None:
+    torch_device = CudaTorchDevice(torch.bfloat16)
+    with torch_device.use():
+        source, out = NoiseSource(torch_device), torch_device.zeros((432_000,), torch.float32)
+        drawn = Noise(2**64 + 7, 3, 4, np.array([0.6, -0.3, 0.7], np.float32), (432_000,))
+        source.fill(out, drawn)
+        np.testing.assert_array_equal(torch_device.to_host(out).numpy(), drawn.array())
+
+
 def test_no_step_of_a_turn_waits_for_the_gpu() -> None:
-    part, turn = engines(CudaTorchDevice(torch.bfloat16)), Turn()
+    part, turn = engines(CudaTorchDevice(torch.bfloat16)), drawn_on_the_gpu(10.0)
     for _ in range(2):
         turn.latents(part)
     denoising = part.denoiser.start(turn.start, turn.shot, turn.scope)
@@ -108,7 +125,7 @@ def test_no_step_of_a_turn_waits_for_the_gpu() -> None:
 
 def test_host_that_runs_ahead_of_the_gpu_overwrites_nothing() -> None:
     torch_device = CudaTorchDevice(torch.bfloat16)
-    part, turns = engines(torch_device), [Turn(scope) for scope in (2.5, 15.0, 40.0)]
+    part, turns = engines(torch_device), [drawn_on_the_gpu(scope) for scope in (2.5, 15.0, 40.0)]
     expected = [turn.latents(part)[0] for turn in turns]
     for turn, latent in zip(turns, expected, strict=True):
         with torch_device.use():

@@ -35,6 +35,8 @@ from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.noise import as_array
+from animegamer_rt.stages.denoiser import Denoiser
 
 CPU = torch.device("cpu")
 NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
@@ -60,6 +62,17 @@ def test_turn_by_kernels_is_the_plain_turn_step_by_step(both_kernels: Kernels, p
     turn, every = Turn(plan=plan), range(len(plan) - 1)
     found, expected = turn.latents(engines(kernels=both_kernels), every), turn.latents(engines(), every)
     assert all(0 < relative_error(*pair) <= NEAR[torch.float32] for pair in zip(found, expected, strict=True))
+
+
+def test_noise_that_the_kernel_draws_gives_the_latent_of_the_same_numbers(kernels: Kernels) -> None:
+    turn, device = Turn(), TapeDevice()
+    denoiser = Denoiser(engines(device, kernels=kernels).denoiser, turn.plan, SHAPE)
+    for number in (1, 2, 3):
+        drawn = list(denoiser.draw_noise(2**64 + 7, number))
+        *_, found = denoiser.denoise(turn.shot, turn.scope, iter(drawn))
+        *_, expected = denoiser.denoise(turn.shot, turn.scope, map(as_array, drawn))
+        np.testing.assert_array_equal(found.latent, expected.latent)
+    assert device.replayed
 
 
 @pytest.mark.parametrize("rowwise", [FP8, INT8], ids=["fp8", "int8"])

@@ -141,7 +141,8 @@ def test_text_that_cannot_be_played_is_refused_before_the_turn(game: Game, text:
 
 
 @pytest.mark.parametrize(
-    "options", [{"seed": -1}, {"history_turns": -1}, {"image": "picture.png"}, {"motion": "gently wave"}]
+    "options",
+    [{"seed": -1}, {"seed": 2**128}, {"history_turns": -1}, {"image": "picture.png"}, {"motion": "gently wave"}],
 )
 def test_game_that_cannot_start_is_refused(player: Player, options: dict[str, object]) -> None:
     with pytest.raises(AnimeGamerError):

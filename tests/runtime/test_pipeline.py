@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,16 @@ def test_turn_is_state_then_progress_then_frames_then_done(bundle: Bundle) -> No
     assert [event.sequence for event in events] == list(range(len(events)))
     assert {(event.session, event.turn) for event in events} == {(session.id, 1)}
     assert [event.index for event in events if isinstance(event, FrameReady)] == list(range(17))
+
+
+def test_a_turn_of_noise_version_1_is_played_again_to_its_old_bytes(bundle: Bundle) -> None:
+    pipeline, session = Pipeline.open(bundle, fakes.fake_engines(), "exact"), Session.start(bundle, seed=7)
+    session.noise_version, sha = 1, sha256()
+    for text in ("Mia waves.", "Tobo runs."):
+        for event in pipeline.run_turn(session, Instruction(text)):
+            if isinstance(event, FrameReady):
+                sha.update(event.frame.tobytes())
+    assert sha.hexdigest() == "940a40559021e34960c3415924b7f8c832ec0e8f5c77e0ccf27295b09bf9ae51"
 
 
 def test_state_event_applies_the_rules_of_the_game(bundle: Bundle) -> None:

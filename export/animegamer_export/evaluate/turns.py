@@ -20,6 +20,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import World
 from animegamer_rt.bundle.roles import PlanParts
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.noise import AnyNoise, as_array
 from animegamer_rt.pipeline import Pipeline
 
 from .fidelity import with_plan
@@ -65,9 +66,9 @@ class RecordingDenoiser:
     def __post_init__(self) -> None:
         self.session = open_plain(self.path, self.device)
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> RecordingDenoiser._Turn:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> RecordingDenoiser._Turn:
         """See DenoiserEngine.start."""
-        return RecordingDenoiser._Turn(self, latent, shot, motion_scope)
+        return RecordingDenoiser._Turn(self, as_array(latent), shot, motion_scope)
 
     class _Turn:
         def __init__(self, part: RecordingDenoiser, latent: FloatArray, shot: FloatArray, scope: float) -> None:
@@ -79,13 +80,13 @@ class RecordingDenoiser:
             coefficients: FloatArray,
             timestep: float,
             rows: tuple[int, ...],
-            noise: FloatArray,
+            noise: AnyNoise,
             blocks: BlockCache | None = None,
         ) -> None:
             assert blocks is None, "a plan that skips blocks is refused when it is opened"
             feeds: dict[str, npt.NDArray[Any]] = {
                 **dict(zip(("latent", "x0_prev", "difference"), self.state, strict=True)),
-                "noise": noise,
+                "noise": as_array(noise),
                 "coefficients": coefficients,
                 "timestep": np.array([timestep], np.float32),
                 "motion_scope": np.array([self.scope], np.float32),

@@ -14,6 +14,7 @@ from animegamer_export.evaluate.fidelity import TurnInput
 from animegamer_rt.backends.interface import DenoiserEngine, FloatArray
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.noise_schedule import Coefficients
+from animegamer_rt.noise import as_array
 from animegamer_rt.stages.denoiser import Denoiser
 
 Gram = npt.NDArray[np.float64]
@@ -35,19 +36,17 @@ def trajectory_gram(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan,
 def _trajectory(part: DenoiserEngine, denoiser: Denoiser, plan: DenoisePlan, turn: TurnInput) -> list[FloatArray]:
     """The rows of `trajectory_gram` for one turn. Runs each step twice: unguided, and with guidance 2."""
     noise = denoiser.draw_noise(turn.seed, 1)
-    latent = next(noise)
+    latent = as_array(next(noise))
     x0_before = np.zeros_like(latent)
     unguided, added = [], []
-    for number, step in enumerate(plan, start=1):
+    for step in plan:
         c = step.coefficients
         unguided_x0 = _predict_x0(part, turn, latent, float(step.timestep), c, (1,))
         guided_x0 = _predict_x0(part, turn, latent, float(step.timestep), c._replace(guidance_minus_one=1.0), (0, 1))
         unguided.append(unguided_x0)
         added.append(guided_x0 - unguided_x0)
         x0 = unguided_x0 + c.guidance_minus_one * (guided_x0 - unguided_x0)
-        # The last step uses no noise and the first no earlier x0: those coefficients are zero.
-        drawn = next(noise) if number < len(plan) else latent
-        mixed = c.c_latent * latent + c.c_x0 * x0 + c.c_x0_prev * x0_before + c.c_noise * drawn
+        mixed = c.c_latent * latent + c.c_x0 * x0 + c.c_x0_prev * x0_before + c.c_noise * as_array(next(noise))
         latent, x0_before = mixed.astype(np.float32), x0
     return unguided + added
 

@@ -1,13 +1,15 @@
-"""CUDA's error codes before anything is loaded: what happened, and what to do.
+"""CUDA's error codes before anything is loaded: what happened, and what to do; and errors of our kernels.
 
 Codes and names: cudaError_t in CUDA's driver_types.h. Used by the PyTorch and TensorRT backends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
+from animegamer_kernels import KernelError
 from animegamer_rt.errors import BackendError, DeviceLostError
 
 OUT_OF_MEMORY = 2
@@ -48,3 +50,14 @@ def opening_error(code: int | None, found: str) -> BackendError:
 def lost(found: str) -> DeviceLostError:
     """The error of a GPU that no longer answers this process."""
     return DeviceLostError("this process has lost the GPU", found=found, do="restart the program")
+
+
+@contextmanager
+def as_backend_error() -> Iterator[None]:
+    """Raises a KernelError of the block or function as a BackendError with the same text."""
+    try:
+        yield
+    except KernelError as error:
+        raise BackendError(
+            error.what, where=error.where, found=error.found, expected=error.expected, do=error.do
+        ) from error

@@ -21,6 +21,7 @@ from animegamer_rt.bundle.roles import DEFAULT_PARTS, PLAY_ROLES, PlanParts
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.engine_identity import EngineIdentity
 from animegamer_rt.errors import UnusableOutputError
+from animegamer_rt.noise import AnyNoise
 
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
@@ -121,10 +122,10 @@ class DenoiseRun(Protocol):
         coefficients: FloatArray,
         timestep: float,
         rows: tuple[int, ...],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
-        """One engine execution: network, guidance and solver. coefficients f32 [8], noise f32 like the latent.
+        """One engine execution: network, guidance and solver. coefficients f32 [8]; noise: of the latent's shape.
 
         rows: (0, 1) for a CFG pair, (1,) for the conditional row alone (row 0 is unconditional).
         blocks: which blocks are cached for later steps or taken from the cache; always None if `skippable_blocks` is 0.
@@ -144,8 +145,8 @@ class DenoiserEngine(Protocol):
 
     skippable_blocks: int
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> DenoiseRun:
-        """Starts a turn from a latent of pure noise f32 [1, 5, 16, h, w] and a shot f32 [226, D]."""
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> DenoiseRun:
+        """Starts a turn from a latent of pure noise [1, 5, 16, h, w] and a shot f32 [226, D]."""
         ...
 
 

@@ -17,6 +17,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, PlanParts
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.noise import AnyNoise, as_array
 
 from .interface import Engines, FloatArray, Frames, IntArray, PartCache, Prefill, TokenBatch
 
@@ -84,8 +85,8 @@ class _Denoiser:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
-        return _Denoising(latent, shot, motion_scope, self._seconds)
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> _Denoising:
+        return _Denoising(as_array(latent), shot, motion_scope, self._seconds)
 
 
 class _Denoising:
@@ -100,12 +101,12 @@ class _Denoising:
         coefficients: FloatArray,
         timestep: float,
         rows: tuple[int, ...],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         assert blocks is None, "a plan that skips blocks is refused when it is opened"
         started = time.perf_counter()
-        self._latent = np.float32(0.8) * self._latent + np.float32(0.2) * noise + self._drift
+        self._latent = np.float32(0.8) * self._latent + np.float32(0.2) * as_array(noise) + self._drift
         _spend(started, self._seconds * len(rows))
 
     def latent(self) -> FloatArray:

@@ -22,6 +22,7 @@ from animegamer_rt.bundle.claims import Claim, claim_folder
 from animegamer_rt.bundle.files import make_folder, remove, require_space, write_error, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
+from animegamer_rt.noise import VERSION
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.video import contact_row, write_clip, write_contact_sheet
 
@@ -91,7 +92,7 @@ class GameFolder:
         do = "free some space, or choose another folder with --out; finished turns are kept"
         require_space(self.folder, frames_bytes, do)
 
-    def add(self, clip: Clip) -> Path:
+    def add(self, clip: Clip, noise_version: int = VERSION) -> Path:
         """Write a turn's clip, the contact sheet and game.json; returns the clip's path. Raises OutputError.
 
         All three are written under other names first: a turn that does not fit on the disk changes nothing.
@@ -113,6 +114,7 @@ class GameFolder:
                 "height": height,
                 "width": width,
                 "fps": self.fps,
+                "noise_version": noise_version,
                 "seconds": {stage: round(seconds, 4) for stage, seconds in clip.seconds.to_fields().items()},
                 "frames_sha256": hashlib.sha256(frames.tobytes()).hexdigest(),
             }

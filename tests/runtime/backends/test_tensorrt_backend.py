@@ -81,11 +81,11 @@ def frames_of(bundle: Bundle, engines: Engines, turns: int = 2) -> str:
     return sha.hexdigest()
 
 
-@pytest.mark.parametrize("captures", [True, False])
-def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool) -> None:
-    engines, device = opened(bundle, captures=captures)
+@pytest.mark.parametrize(("captures", "draws"), [(True, True), (True, False), (False, True)])
+def test_game_is_the_one_that_onnxruntime_plays(bundle: Bundle, captures: bool, draws: bool) -> None:
+    engines, device = opened(bundle, captures=captures, draws=draws)
     assert frames_of(bundle, engines) == frames_of(bundle, ort_backend.load(bundle, EngineConfig(threads=1)))
-    assert ("launch" in device.calls) == captures
+    assert ("launch" in device.calls) == captures and ("draw" in device.calls) == draws
 
 
 def test_all_memory_is_allocated_before_the_first_turn(bundle: Bundle) -> None:

@@ -64,7 +64,7 @@ def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp
     assert [turn["instruction"] for turn in game["turns"]] == LINES
     assert [turn["turn"] for turn in game["turns"]] == [1, 2, 3]
     for turn in game["turns"]:
-        assert (turn["frames"], turn["height"], turn["width"], turn["fps"]) == (17, 16, 24, 8)
+        assert (turn["frames"], turn["height"], turn["width"], turn["fps"], turn["noise_version"]) == (17, 16, 24, 8, 2)
         assert set(turn["seconds"]) == {"predictor", "denoiser", "vae", "total"}
         assert set(turn["state"]) == {"motion_level", "social", "entertainment", "stamina"}
         assert set(turn["character"]) == {"social", "entertainment", "stamina"} and len(turn["frames_sha256"]) == 64

@@ -15,6 +15,7 @@ from test_store import game, play
 
 from animegamer_rt.cli import main
 from animegamer_rt.errors import OutputError, StoreError
+from animegamer_rt.noise import VERSION
 from animegamer_rt.serving.store import FILE, FinishedTurn, Store, back_up
 
 RELEASED = Path(__file__).with_name("store-schema-5.sqlite")
@@ -100,9 +101,12 @@ def test_a_store_of_the_last_release_goes_on(tmp_path: Path) -> None:
             assert store.count() == 2
             played = store.resume("token of the first session")
             assert (played.turns, played.seed, played.history_turns) == (5, 7, 3)
+            assert {turn.noise_version for turn in store.turns(played.id, 1, 5)} == {1}
             context = store.turn_context(played.id, 6)
             assert [row.text for row in context.log] == ["c", "d", "e"] and sorted(context.shots) == [3, 4, 5]
-            play(store, store.resume("token of the second session").id, ["it goes on"])
+            other = store.resume("token of the second session")
+            play(store, other.id, ["it goes on"])
+            assert store.turns(other.id, other.turns + 1, 99)[0].noise_version == VERSION
         if folder.name == "state":
             assert back_up(folder, tmp_path / "copy").sessions == 3
 

@@ -10,6 +10,7 @@ import pytest
 from simulated_server import SHOT, STATE, Game, Listener, SimulatedServer
 
 from animegamer_rt.errors import StoreError
+from animegamer_rt.noise import VERSION
 from animegamer_rt.serving.server.core import PREDICT_AGAIN_S
 from animegamer_rt.serving.server.dispatch import MAX_FAILURES
 from animegamer_rt.serving.server.effects import Counted
@@ -242,6 +243,24 @@ def test_a_game_keeps_its_newest_exports_as_long_as_it_is_there(server: Simulate
     server.store.quota = Quota(max_bytes=0, recent_s=-1)
     server.storage.sweep([], server.now)
     assert server.store.count() == 0 and not list((tmp_path / "exports").iterdir())
+
+
+def test_each_turn_keeps_the_noise_it_was_played_with(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path)
+    game = server.played(2)
+    store.database.rows("UPDATE turns SET noise_version = 1")  # played before there was another
+    branch, token = store.branch(game.session, 1)
+    for of in (game, Game(server, game.client, branch.id, token)):
+        last = of.turns
+        of.ask("replay", of_turn=last)
+        assert server.worker.job.fields["noise_version"] == 1
+        server.says("finished", seconds={"total": 1.0})
+        of.turn("Tobo runs.")
+        assert server.worker.job.fields["noise_version"] == VERSION
+        server.finish()
+        of.ask("export")
+        assert server.worker.job.fields["noise_versions"] == [1] * last + [VERSION]
+        server.says("finished", files=[])
 
 
 def test_exports_count_like_turns(store: Store, tmp_path: Path) -> None:

@@ -124,6 +124,24 @@ def test_an_export_of_a_branch_has_each_turn_by_its_own_seed(worker: WorkerClien
     assert [turn["frames_sha256"] for turn in exported["turns"]] == hashes
 
 
+def test_turns_of_two_noise_versions_are_replayed_and_exported_each_by_its_own(
+    worker: WorkerClient, tmp_path: Path
+) -> None:
+    game, played = Game(), list[bytes]()
+    for text, version in zip(TEXTS[:2], (1, 2), strict=True):
+        job = game.job(text, noise_version=version)
+        said, again = worker.play(job), worker.play(job)
+        assert (pictures(again) == pictures(said)).all()
+        assert (pictures(worker.play(game.job(text, noise_version=3 - version))) != pictures(said)).any()
+        game.keep(text, said)
+        played.append(pictures(said).tobytes())
+    job = game.export(str(tmp_path / "out"), versions=(1, 2))
+    assert worker.play(job)[-1].type == "finished"
+    turns = json.loads((tmp_path / "out" / "game.json").read_text(encoding="utf-8"))["turns"]
+    assert [turn["frames_sha256"] for turn in turns] == [hashlib.sha256(each).hexdigest() for each in played]
+    assert [turn["noise_version"] for turn in turns] == [1, 2]
+
+
 def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
     game = Game()
     game.turn(worker, TEXTS[0])

@@ -18,6 +18,7 @@ import onnxruntime
 from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, ReaderLogits, TokenBatch
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError, DeviceLostError
+from animegamer_rt.noise import AnyNoise, as_array
 
 GPU_FAILURE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
@@ -106,8 +107,8 @@ class Denoiser:
     def __init__(self, part: Part) -> None:
         self._part = part
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> Denoising:
-        return Denoising(self._part, latent, shot, motion_scope)
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> Denoising:
+        return Denoising(self._part, as_array(latent), shot, motion_scope)
 
 
 class Denoising:
@@ -130,13 +131,13 @@ class Denoising:
         coefficients: FloatArray,
         timestep: float,
         rows: tuple[int, ...],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         assert blocks is None, "a plan that skips blocks is refused when it is opened"
         inputs = dict(zip(("latent", "x0_prev", "difference"), self._now, strict=True))
         inputs |= {
-            "noise": self._part.value(noise),
+            "noise": self._part.value(as_array(noise)),
             "coefficients": self._part.value(coefficients),
             "timestep": self._part.value(np.array([timestep], np.float32)),
             "rows": self._part.value(np.array(rows, np.int64)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 import threading
 import weakref
 from collections.abc import Mapping
@@ -17,10 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_kernels import Library, open_library
+from animegamer_kernels.library import find_library
+from animegamer_kernels.noise import NoiseArguments
 from animegamer_rt.errors import BackendError, EngineStaleError
+from animegamer_rt.noise import Noise
 from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT
 
-from ..cuda_errors import lost, opening_error
+from ..cuda_errors import as_backend_error, lost, opening_error
 from .device import Array, GpuInfo, Shape, Stream, Tensor, Work
 from .engine_id import RTX, library_for
 
@@ -55,10 +60,11 @@ OLDEST = (7, 5)
 
 
 class CudaDevice:
-    """Implements device.Device."""
+    """Implements device.Device. kernels: our kernels, which draw noise; None where they are not built for this GPU."""
 
-    def __init__(self, runtime: Any, library: Any, ordinal: int, arch: str) -> None:
-        self._cuda, self._trt, self._ordinal, self._arch = runtime, library, ordinal, arch
+    def __init__(self, runtime: Any, library: Any, ordinal: int, arch: str, kernels: Library | None = None) -> None:
+        self._cuda, self._trt, self._ordinal, self._arch, self._kernels = runtime, library, ordinal, arch, kernels
+        self.draws = kernels is not None
         self.captures = library.__name__ != RTX
         self._allocations: list[tuple[Any, Any]] = []
         self._queueing = threading.RLock()
@@ -102,7 +108,7 @@ class CudaDevice:
             raise BackendError(
                 f"{name}, which serves {arch}, is not installed", found=str(error), do=INSTALL_TENSORRT[name]
             ) from error
-        return cls(runtime, library, ordinal, arch)
+        return cls(runtime, library, ordinal, arch, _open_kernels())
 
     def info(self) -> GpuInfo:
         properties = _check(self._cuda.cudaGetDeviceProperties(self._ordinal))
@@ -117,7 +123,7 @@ class CudaDevice:
         return CudaEngine(self, self._trt, self._runtime, path, self._loading, compiled)
 
     def stream(self, urgent: bool = False) -> CudaStream:
-        return CudaStream(self._cuda, self._queueing, self._pinned, self._allocations, urgent)
+        return CudaStream(self._cuda, self._queueing, self._pinned, self._allocations, urgent, self._kernels)
 
     def allocate(self, bytes: int) -> int:
         code, address = self._cuda.cudaMalloc(bytes)
@@ -154,8 +160,10 @@ class CudaStream:
         pinned: set[int],
         allocations: list[tuple[Any, Any]],
         urgent: bool,
+        kernels: Library | None,
     ) -> None:
         self._cuda, self.queueing, self._pinned, self._allocations = runtime, queueing, pinned, allocations
+        self._kernels = kernels
         least, greatest = _check(runtime.cudaDeviceGetStreamPriorityRange())
         priority = greatest if urgent else least
         self._stream = _check(runtime.cudaStreamCreateWithPriority(runtime.cudaStreamNonBlocking, priority))
@@ -170,6 +178,14 @@ class CudaStream:
 
     def copy(self, target: int, source: int, bytes: int) -> None:
         self._copy(target, source, bytes, self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToDevice)
+
+    def draw(self, noise: Noise, key: int, table: int, target: int) -> None:
+        assert self._kernels is not None, "this device does not draw"
+        count, draws = math.prod(noise.shape), len(noise.weights)
+        weights = np.ascontiguousarray(noise.weights, np.float32)
+        arguments = NoiseArguments(0, draws, count, noise.first, key, table, weights.ctypes.data, target)
+        with as_backend_error():
+            self._kernels.run("noise", arguments, self.handle)
 
     def copy_out(self, array: Array, address: int) -> None:
         self._copy(array.ctypes.data, address, array.nbytes, self._cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost)
@@ -345,6 +361,16 @@ class CudaContext:
         if not queued:
             self._stream.check_device()
             raise BackendError("an engine failed to run", where=self._path, do="run: animegamer-rt selftest")
+
+
+def _open_kernels() -> Library | None:
+    """Our kernels, if they are built and run on this GPU. Raises BackendError for a file that is not their library."""
+    path = find_library()
+    if path is None:
+        return None
+    with as_backend_error():
+        library = open_library(path)
+    return library if library.has_cuda and library.runs_here else None
 
 
 def _release(runtime: Any, ordinal: int, allocations: list[tuple[Any, Any]]) -> None:

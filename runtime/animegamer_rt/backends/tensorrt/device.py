@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from animegamer_rt.noise import Noise
+
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 Work = Callable[[], None]
@@ -112,6 +114,12 @@ class Stream(Protocol):
         """Queues a copy on the device."""
         ...
 
+    def draw(self, noise: Noise, key: int, table: int, target: int) -> None:
+        """Queues noise to be drawn at an address, where the device `draws`. key, table: addresses of `Noise.key` and of
+        the noise's table.
+        """
+        ...
+
     def copy_out(self, array: Array, address: int) -> None:
         """Copies from device to host after all queued work; done on return."""
         ...
@@ -140,6 +148,8 @@ class Stream(Protocol):
 class Device(Protocol):
     """One GPU. An address is an integer."""
 
+    draws: bool
+    """Whether streams can `draw`: the kernels' library is there."""
     captures: bool
     """Whether to use `Stream.capture` (TensorRT). TensorRT-RTX captures graphs itself."""
 

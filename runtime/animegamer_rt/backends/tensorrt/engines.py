@@ -16,6 +16,7 @@ from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefi
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.roles import CACHE_PREFIX, DEFAULT_PARTS, DENOISER, ENCODER, PREDICTOR, VAE, PlanParts
 from animegamer_rt.errors import BackendError
+from animegamer_rt.noise import AnyNoise, Noise, as_array, load_table
 
 from . import runtime_cache
 from .buffers import Buffers
@@ -25,6 +26,8 @@ CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
 STATE_TENSORS = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
 """(input, output) of a step: each output is copied to its input, so that all steps use the same addresses and share one
 graph per kind of step. It costs three copies of 1.7 MB per step at full size."""
+NOISE_KEY, NOISE_TABLE = "noise.key", "noise.table"
+"""Buffers for drawing noise: of `Noise.key` and of `noise.load_table`."""
 PAIR, SINGLE = (0, 1), (1,)
 SLOTS = 2
 """Pinned staging slots for a step's host values: the host fills one while the GPU may still read the other."""
@@ -71,6 +74,8 @@ class EngineSet:
             shared = {name: sizes.pop(name) for name in list(sizes) if name.startswith(CACHE_PREFIX)}
             self.buffers.declare(shared)
             self.buffers.declare({f"{part}.{name}": size for name, size in sizes.items()})
+        if device.draws:
+            self.buffers.declare({NOISE_KEY: 24, NOISE_TABLE: load_table().nbytes})
         self.buffers.declare({f"{DENOISER}.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
 
     def save_compiled(self) -> None:
@@ -204,6 +209,9 @@ class Denoiser:
             self.stream.copy_in(address, np.array(rows, np.int64))
             context.shape("rows", (len(rows),))
             context.bind("rows", address)
+        self._noise_key = b""
+        if device.draws:
+            self.stream.copy_in(buffers[NOISE_TABLE], load_table())
         latent = parts.engines[self.graph].tensors["latent"].shape
         self.slots = [
             {
@@ -215,18 +223,34 @@ class Denoiser:
         ]
         self.marks: list[object | None] = [None] * SLOTS
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TensorRTDenoiseRun:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> TensorRTDenoiseRun:
         self.parts.device.use()
         self.turn += 1
-        zeros = np.zeros_like(latent)
-        values = {"latent": latent, "x0_prev": zeros, "difference": zeros, "shot": shot[None]}
+        zeros = np.zeros(latent.shape, np.float32)
+        values: dict[str, AnyNoise] = {"latent": latent, "x0_prev": zeros, "difference": zeros, "shot": shot[None]}
         values["motion_scope"] = np.array([motion_scope], np.float32)
         for name, value in values.items():
             expected = self.parts.engines[self.graph].tensors[name].shape
             if value.shape != expected:
                 raise BackendError(f"{name} has the wrong shape", found=value.shape, expected=expected)
-            self.stream.copy_in(self.parts.buffers[f"{self.graph}.{name}"], np.ascontiguousarray(value, np.float32))
+            if not self.draw(name, value):
+                address = self.parts.buffers[f"{self.graph}.{name}"]
+                self.stream.copy_in(address, np.ascontiguousarray(as_array(value), np.float32))
         return TensorRTDenoiseRun(self, self.turn, latent.shape)
+
+    def draw(self, name: str, noise: AnyNoise) -> bool:
+        """Queues noise to be drawn into an input. False where it has to be copied: numbers, or no kernels.
+
+        Only the first noise of a turn waits for the GPU, because its key is copied.
+        """
+        buffers = self.parts.buffers
+        if not isinstance(noise, Noise) or not self.parts.device.draws:
+            return False
+        if noise.key.tobytes() != self._noise_key:
+            self.stream.copy_in(buffers[NOISE_KEY], noise.key)
+            self._noise_key = noise.key.tobytes()
+        self.stream.draw(noise, buffers[NOISE_KEY], buffers[NOISE_TABLE], buffers[f"{self.graph}.{name}"])
+        return True
 
     def run(self, rows: tuple[int, ...]) -> None:
         """Queues one step: eagerly the first time, when the library may still allocate, then as a graph."""
@@ -258,7 +282,7 @@ class TensorRTDenoiseRun:
         coefficients: FloatArray,
         timestep: float,
         rows: tuple[int, ...],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         assert blocks is None, "the pipeline refuses plans that skip blocks for this engine"
@@ -271,10 +295,13 @@ class TensorRTDenoiseRun:
         mark, denoiser.marks[slot] = denoiser.marks[slot], None
         if mark is not None:
             stream.wait(mark)
-        inputs = denoiser.slots[slot]
-        inputs["noise"][...], inputs["coefficients"][...], inputs["timestep"][...] = noise, coefficients, timestep
-        for name, value in inputs.items():
-            stream.copy_in(buffers[f"{denoiser.graph}.{name}"], value)
+        given: dict[str, FloatArray | float] = {"coefficients": coefficients, "timestep": timestep}
+        if not denoiser.draw("noise", noise):
+            given["noise"] = as_array(noise)
+        for name, value in given.items():
+            pinned = denoiser.slots[slot][name]
+            pinned[...] = value
+            stream.copy_in(buffers[f"{denoiser.graph}.{name}"], pinned)
         denoiser.marks[slot] = stream.record()
         denoiser.run(rows)
         self._steps += 1

@@ -6,8 +6,7 @@ that allocate them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,25 +16,13 @@ import torch
 from torch import Tensor
 
 import animegamer_kernels as operators
-from animegamer_kernels import KernelError
 from animegamer_kernels.library import Library, open_library
-from animegamer_rt.errors import BackendError
+from animegamer_rt.backends.cuda_errors import as_backend_error
 
 Call = TypeVar("Call", bound=Callable[..., None])
 
 QUERY_GROUP, KEY_GROUP = 32, 64
 """Tokens that share a scale in 8-bit attention. Source: docs/LOG.md, "8-bit attention"."""
-
-
-@contextmanager
-def as_backend_error() -> Iterator[None]:
-    """Raises a KernelError of the block or function as a BackendError with the same text."""
-    try:
-        yield
-    except KernelError as error:
-        raise BackendError(
-            error.what, where=error.where, found=error.found, expected=error.expected, do=error.do
-        ) from error
 
 
 @cache
@@ -184,6 +171,11 @@ def _guided_step(
     out = operators.StepOutputs(latent, x0, difference)
     given = patches, latent, x0, noise, difference, coefficients
     operators.guided_step(_library(library), *given, out, _stream(latent))
+
+
+@_operator("noise(str library, Tensor turn, Tensor table, int first, float[] weights, Tensor(a!) out) -> ()")
+def _noise(library: str, turn: Tensor, table: Tensor, first: int, weights: list[float], out: Tensor) -> None:
+    operators.noise(_library(library), turn, table, first, weights, out, _stream(out))
 
 
 @_operator(

@@ -17,9 +17,12 @@ from torch import Tensor
 from animegamer_rt.backends.interface import FloatArray
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError
+from animegamer_rt.noise import AnyNoise
 
 from .attention import SDPA_LOCK
 from .device import GraphCache, TorchDevice
+from .kernels import Kernels
+from .noise import NoiseSource
 from .transformer import BlockCacheBuffer, Transformer
 
 PAIR, SINGLE = (0, 1), (1,)
@@ -42,7 +45,12 @@ class Denoiser:
     """
 
     def __init__(
-        self, torch_device: TorchDevice, network: Transformer, unconditional: Tensor, timesteps: Sequence[int]
+        self,
+        torch_device: TorchDevice,
+        network: Transformer,
+        unconditional: Tensor,
+        timesteps: Sequence[int],
+        kernels: Kernels | None = None,
     ) -> None:
         self.torch_device, self.network, self.turn = torch_device, network, 0
         self.skippable_blocks = network.block_count
@@ -59,12 +67,14 @@ class Denoiser:
             self.state = [torch_device.zeros(self.shape, torch.float32) for _ in range(3)]
             self.shots = torch_device.zeros((2, size.shot_tokens, size.hidden))
             self.shots[0].copy_(unconditional)
-            self.inputs = _inputs(torch_device.zeros, self.shape)
-            self.slots = [_inputs(torch_device.pinned, self.shape) for _ in range(SLOTS)]
+            self.noise = torch_device.zeros(self.shape, torch.float32)
+            self.source = NoiseSource(torch_device, kernels)
+            self.inputs = _inputs(torch_device.zeros)
+            self.slots = [_inputs(torch_device.pinned) for _ in range(SLOTS)]
         self.marks: list[object | None] = [None] * SLOTS
         self.graphs = GraphCache(torch_device)
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> TorchDenoiseRun:
         """Starts a turn and ends the one before. Raises BackendError for a latent or shot of another shape."""
         if latent.shape != self.shape or shot.shape != self.shots.shape[1:]:
             raise BackendError(
@@ -75,9 +85,9 @@ class Denoiser:
         self.turn += 1
         torch_device = self.torch_device
         with torch_device.use():
-            zeros = np.zeros_like(latent)
-            for buffer, value in zip(self.state, (latent, zeros, zeros), strict=True):
-                buffer.copy_(torch_device.to_device(value))
+            self.source.fill(self.state[0], latent)
+            for buffer in self.state[1:]:
+                buffer.zero_()
             self.shots[1] = torch_device.to_device(shot).to(self.shots.dtype)
             self.motion_scope.fill_(motion_scope)
             self.table[: self.spare_row] = self.network.modulations(self.timesteps[: self.spare_row], self.motion_scope)
@@ -102,14 +112,14 @@ class Denoiser:
         self.graphs.run(kind, lambda: self._step(*kind), eager=self.turn == 1)
 
     def _step(self, rows: Rows, blocks: BlockCache | None) -> None:
-        which, (noise, coefficients, table_row) = slice(2) if rows == PAIR else slice(1, 2), self.inputs
+        which, (coefficients, table_row) = slice(2) if rows == PAIR else slice(1, 2), self.inputs
         row, cached_blocks = self.table.index_select(0, table_row), None
         if blocks is not None:
             assert self.block_changes is not None
             cached_blocks = BlockCacheBuffer(blocks, self.block_changes[which])
         with SDPA_LOCK, self.torch_device.denoising():
             patches = self.network.patches(self.state[0], self.shots[which], row, cached_blocks)
-        self.network.advance(patches, self.state, noise[0], coefficients[0])
+        self.network.advance(patches, self.state, self.noise, coefficients[0])
 
 
 class TorchDenoiseRun:
@@ -124,7 +134,7 @@ class TorchDenoiseRun:
         coefficients: FloatArray,
         timestep: float,
         rows: Rows,
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         """Queues a step.
@@ -143,7 +153,8 @@ class TorchDenoiseRun:
             slot = self._steps % SLOTS
             if (mark := denoiser.marks[slot]) is not None:
                 denoiser.torch_device.wait(mark)
-            values = (torch.from_numpy(noise), torch.from_numpy(np.ascontiguousarray(coefficients)), torch.tensor(row))
+            denoiser.source.fill(denoiser.noise, noise)
+            values = torch.from_numpy(np.ascontiguousarray(coefficients)), torch.tensor(row)
             for buffer, pinned, value in zip(denoiser.inputs, denoiser.slots[slot], values, strict=True):
                 pinned[0].copy_(value)
                 buffer.copy_(pinned, non_blocking=True)
@@ -165,8 +176,6 @@ class TorchDenoiseRun:
         return self._denoiser
 
 
-def _inputs(
-    make: Callable[[Sequence[int], torch.dtype], Tensor], shape: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Buffers of a step: noise f32 [1, *shape], coefficients f32 [1, 8], table row i64 [1]."""
-    return make((1, *shape), torch.float32), make((1, COEFFICIENTS), torch.float32), make((1,), torch.int64)
+def _inputs(make: Callable[[Sequence[int], torch.dtype], Tensor]) -> tuple[Tensor, Tensor]:
+    """Host values of a step: coefficients f32 [1, 8], table row i64 [1]."""
+    return make((1, COEFFICIENTS), torch.float32), make((1,), torch.int64)

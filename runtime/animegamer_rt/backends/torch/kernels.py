@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 import animegamer_kernels as operators
 from animegamer_kernels.library import PATH_VARIABLE, find_library, open_library
+from animegamer_rt.backends.cuda_errors import as_backend_error
 from animegamer_rt.bundle.files import sha256
 from animegamer_rt.errors import BackendError
 
-from .custom_ops import OPERATORS, as_backend_error
+from .custom_ops import OPERATORS
 from .rowwise_linear import MAX_VALUE
 
 log = logging.getLogger(__name__)
@@ -161,6 +162,10 @@ class Kernels:
     def guided_step(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
         """Guidance and solver from patches [B, P, 4 C] of v; updates latent, x0 and difference f32 [1, F, C, h, w]."""
         OPERATORS.guided_step(self.library, patches.contiguous(), *state, noise, coefficients)
+
+    def noise(self, turn: Tensor, table: Tensor, first: int, weights: Sequence[float], out: Tensor) -> None:
+        """The weighted sum of a turn's draws from `first` on into out f32. turn: i64 [3], as `noise.Noise.key`."""
+        OPERATORS.noise(self.library, turn, table, first, weights, out)
 
     def spatial_norm(
         self,

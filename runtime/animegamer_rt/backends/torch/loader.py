@@ -159,7 +159,7 @@ class EngineSetup:
             transformer = DENOISERS[type(network)](network, dtype, kernels, attention)
             if self.compiled:
                 transformer.compile()
-            return Denoiser(self.torch_device, transformer, unconditional, timesteps)
+            return Denoiser(self.torch_device, transformer, unconditional, timesteps, kernels)
 
     def vae(self, network: Any) -> Vae:
         """The engine of a converted decoder. Created last, as it chooses how to run from the remaining memory."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError
+from animegamer_rt.noise import VERSION
 from animegamer_rt.serving.wire import Buffer, Message
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
@@ -124,6 +125,7 @@ class Job:
 class Played(Job):
     """A turn or replay: a job with numbered events, which a client may follow from another connection.
 
+    noise_version: of its noise (`noise.VERSION`).
     last_seq: of the worker's newest event. has_picture: whether its first picture was sent. predicts_again: whether
     shots of earlier turns must be predicted first. events: all so far, or None once they exceeded the limit.
     late_subscriber: came when `events` was None, or wants another frame format; gets the turn replayed after this job.
@@ -134,6 +136,7 @@ class Played(Job):
     instruction: str
     seed: int
     frame_options: FrameOptions
+    noise_version: int = VERSION
     last_seq: int = 0
     has_picture: bool = False
     predicts_again: bool = False
@@ -201,6 +204,7 @@ class Played(Job):
             turn_id=self.turn_id,
             instruction=self.instruction,
             seed=self.seed,
+            noise_version=self.noise_version,
             frame_options=subscriber.client.frame_options or self.frame_options,
         )
 

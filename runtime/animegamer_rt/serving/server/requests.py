@@ -278,6 +278,7 @@ class Requests:
             turn_id=found[0].turn_id,
             instruction=found[0].instruction,
             seed=found[0].seed,
+            noise_version=found[0].noise_version,
             frame_options=self._check_job(session, subscriber.client, now),
         )
         return self._core.admit(job, now)

@@ -183,8 +183,8 @@ class Storage:
         session = self.store.get(job.session)
         turns = self.store.turns(job.session, 1, session.turns)
         history = tuple(TurnRecord(turn.instruction, turn.game_state, turn.scene) for turn in turns)
-        seeds = tuple(turn.seed for turn in turns)
-        export = ExportJob(str(folder), session.seed, session.history_turns, history, seeds)
+        seeds, versions = tuple(turn.seed for turn in turns), tuple(turn.noise_version for turn in turns)
+        export = ExportJob(str(folder), session.seed, session.history_turns, history, seeds, versions)
         start = self.store.start_of(job.session)
         if start is not None:
             export = replace(export, start_text=start.text, start_scene=start.scene)
@@ -213,6 +213,7 @@ class Storage:
             scene=context.scene,
             start_text=None if start is None else start.text,
             shown=None if isinstance(job, Turn) else self.store.turns(job.session, job.turn, job.turn)[0].scene,
+            noise_version=job.noise_version,
         )
         message = Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
         return message, missing

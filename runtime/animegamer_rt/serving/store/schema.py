@@ -76,6 +76,8 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ),
     # Both unused. moved: not NULL in a session that went to another state folder; it counts as closed.
     ("ALTER TABLE sessions ADD COLUMN moved TEXT", "ALTER TABLE sessions ADD COLUMN arrived TEXT"),
+    # `noise.VERSION` when the turn was played. All earlier ones have 1.
+    ("ALTER TABLE turns ADD COLUMN noise_version INTEGER NOT NULL DEFAULT 1",),
 )
 """`SCRIPTS[n]` upgrades the tables from version n to n + 1; version 0 is an empty file."""
 

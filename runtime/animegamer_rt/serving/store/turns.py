@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from animegamer_rt.engine_identity import difference
+from animegamer_rt.noise import VERSION
 from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState, Scene, TurnRecord
 
 from .database import Database
@@ -72,7 +73,7 @@ class StoredSession:
 class StoredTurn:
     """One finished turn. character: after it. seed: of its noise; a branch with a new seed keeps the old turns' seeds.
 
-    scene: what a reader made of the instruction; None without a reader.
+    scene: what a reader made of the instruction; None without a reader. noise_version: of its noise (`noise.VERSION`).
     """
 
     turn: int
@@ -82,6 +83,7 @@ class StoredTurn:
     game_state: GameState
     character: CharacterState
     scene: Scene | None = None
+    noise_version: int = VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,16 @@ class TurnContext:
     start: StoredStart | None = None
 
 
-_NAMES = ("turn", "turn_id", "instruction", "seed", *STRENGTHS, *(f"character_{name}" for name in VALUES), "scene")
+_NAMES = (
+    "turn",
+    "turn_id",
+    "instruction",
+    "seed",
+    *STRENGTHS,
+    *(f"character_{name}" for name in VALUES),
+    "scene",
+    "noise_version",
+)
 _COLUMNS = ", ".join(_NAMES)
 
 
@@ -141,6 +152,7 @@ def insert_turn(database: Database, session: int, seed: int, turn: FinishedTurn,
         **asdict(turn.game_state),
         **{f"character_{name}": value for name, value in asdict(turn.character).items()},
         "scene": None if turn.scene is None else turn.scene.to_json(),
+        "noise_version": VERSION,
         "done": done,
     }
     places = ", ".join("?" * len(values))
@@ -257,4 +269,6 @@ def _turn(row: tuple[Any, ...]) -> StoredTurn:
     state = GameState(**{name: of[name] for name in STRENGTHS})
     character = CharacterState(**{name: of[f"character_{name}"] for name in VALUES})
     scene = None if of["scene"] is None else Scene.from_json(of["scene"])
-    return StoredTurn(of["turn"], of["turn_id"], of["instruction"], of["seed"], state, character, scene)
+    return StoredTurn(
+        of["turn"], of["turn_id"], of["instruction"], of["seed"], state, character, scene, of["noise_version"]
+    )

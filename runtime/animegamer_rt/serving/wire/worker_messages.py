@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from animegamer_rt.bundle.config import check_choice, read_record, write_record
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.noise import VERSION
 from animegamer_rt.state.game import CharacterState, GameState, Scene, TurnRecord
 
 from .codec import Buffer, Message
@@ -84,7 +85,7 @@ class TurnJob(WorkerMessage):
     history: each turn's text as prompts contain it. character, scene: before the turn.
     shot_turns: the turns whose shots are in the message's buffers, fp16 [226, D] each.
     start_text: of turn 0 of a game that starts from a picture, whose shot is then the first buffer.
-    shown: the scene of a turn that is replayed.
+    shown: the scene of a turn that is replayed. noise_version: of the turn's noise.
     """
 
     instruction: str
@@ -98,6 +99,7 @@ class TurnJob(WorkerMessage):
     scene: Scene | None = None
     start_text: str | None = None
     shown: Scene | None = None
+    noise_version: int = VERSION
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of `job`."""
@@ -108,7 +110,7 @@ class TurnJob(WorkerMessage):
 class ExportJob(WorkerMessage):
     """Render all turns of `history` into a folder, as `animegamer-rt play` would have written them.
 
-    seeds: one per turn, as a game may have branched off one with another seed.
+    seeds, noise_versions: one per turn, as a game may have branched off one with another seed or an older noise.
     start_text, start_scene: of turn 0 of a game that starts from a picture; its shot is then the message's buffer.
     """
 
@@ -117,6 +119,7 @@ class ExportJob(WorkerMessage):
     history_turns: int
     history: tuple[TurnRecord, ...]
     seeds: tuple[int, ...]
+    noise_versions: tuple[int, ...]
     start_text: str | None = None
     start_scene: Scene | None = None
 

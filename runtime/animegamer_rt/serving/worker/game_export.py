@@ -1,6 +1,6 @@
 """Renders a whole game into a folder, turn by turn from the first, as `animegamer-rt play` would have written it.
 
-Instructions and seeds suffice: a replay is exact.
+Instructions, seeds and versions of the noise suffice: a replay is exact.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
     pipeline = retry.pipeline
     job, replies = ExportJob.from_message(message), ReplyBuilder(message)
     manifest, size, turns = pipeline.bundle.manifest, pipeline.bundle.manifest.geometry, len(job.history)
-    if len(job.seeds) != turns:
-        raise SessionError("the job needs one seed per turn", found=len(job.seeds), expected=turns)
+    if not len(job.seeds) == len(job.noise_versions) == turns:
+        found = f"{len(job.seeds)} and {len(job.noise_versions)}"
+        raise SessionError("the job needs one seed and one noise version per turn", found=found, expected=turns)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
     start = None
     if job.start_text is not None:
@@ -58,14 +59,15 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
         seconds_left = (time.perf_counter() - started) / (written + begun) * (turns - written - begun)
         return replies.progress(written, turns, seconds_left)
 
-    for turn, (record, seed) in enumerate(zip(job.history, job.seeds, strict=True), 1):
+    noises = zip(job.seeds, job.noise_versions, strict=True)
+    for turn, (record, noise) in enumerate(zip(job.history, noises, strict=True), 1):
         folder.check_free_space(size.frames * size.height * size.width * 3)
-        session.seed, clip = seed, ClipBuilder()
+        (session.seed, session.noise_version), clip = noise, ClipBuilder()
         for event in retry.run_turn(session, Instruction(record.text), shown=record.scene):
             clip.add(event)
             if isinstance(event, Progress):
                 yield progress(turn - 1, event.step / (event.steps + 1))
-        files.append(folder.add(clip.build(record.text, size.fps)))
+        files.append(folder.add(clip.build(record.text, size.fps), session.noise_version))
         yield progress(turn)
     if turns:
         files.append(folder.sheet_path)

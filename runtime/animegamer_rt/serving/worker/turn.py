@@ -193,7 +193,7 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
         raise SessionError("one shot per listed turn is needed", found=len(buffers), expected=len(job.shot_turns))
     shots = {turn: read_shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
     start = None if job.start_text is None else HistoryTurn(job.start_text, NEUTRAL, shots.pop(0))
-    return Session.resume(
+    session = Session.resume(
         pipeline.bundle,
         job.seed,
         job.history_turns,
@@ -205,6 +205,8 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
         scene=job.scene,
         initial_turn=start,
     )
+    session.noise_version = job.noise_version
+    return session
 
 
 def read_shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
