@@ -86,7 +86,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "shape": [parts.geometry.frames, parts.geometry.height, parts.geometry.width],
             "plan": name,
             "steps": len(plan),
-            "branches": plan.network_rows,
+            "branches": plan.network_evaluations,
             "cost_rows": plan.cost(parts.engines.denoiser.skippable_blocks),
             "peer": None,
             "variant": variant.name,

@@ -149,7 +149,7 @@ def test_skips_that_change_nothing_are_chosen_beside_the_plans_that_every_engine
     plain, points = found(bundle, open_engines(bundle)), found(bundle, skipping_engines(bundle, 0.0))
     assert [point.cost for point in points] == sorted(point.cost for point in points)
     assert [point.plan for point in points if not point.skipped] == [point.plan for point in plain]
-    assert all(point.cost == point.rows == point.plan.network_rows for point in plain)
+    assert all(point.cost == point.rows == point.plan.network_evaluations for point in plain)
     without, chosen = results.choose_plans(plain), results.choose_plans(points)
     assert list(without) == ["balanced", "fast"]
     for name in without:

@@ -27,7 +27,7 @@ def test_a_reduced_plan_takes_its_guidance_from_the_curve_of_50_steps() -> None:
 def test_exact_plan_is_fifty_guided_pairs_with_noise_in_all_but_the_last() -> None:
     plan = exact_plan()
     assert {step.branch for step in plan} == {"pair"}
-    assert plan.network_rows == 100
+    assert plan.network_evaluations == 100
     table = plan.coefficients()
     assert table.shape == (50, 8) and table.dtype == np.float32
     assert np.isfinite(table).all()
@@ -38,7 +38,7 @@ def test_exact_plan_is_fifty_guided_pairs_with_noise_in_all_but_the_last() -> No
 def test_steps_47_and_48_alone_need_no_guidance() -> None:
     plan = exact_plan(conditional_below=1e-5)
     assert [k for k, step in enumerate(plan) if step.branch == "conditional"] == [47, 48]
-    assert plan.network_rows == 98
+    assert plan.network_evaluations == 98
 
 
 def last_latent(plan: DenoisePlan, draws: np.ndarray, target: float) -> np.ndarray:

@@ -156,7 +156,7 @@ def _measure(
         "shape": [manifest.geometry.frames, manifest.geometry.height, manifest.geometry.width],
         "plan": pipeline.plan_name,
         "steps": len(pipeline.plan),
-        "network_rows": pipeline.plan.network_rows,
+        "network_rows": pipeline.plan.network_evaluations,
         "cost_rows": cost,
         "peer": None,
         "precision_asked": options.engines.precision,

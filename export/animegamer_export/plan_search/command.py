@@ -126,7 +126,7 @@ def describe(bundle: Bundle, points: Sequence[PlanResult], chosen: dict[str, Pla
         "size": bundle.manifest.name,
         "origin": bundle.manifest.origin,
         "fingerprint": bundle.fingerprint,
-        "exact_rows": DenoisePlan.from_dict(bundle.plan(EXACT)).network_rows,
+        "exact_rows": DenoisePlan.from_dict(bundle.plan(EXACT)).network_evaluations,
         "points": [
             {
                 "rows": one.rows,

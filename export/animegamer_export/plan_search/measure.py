@@ -78,7 +78,7 @@ def measure_plans(
 
     def measured(one: _PlayedPlan) -> PlanResult:
         fidelity = {**evaluator.fidelity(with_plan(pipeline, one.plan, "searched")), "runs_on": engines.device}
-        point = PlanResult(one.plan.network_rows, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
+        point = PlanResult(one.plan.network_evaluations, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
         log(f"{point.summary}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 

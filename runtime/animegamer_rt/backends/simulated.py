@@ -36,7 +36,7 @@ def load(
     Another plan takes more or less, by its network evaluations. They stand in for any parts and ignore `cache`.
     """
     seconds = config.simulated_seconds
-    rows = DenoisePlan.from_dict(bundle.manifest.plans[bundle.default_plan].plan).network_rows
+    rows = DenoisePlan.from_dict(bundle.manifest.plans[bundle.default_plan].plan).network_evaluations
     tokens = json.loads(bundle.path(bundle.manifest.tokenizer.added_tokens).read_text(encoding="utf-8"))
     geometry = bundle.manifest.geometry
     return Engines(

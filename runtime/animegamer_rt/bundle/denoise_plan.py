@@ -88,7 +88,7 @@ class DenoisePlan:
         return iter(self.steps)
 
     @property
-    def network_rows(self) -> int:
+    def network_evaluations(self) -> int:
         """Network evaluations over all steps, 2 per CFG pair: the plan's cost if no block is skipped."""
         return sum(len(step.rows) for step in self.steps)
 

@@ -271,11 +271,11 @@ def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bu
 
 def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
     """The bundle of this name next to the current one, or wherever `find` looks. Raises BundleError, PlanError."""
-    beside = sibling_bundles(here.folder)
+    siblings = sibling_bundles(here.folder)
     if not name:
-        known = ", ".join(sorted({*beside, *list_bundles()}))
+        known = ", ".join(sorted({*siblings, *list_bundles()}))
         raise BundleNotFoundError("no bundle given", expected=f"{OTHER_BUNDLE} and one of {known}")
-    bundle = open_bundle(beside[name].folder if name in beside else name)
+    bundle = open_bundle(siblings[name].folder if name in siblings else name)
     bundle.plan(options.plan)
     return bundle
 

@@ -33,7 +33,7 @@ def test_pocket_as_it_is_shipped_reaches_the_goals_of_its_plans() -> None:
     assert pocket.default_plan == "balanced" and measured["exact"] == {}
     for name, goal in (("balanced", 0.95), ("fast", 0.85)):
         assert measured[name]["against"] == "exact" and measured[name]["ssim"] >= goal, name
-    rows = [DenoisePlan.from_dict(pocket.plan(name)).network_rows for name in ("fast", "balanced", "exact")]
+    rows = [DenoisePlan.from_dict(pocket.plan(name)).network_evaluations for name in ("fast", "balanced", "exact")]
     assert rows == sorted(set(rows)), "each costs less than what it is measured against"
 
 

@@ -52,7 +52,7 @@ def test_a_step_keeps_blocks_only_for_the_steps_that_skip_them() -> None:
         BlockCache(0, 3, False),
         BlockCache(0, 3, True),
     ]
-    assert (plan.network_rows, plan.cost(4)) == (11, 11 - 0.5 - 2 * 0.5 - 1)
+    assert (plan.network_evaluations, plan.cost(4)) == (11, 11 - 0.5 - 2 * 0.5 - 1)
 
 
 def _steps(**change: Any) -> dict[str, Any]:
