@@ -24,6 +24,7 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
+from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
@@ -43,12 +44,14 @@ def bundle(tmp_path: Path) -> Bundle:
 
 def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
     engines = open_engines(bundle)
-    budget = SearchBudget(rows=(6, 16, 38), turns=2)
+    budget = SearchBudget(rows=(2, 6, 16, 38), turns=2)
     points = measure.measure_plans(bundle, engines, fakes.WORLD.examples, budget, lambda line: None)
     ends = [points[0], points[len(points) // 2], points[-1]]
     errors = [point.fidelity["latent_relative_error"] for point in ends]
     assert errors == sorted(errors, reverse=True) and ends[0].rows < ends[1].rows < ends[2].rows
     assert points[-1].ssim > 0.99
+    assert [step.timestep for step in points[0].plan] == [even_timesteps(STEPS)[0], even_timesteps(STEPS)[-1]]
+    assert min(SearchBudget().rows) == 2
     pipeline = Pipeline.open(bundle, engines, "exact")
     (turn,) = predict_first_turns(pipeline, ["Tobo runs."], 8)
     again = denoise_turn(pipeline.denoiser.with_plan(points[-1].plan), turn)

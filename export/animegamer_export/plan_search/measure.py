@@ -47,7 +47,7 @@ class SearchBudget:
     goal. turns: number of turns for the search; as many others are used to check.
     """
 
-    rows: Sequence[int] = (*range(5, 20), *range(20, 40, 2), *range(40, 81, 4))
+    rows: Sequence[int] = (*range(2, 20), *range(20, 40, 2), *range(40, 81, 4))
     turns: int = 6
 
 

@@ -27,9 +27,6 @@ SMALLEST_GAIN = 1e-9
 Weights = npt.NDArray[np.float64]
 """Of the recorded predictions, float64 [2n]."""
 
-MAX_STEP = 16
-"""The most steps of the exact plan that one coarse step may replace."""
-
 
 @dataclass(frozen=True, slots=True)
 class _State:
@@ -68,7 +65,7 @@ def best_plans(gram: Gram, emphasis: float, most_rows: int) -> dict[int, Denoise
                     if rows not in finished or total < finished[rows][0]:
                         finished[rows] = (total, at)
                 continue
-            for end in range(index + 1, min(steps - 1, index + MAX_STEP) + 1):
+            for end in range(index + 1, steps):
                 error = local.step_error(at, end)
                 for guided in (False, True):
                     after = reached[end].setdefault(_State(end, guided, index, at.guided), {})
@@ -109,7 +106,7 @@ class _LocalErrors:
         self.guidance: dict[tuple[int, int], float] = {}
         for start in range(self.steps - 1):
             added = np.zeros(2 * self.steps)
-            for end in range(start + 1, min(self.steps, start + MAX_STEP + 1)):
+            for end in range(start + 1, self.steps):
                 added = self._exact_step(added, end - 1)
                 self.added[start, end], self.guidance[start, end] = added, mean_guidance(start, end, self.steps)
 
