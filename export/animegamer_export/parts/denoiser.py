@@ -19,11 +19,11 @@ from torch.onnx.ops import attention as attention_node
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_rt.bundle.roles import DENOISER
 from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep, advance
 
-WEIGHTS = "denoiser.weights"
-INT8_PART = "denoiser_int8"
+WEIGHTS = f"{DENOISER}.weights"
 TOLERANCE = 1e-3
 """float32 in another order of operations, over all layers; guidance multiplies the error by up to 7."""
 
@@ -60,30 +60,32 @@ def export_denoiser(
     precision: Precision = "fp16",
     attention: AttentionForm = "onnx",
     int8: bool = False,
+    part: str = DENOISER,
 ) -> ExportResult:
-    """Writes denoiser.onnx and its weights; unconditional [226, D]: the constant of row 0 (Encoder.unconditional).
+    """Writes <part>.onnx and its weights; unconditional [226, D]: the constant of row 0 (Encoder.unconditional).
 
-    With `int8`, also writes denoiser_int8.onnx for onnxruntime on the CPU: products of 8-bit integers, quantised from
+    With `int8`, also writes <part>_int8.onnx for onnxruntime on the CPU: products of 8-bit integers, quantised from
     the same weights at load. Both graphs are checked on CFG-pair, conditional and reuse steps. Raises BundleError if
     the outputs of onnxruntime and torch differ.
     """
+    int8_part = f"{part}_int8"
     denoiser = export_copy(denoiser, precision)
     if precision == "fp16":
         unconditional = unconditional.half().float()
     reference = DenoiserStep(denoiser, unconditional).eval()
     with torch.no_grad():
-        graphs = [denoiser_graph(StepGraph(denoiser, unconditional, attention))]
+        graphs = [denoiser_graph(StepGraph(denoiser, unconditional, attention), part)]
         if int8:
-            graphs.append(denoiser_graph(StepGraph(denoiser, unconditional, "onnxruntime", _Int8Block), INT8_PART))
-        parts, cases = write(folder, graphs, WEIGHTS, precision), list(_cases(reference))
-        errors = check_outputs(folder, [("denoiser", case) for case in cases], TOLERANCE)
+            graphs.append(denoiser_graph(StepGraph(denoiser, unconditional, "onnxruntime", _Int8Block), int8_part))
+        parts, cases = write(folder, graphs, f"{part}.weights", precision), list(_cases(reference))
+        errors = check_outputs(folder, [(part, case) for case in cases], TOLERANCE)
         if int8:
-            errors |= check_outputs(folder, [(INT8_PART, case) for case in cases], INT8_TOLERANCE)
-            parts = {"denoiser": replace(parts["denoiser"], int8_file=parts[INT8_PART].file)}
+            errors |= check_outputs(folder, [(int8_part, case) for case in cases], INT8_TOLERANCE)
+            parts = {part: replace(parts[part], int8_file=parts[int8_part].file)}
         return ExportResult(parts, errors)
 
 
-def denoiser_graph(step: StepGraph, name: str = "denoiser") -> Graph:
+def denoiser_graph(step: StepGraph, name: str = DENOISER) -> Graph:
     """The graph to export, with the inputs of a CFG pair as an example."""
     inputs = dict(zip(INPUTS, example_step(step.denoiser, [0, 1], 0.0), strict=True))
     return Graph(name, step, inputs, OUTPUTS, {"rows": {0: "batch"}})

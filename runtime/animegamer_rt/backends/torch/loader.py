@@ -26,6 +26,7 @@ from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.encoder import Encoder as EncoderNetwork
+from animegamer_rt.models.light_decoder import LightDecoder
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.profiling.host_memory import with_torch
@@ -36,6 +37,7 @@ from .denoiser import Denoiser
 from .device import CudaTorchDevice, TorchDevice, compute_deterministically
 from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
+from .light_vae import LightVae
 from .networks import PACKED_PRECISIONS, Models, load_models, read_network, read_size, refuse_quantised
 from .nf4_linear import Nf4Linear
 from .offload import InMemory
@@ -43,7 +45,7 @@ from .packed_linear import BUFFERS, PackedLinear, use_kernels
 from .predictor import Predictor, merge_layers
 from .rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise, probe_fp8
 from .transformer import Transformer
-from .vae import Vae
+from .vae import ChunkedVae, Vae
 
 HALF_SUMS = "fp16-sums"
 """float16 with float16 sums in the products of the denoiser's blocks; the same as `fp16` on a CPU."""
@@ -161,7 +163,7 @@ class EngineSetup:
                 transformer.compile()
             return Denoiser(self.torch_device, transformer, unconditional, timesteps, kernels)
 
-    def vae(self, network: Any) -> Vae:
+    def vae(self, network: Any) -> ChunkedVae:
         """The engine of a converted decoder. Created last, as it chooses how to run from the remaining memory."""
         with self.torch_device.use():
             height, width = self.geometry.latent_height, self.geometry.latent_width
@@ -221,7 +223,7 @@ def make_transformer(
 
 DENOISERS: Mapping[type[nn.Module], Callable[..., Transformer]] = {DenoiserNetwork: make_transformer}
 """Module of a denoiser -> what runs it, with the methods of Transformer that `Denoiser` calls."""
-VAE_ENGINES: Mapping[type[nn.Module], type[Vae]] = {VaeDecoder: Vae}
+VAE_ENGINES: Mapping[type[nn.Module], Callable[..., ChunkedVae]] = {VaeDecoder: Vae, LightDecoder: LightVae}
 """Module of a decoder -> the engine that runs it."""
 
 

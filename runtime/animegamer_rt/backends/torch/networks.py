@@ -15,6 +15,7 @@ from animegamer_rt.bundle.roles import (
     DEFAULT_PARTS,
     DENOISER,
     ENCODER,
+    LIGHT_DECODER,
     NETWORKS,
     PLAY_ROLES,
     PREDICTOR,
@@ -26,13 +27,14 @@ from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import Encoder as EncoderNetwork
 from animegamer_rt.models.encoder import EncoderSize
+from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 from .device import TorchDevice
 from .onnx_reader import Weights, read_weights
-from .weight_names import ToDevice, load_denoiser, load_encoder, load_predictor, load_vae
+from .weight_names import ToDevice, load_denoiser, load_encoder, load_light_decoder, load_predictor, load_vae
 
 READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts that this backend can read."""
@@ -54,6 +56,7 @@ KINDS: Mapping[str, NetworkKind] = {
     NETWORKS[PREDICTOR]: NetworkKind(PREDICTOR, PredictorSize, PredictorNetwork, load_predictor),
     NETWORKS[DENOISER]: NetworkKind(DENOISER, DenoiserSize, DenoiserNetwork, load_denoiser),
     NETWORKS[VAE]: NetworkKind(VAE, VaeSize, VaeDecoder, load_vae),
+    LIGHT_DECODER: NetworkKind(VAE, LightDecoderSize, LightDecoder, load_light_decoder),
     NETWORKS[ENCODER]: NetworkKind(ENCODER, EncoderSize, EncoderNetwork, load_encoder),
 }
 """Kind of network, as named by `Bundle.network` -> its code. `loader` has the engines that run each."""
@@ -65,7 +68,7 @@ class Models:
 
     predictor: PredictorNetwork
     denoiser: DenoiserNetwork
-    decoder: VaeDecoder
+    decoder: VaeDecoder | LightDecoder
     unconditional: Tensor
     encoder: EncoderNetwork | None = None
 

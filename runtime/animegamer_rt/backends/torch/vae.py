@@ -28,51 +28,31 @@ FRAMES_AT_ONCE = 2
 """Frames per slice if memory is scarce: the fewest that hold the past of the next slice."""
 
 
-class Vae:
+class ChunkedVae:
     """Implements interface.VaeEngine. One clip at a time: `first` leaves its caches for `next`.
 
-    When created, it chooses how to run from the device's free memory: all frames at once, in slices, or in slices with
-    the caches in host memory (docs/TORCH.md, "Memory").
+    A network adds `_decode`, which decodes the chunk in `self._latent` into `self._rgb`. scale: divides the latent.
+    upscale: video pixels per latent pixel, along height and along width.
     """
+
+    description = ""
+    """How it saves memory, for Engines.device; empty if there is enough."""
 
     def __init__(
         self,
         torch_device: TorchDevice,
-        network: VaeDecoder,
-        latent_height: int,
-        latent_width: int,
+        latent_shape: tuple[int, int, int],
+        upscale: int,
+        scale: float = 1.0,
         kernels: Kernels | None = None,
     ) -> None:
-        self.torch_device, self.network, self._kernels = torch_device, network, kernels
-        put_channels_last(network)
-        scale = network.size.upscale
-        channels, height, width = network.size.latent_channels, scale * latent_height, scale * latent_width
-        shapes = cache_shapes(network, latent_height, latent_width)
+        self.torch_device, self._scale, self._kernels = torch_device, scale, kernels
+        height, width, _ = latent_shape
         with torch_device.use():
-            self._latent = {t: torch_device.zeros((t, latent_height, latent_width, channels)) for t in CHUNKS}
-            self._rgb = {t: torch_device.zeros((FRAMES[t], height, width, 3)) for t in CHUNKS}
-            bytes_of_all = torch_device.dtype.itemsize * height * width / FILL
-            whole, in_parts = (
-                int(bytes_of_all * peak_channels(network, max(FRAMES.values()), at_once))
-                for at_once in (None, FRAMES_AT_ONCE)
-            )
-            left = torch_device.free_bytes() - SPARE_BYTES - torch_device.dtype.itemsize * sum(map(math.prod, shapes))
-            self._frames_at_once = None if left >= whole else FRAMES_AT_ONCE
-            self._caches_on_host = left < in_parts
-            torch_device.reserve(whole if self._frames_at_once is None else in_parts)
-            self._caches = [
-                torch_device.pinned(shape, torch_device.dtype) if self._caches_on_host else torch_device.zeros(shape)
-                for shape in shapes
-            ]
+            self._latent = {t: torch_device.zeros((t, *latent_shape)) for t in CHUNKS}
+            self._rgb = {t: torch_device.zeros((FRAMES[t], upscale * height, upscale * width, 3)) for t in CHUNKS}
         self._graphs = GraphCache(torch_device)
         self._clip = 0
-
-    @property
-    def description(self) -> str:
-        """How it saves memory, for Engines.device; empty if there is enough."""
-        if self._frames_at_once is None:
-            return ""
-        return "vae in slices" + (", its caches in host memory" if self._caches_on_host else "")
 
     def first(self, latent: FloatArray, channel_order: tuple[int, ...], flip: bool) -> tuple[Frames, object]:
         """See interface.VaeEngine. Invalidates the caches of every earlier clip."""
@@ -90,7 +70,7 @@ class Vae:
         if latent.shape != expected:
             raise BackendError("a latent chunk has the wrong shape", found=latent.shape, expected=expected)
         with self.torch_device.use():
-            scaled = self.torch_device.to_device(latent[0]).permute(0, 2, 3, 1) / self.network.size.scale
+            scaled = self.torch_device.to_device(latent[0]).permute(0, 2, 3, 1) / self._scale
             self._latent[frames].copy_(scaled)
             self._graphs.run(frames, lambda: self._decode(frames))
             # Outside the graph, which would otherwise be captured for each channel order and flip.
@@ -107,6 +87,48 @@ class Vae:
                     expected="finite numbers",
                 )
         return out
+
+    def _decode(self, frames: int) -> None:
+        raise NotImplementedError
+
+
+class Vae(ChunkedVae):
+    """The vae decoder as an engine.
+
+    When created, it chooses how to run from the device's free memory: all frames at once, in slices, or in slices with
+    the caches in host memory (docs/TORCH.md, "Memory").
+    """
+
+    def __init__(
+        self,
+        torch_device: TorchDevice,
+        network: VaeDecoder,
+        latent_height: int,
+        latent_width: int,
+        kernels: Kernels | None = None,
+    ) -> None:
+        self.network, size = network, network.size
+        latent_shape = latent_height, latent_width, size.latent_channels
+        super().__init__(torch_device, latent_shape, size.upscale, size.scale, kernels)
+        put_channels_last(network)
+        pixels = size.upscale**2 * latent_height * latent_width
+        shapes = cache_shapes(network, latent_height, latent_width)
+        with torch_device.use():
+            bytes_of_all = torch_device.dtype.itemsize * pixels / FILL
+            whole, in_parts = (
+                int(bytes_of_all * peak_channels(network, max(FRAMES.values()), at_once))
+                for at_once in (None, FRAMES_AT_ONCE)
+            )
+            left = torch_device.free_bytes() - SPARE_BYTES - torch_device.dtype.itemsize * sum(map(math.prod, shapes))
+            self._frames_at_once = None if left >= whole else FRAMES_AT_ONCE
+            self._caches_on_host = left < in_parts
+            torch_device.reserve(whole if self._frames_at_once is None else in_parts)
+            self._caches = [
+                torch_device.pinned(shape, torch_device.dtype) if self._caches_on_host else torch_device.zeros(shape)
+                for shape in shapes
+            ]
+        if self._frames_at_once is not None:
+            self.description = "vae in slices" + (", its caches in host memory" if self._caches_on_host else "")
 
     def _decode(self, frames: int) -> None:
         first, buffers = frames == CHUNKS[0], iter(self._caches)

@@ -88,6 +88,12 @@ def load_denoiser(network: nn.Module, weights: Weights, to_device: ToDevice) -> 
     return unconditional
 
 
+def load_light_decoder(network: nn.Module, weights: Weights, to_device: ToDevice) -> None:
+    """Fills a `models.light_decoder.LightDecoder` from vae_light_first.onnx, or another part's name."""
+    found = _by_name(weights, lambda name: name.removeprefix("decoder."), network, to_device)
+    _load(network, _take_named(found, network), weights)
+
+
 def load_vae(network: nn.Module, weights: Weights, to_device: ToDevice) -> None:
     """Fills a `models.vae.VaeDecoder` from vae_first.onnx, where frames are a batch of 2-D images."""
 

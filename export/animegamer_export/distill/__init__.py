@@ -1,0 +1,1 @@
+"""Cheaper networks made of a bundle's own, and the plan that they play."""

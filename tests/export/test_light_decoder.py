@@ -1,0 +1,158 @@
+"""A light decoder plays a plan in place of the vae, a student in place of the denoiser: added, measured, or refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from animegamer_export.build.carry_over import carry_over
+from animegamer_export.distill import add
+from animegamer_export.parts.light_decoder import export_light_decoder
+from animegamer_export.parts.vae import pixels
+from animegamer_export.plan_search.measure import SearchBudget
+from animegamer_rt.backends.interface import Frames
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.backends.torch.device import TorchDevice
+from animegamer_rt.backends.torch.networks import read_network
+from animegamer_rt.bundle.loader import Bundle, load
+from animegamer_rt.bundle.manifest import PlanEntry
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, LIGHT_DECODER, VAE
+from animegamer_rt.bundle.writer import write_manifest
+from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
+from animegamer_rt.stages.vae import Vae
+
+SIZE = LightDecoderSize(channels=(16, 8), blocks=(2, 1))
+LATENT = (1, 5, 16, 8, 12)
+
+
+@pytest.fixture
+def bundle(whole: Bundle, tmp_path: Path) -> Bundle:
+    """The tiny bundle, to be changed."""
+    return load(shutil.copytree(whole.folder, tmp_path / "tiny"))
+
+
+@pytest.fixture
+def network() -> LightDecoder:
+    """Random weights; a block of its first stage is dead, as blocks may be after training."""
+    torch.manual_seed(5)
+    network = LightDecoder(SIZE).eval()
+    with torch.no_grad():
+        network.get_parameter("stages.0.0.a.bias").fill_(-100.0)
+        network.get_parameter("stages.0.1.a.weight")[3] = 0.0
+    return network
+
+
+def latents(count: int) -> list[Tensor]:
+    return list(torch.randn(count, *LATENT, generator=torch.Generator().manual_seed(1)))
+
+
+def test_each_backend_plays_what_the_network_draws(bundle: Bundle, network: LightDecoder) -> None:
+    written = export_light_decoder(network, latents(12), bundle.folder, "vae_light")
+    manifest = bundle.manifest
+    entry = PlanEntry(manifest.plans["exact"].plan, {"ssim": 1.0}, parts={VAE: "vae_light"})
+    parts, sizes = {**manifest.parts, **written.parts}, {**manifest.sizes, LIGHT_DECODER: asdict(SIZE)}
+    plans = {**manifest.plans, "x": entry}
+    lighter = write_manifest(bundle.folder, replace(manifest, parts=parts, sizes=sizes, plans=plans))
+    assert lighter.fingerprint == bundle.fingerprint
+    latent = latents(13)[-1]
+    with torch.no_grad():
+        rounded = {name: one.half().float() if one.ndim > 1 else one for name, one in network.state_dict().items()}
+        network.load_state_dict(rounded)
+        true = pixels(network(latent[0], None), torch.tensor([2, 1, 0, 3]), torch.tensor([True])).numpy().astype(int)
+
+    def played(device: str) -> Frames:
+        engines = open_engines(lighter, EngineConfig(device, threads=None if "torch" in device else 1), plan="x")
+        return np.stack(list(Vae(engines.vae).decode(latent.numpy(), "bgra32", flip=True)))
+
+    assert true.shape == (17, 32, 48, 4) and true[..., :3].std() > 5
+    for device in ("cpu-fp32", "torch-cpu"):
+        assert np.abs(played(device) - true).max() <= 1
+    assert 0 < np.abs(played("cpu") - true).mean() < 1
+
+
+@pytest.fixture
+def files(bundle: Bundle, network: LightDecoder, tmp_path: Path) -> tuple[Path, Path]:
+    """A student, the denoiser itself, and a light decoder."""
+    denoiser, _ = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
+    state = {name: one.detach().clone() for name, one in denoiser.named_parameters()}
+    student, light = tmp_path / "student.safetensors", tmp_path / "light.safetensors"
+    save_file(state, student, {"teacher": add.teacher_hash(bundle), "timesteps": "999,319,19"})
+    save_file(network.state_dict(), light, {"size": json.dumps(asdict(SIZE))})
+    return student, light
+
+
+def test_turbo_is_added_measured_and_replaced(
+    bundle: Bundle, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(add, "LEAST_DB", 1.0)  # its random vae draws what no decoder was trained on
+    monkeypatch.setattr(add, "CALIBRATION_TURNS", 10)
+    monkeypatch.setattr(add, "SearchBudget", lambda: SearchBudget(turns=1))
+    student, light = files
+    arguments = [str(bundle.folder), "--student", str(student), "--light-decoder", str(light)]
+    assert add.main([*arguments, "--default"]) == 0
+    for _ in range(2):
+        found = load(bundle.folder)
+        assert found.fingerprint == bundle.fingerprint
+        entry = found.manifest.plans["turbo"]
+        assert entry.parts == {"denoiser": "denoiser_turbo", "vae": "vae_light"} and "ssim" in entry.fidelity
+        assert [step["timestep"] for step in entry.plan["steps"]] == [999, 319, 19]
+        assert found.default_plan == "turbo"
+        files_before = sorted(path.name for path in bundle.folder.iterdir())
+        assert add.main([*arguments, "--default"]) == 0
+        assert sorted(path.name for path in bundle.folder.iterdir()) == files_before
+    assert "the light decoder against the vae" in capsys.readouterr().out
+    again = carry_over(bundle.manifest, bundle.folder)
+    assert again.plans == found.manifest.plans and again.parts == found.manifest.parts
+    assert again.sizes == found.manifest.sizes
+    made = bundle.manifest.provenance["export"]
+    of_another_vae = {"export": {**made, "steps": {DENOISER: made["steps"][DENOISER]}}}
+    exported = replace(bundle.manifest, provenance=of_another_vae)
+    kept = carry_over(exported, bundle.folder)
+    assert "turbo" not in kept.plans and "vae_light_first" not in kept.parts and kept.plans.keys() >= {"exact"}
+    without = write_manifest(bundle.folder, add.without_turbo(found.manifest))
+    assert without.manifest == bundle.manifest
+
+
+def of_another_teacher(bundle: Bundle, student: Path, light: Path) -> None:
+    denoiser, _ = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
+    save_file(dict(denoiser.named_parameters()), student, {"teacher": "0" * 64, "timesteps": "999,19"})
+
+
+def without_timesteps(bundle: Bundle, student: Path, light: Path) -> None:
+    denoiser, _ = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
+    save_file(dict(denoiser.named_parameters()), student, {"teacher": add.teacher_hash(bundle)})
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (of_another_teacher, "made of another denoiser than the bundle's.*found 0000000000000000"),
+        (without_timesteps, "timesteps are not a list like 999,319,19"),
+        (lambda bundle, student, light: student.write_bytes(b"no"), "not a safetensors file"),
+        (lambda bundle, student, light: shutil.copy(student, light), "not the weights of a LightDecoder"),
+        (lambda bundle, student, light: None, "draws other pictures than the bundle's vae.*at least 25 dB"),
+    ],
+)
+def test_what_cannot_play_is_refused_in_words(
+    bundle: Bundle,
+    files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Bundle, Path, Path], object],
+    said: str,
+) -> None:
+    monkeypatch.setattr(add, "CALIBRATION_TURNS", 10)
+    change(bundle, *files)
+    with pytest.raises(AnimeGamerError, match=said):
+        add.add_turbo(bundle, *files)
+    assert load(bundle.folder) == bundle and not list(bundle.folder.glob("*_turbo*"))
