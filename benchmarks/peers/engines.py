@@ -40,6 +40,7 @@ def open_library_engines(bundle: Bundle, compiled: bool = False) -> Engines:
     """
     device = TorchDevice(torch.float32)
     models = load_models(bundle, device)
+    assert isinstance(models.decoder, VaeDecoder), "the libraries have no light decoder"
     for network in (models.predictor, models.denoiser, models.decoder):
         cast_for_inference(network, torch.float32)
     engines = Engines(

@@ -124,11 +124,11 @@ def _missing_file(hub: FakeHub, _: Path) -> None:
     ("broken", "kind", "said"),
     [
         (_wrong_checksum, HubError, "not the published one, and was deleted; found another checksum.*; run it again"),
-        (_page_for_a_file, HubError, "a web page, not the file, and was deleted; a proxy or a log.*HTTPS_PROXY"),
-        (_full_disk, OutputError, "no space left on device; choose another folder, or free some space there"),
+        (_page_for_a_file, HubError, "a web page instead of the file; it was deleted; a proxy or a log.*HTTPS_PROXY"),
+        (_full_disk, OutputError, "no space left on device; choose another folder"),
         (_missing_file, HubError, r"lacks a file; expected VDM_Decoder-Ponyo/\*/mp_rank.*--revision"),
-        (lambda hub, _: setattr(hub, "pages", True), HubError, "not the hub's; found no JSON; a proxy or a log"),
-        (lambda hub, _: hub.gated.add(MISTRAL), HubError, f"consent.*no token; agree to its terms on .*/{MISTRAL}"),
+        (lambda hub, _: setattr(hub, "pages", True), HubError, "not the hub's; found not JSON; a proxy or a log"),
+        (lambda hub, _: hub.gated.add(MISTRAL), HubError, f"gated.*no token; agree to its terms on .*/{MISTRAL}"),
         (lambda hub, _: hub.repositories.pop(VAE), HubError, f"{VAE}: no such repository, or a private one"),
     ],
 )

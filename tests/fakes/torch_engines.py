@@ -16,6 +16,7 @@ from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.noise import AnyNoise, as_array
 
 
 def torch_engines(predictor: Predictor, denoiser: Denoiser, encoder: Encoder, decoder: VaeDecoder) -> Engines:
@@ -47,8 +48,8 @@ class _Denoiser:
     def __init__(self, step: DenoiserStep) -> None:
         self.network = step
 
-    def start(self, latent: FloatArray, shot: FloatArray, motion_scope: float) -> _Denoising:
-        return _Denoising(self.network, torch.from_numpy(latent), torch.from_numpy(shot)[None], motion_scope)
+    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> _Denoising:
+        return _Denoising(self.network, torch.from_numpy(as_array(latent)), torch.from_numpy(shot)[None], motion_scope)
 
 
 class _Denoising:
@@ -61,12 +62,17 @@ class _Denoising:
         coefficients: FloatArray,
         timestep: float,
         rows: Sequence[int],
-        noise: FloatArray,
+        noise: AnyNoise,
         blocks: BlockCache | None = None,
     ) -> None:
         assert blocks is None
         latent, x0, difference = self.state
-        given = (torch.from_numpy(noise), difference, torch.from_numpy(coefficients), torch.tensor([timestep]))
+        given = (
+            torch.from_numpy(as_array(noise)),
+            difference,
+            torch.from_numpy(coefficients),
+            torch.tensor([timestep]),
+        )
         self.state = self.network(latent, x0, *given, self.scope, self.shot, torch.tensor(list(rows)))
 
     def latent(self) -> FloatArray:

@@ -6,6 +6,7 @@ It knows chunks, caches and pixels; `vae_decoder` runs the network. Source: back
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -28,7 +29,7 @@ FRAMES_AT_ONCE = 2
 """Frames per slice if memory is scarce: the fewest that hold the past of the next slice."""
 
 
-class ChunkedVae:
+class ChunkedVae(ABC):
     """Implements interface.VaeEngine. One clip at a time: `first` leaves its caches for `next`.
 
     A network adds `_decode`, which decodes the chunk in `self._latent` into `self._rgb`. scale: divides the latent.
@@ -88,8 +89,8 @@ class ChunkedVae:
                 )
         return out
 
-    def _decode(self, frames: int) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _decode(self, frames: int) -> None: ...
 
 
 class Vae(ChunkedVae):
