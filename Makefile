@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml export/pyproject.toml client/kiosk/pyproject.toml 
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot size picture dist docs pocket kernels clients clients-dist browser demo kiosk clean
+.PHONY: help setup play test test-pythons check format bench plot size picture dist docs pocket kernels clients clients-dist browser kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -112,9 +112,6 @@ clients-dist:  ## pack the native client's headers and libraries, for Linux and 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	PYTHONPATH=. $(BIN)/python tests/browser/play_in_chromium.py $(ARGS)
 	PYTHONPATH=. $(BIN)/python tests/browser/faults_in_chromium.py $(ARGS)
-
-demo: $(VENV)/.dev  ## record games and write the page that plays them without a server into build/demo
-	$(BIN)/python client/demo/record.py $(ARGS)
 
 kiosk: $(VENV)/.dev  ## play the kiosk kit where only loopback exists; needs Chromium
 	$(BIN)/python tests/browser/kiosk_in_loopback.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from animegamer_rt.serving.wire import (
     CLIENT_LIMITS,
@@ -17,16 +18,29 @@ from animegamer_rt.serving.wire import (
     allowed,
     encode,
 )
-from samples import EXAMPLE_TURN, SAMPLES
 
 _SOCKETS = {"T": "turns", "C": "control", "TC": "turns, control"}
 
 
-def parts() -> dict[str, str]:
-    """Name of a part in PROTOCOL.md -> its Markdown."""
+EXAMPLE_TURN = Message(
+    "turn",
+    {
+        "instruction": "Tofi waves gently in the meadow.",
+        "turn_id": "a-1",
+        "token": "N1vQ0hJ3tqkHk2bXgq3V0mZ9aYwXr5uE",
+    },
+    id="7",
+    session="5f2c9a7be1d04c38",
+)
+"""The request that PROTOCOL.md shows, in words that the bundle pocket knows."""
+
+
+def parts(golden: list[dict[str, Any]]) -> dict[str, str]:
+    """Name of a part in PROTOCOL.md -> its Markdown. golden: the valid messages of vectors.json."""
+    picture = next(vector["frames"] for vector in golden if vector["name"] == "frame, raw")
     return {
-        "bytes of turn": _bytes_of(EXAMPLE_TURN),
-        "bytes of frame": _bytes_of(next(sample.message for sample in SAMPLES if sample.name == "frame, raw")),
+        "bytes of turn": _bytes_of([bytes(frame) for frame in encode(EXAMPLE_TURN)]),
+        "bytes of frame": _bytes_of([bytes.fromhex(frame) for frame in picture]),
         "header": _field_table(HEADER),
         "limits": _limits(),
         "requests": _messages("client"),
@@ -91,12 +105,12 @@ def _limits() -> str:
     return _table(("Message", "Header, bytes", "Buffers", "One buffer, bytes", "Items of a list or map"), rows)
 
 
-def _bytes_of(message: Message) -> str:
+def _bytes_of(frames: list[bytes]) -> str:
     lines = []
-    for number, frame in enumerate(encode(message)):
+    for number, frame in enumerate(frames):
         lines.append(f"frame {number}, {len(frame)} bytes")
         for start in range(0, len(frame), 16):
-            row = bytes(frame[start : start + 16])
+            row = frame[start : start + 16]
             text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
             lines.append(f"  {start:04x}  {row.hex(' '):<47}  {text}".rstrip())
     return "```\n" + "\n".join(lines) + "\n```"
