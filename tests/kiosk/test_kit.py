@@ -35,7 +35,7 @@ def test_a_dry_run_prints_every_file_and_command_and_writes_nothing(
 def test_from_a_home_folder_install_says_all_it_would_do_and_why_it_does_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("animegamer_kiosk.command.own_environment", lambda: Path("/", "home", "mia", ".venv"))
+    monkeypatch.setattr("sys.executable", str(Path("/", "home", "mia", ".venv", "bin", "python")))
     assert main(["kiosk", "install", "--dry-run"]) == 2
     printed = capsys.readouterr()
     assert "run   systemctl enable animegamer-server.service" in printed.out

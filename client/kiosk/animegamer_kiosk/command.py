@@ -1,9 +1,8 @@
-"""`animegamer-rt kiosk`: installs the kit on a machine, removes it, updates it, and watches the screen."""
+"""`animegamer-rt kiosk`: installs the kit on a machine, removes it, and watches the screen."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from animegamer_rt.profiling.host import build
 from . import kit
 from .config import CONFIG_FILE, KioskConfig, read_config, read_key
 from .machine import Machine
-from .versions import Versions, own_environment
 
 FAILED = 1
 
@@ -31,11 +29,6 @@ def add_kiosk(kiosk: argparse.ArgumentParser) -> None:
     _add_root(status)
     remove = verbs.add_parser("remove", help="stop the kiosk and delete what install wrote")
     _add_changes(remove, _remove)
-    update = verbs.add_parser("update", help="switch to another environment; switch back if it does not play")
-    which = update.add_mutually_exclusive_group(required=True)
-    which.add_argument("environment", nargs="?", type=Path, metavar="DIR", help="with the new animegamer-rt")
-    which.add_argument("--back", action="store_true", help="switch back to the previous environment")
-    _add_changes(update, _update)
     watch = verbs.add_parser("watch", help="run the service that watches the screen")
     watch.set_defaults(run=_watch)
     watch.add_argument(
@@ -79,16 +72,12 @@ def _install(options: argparse.Namespace) -> int:
     _check_named(config, root, config_path)
     files = kit.kit_files(config, CONFIG_FILE)
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
-    versions, own = Versions(root), own_environment()
     for file in [*kit.missing_settings(root), *files]:
         print(f"write {file.path}")
         if options.dry_run:
             print("".join(f"    {line}\n" for line in file.text.splitlines()), end="")
-    if own is not None:
-        before = versions.current
-        print(f"use   {own}" + (f" in place of {before}" if before not in (None, own) else ""))
     _print_commands(commands)
-    place = own or kit.program()
+    place = kit.program()
     if commands and place.parts[1] in ("home", "root"):  # last, so that the list is printed anyway
         do = "install animegamer-rt into /opt/animegamer and run it from there (docs/KIOSK.md)"
         raise ConfigError("systemd units must not read a home folder", found=place, do=do)
@@ -96,8 +85,6 @@ def _install(options: argparse.Namespace) -> int:
         return 0
     kit.write_settings(root)
     kit.write_files(files, root)
-    if own is not None:
-        versions.use(own)
     return _run(commands)
 
 
@@ -153,27 +140,6 @@ def _status(options: argparse.Namespace) -> int:
         print(f"{state:<10}{unit}")
     print(f"{'build':<10}{build()}")
     return FAILED if wrong or any(state != "active" for state in states.values()) else 0
-
-
-def _update(options: argparse.Namespace) -> int:
-    from .first_turn import first_turn
-    from .update import Updater
-    from .watcher import page_ready
-
-    config = read_config(kit.under(options.root, CONFIG_FILE))
-    updater = Updater(config, lambda: page_ready(config), lambda: first_turn(config.page_port), root=options.root)
-    environment = updater.versions.previous if options.back else options.environment.resolve()
-    if environment is None:
-        raise ConfigError("there is no previous environment", where=updater.versions.folder)
-    for step in updater.back_steps(environment) if options.back else updater.steps(environment):
-        print(step.text)
-    if options.dry_run or options.root != Path("/") or not _agreed(options.yes):
-        return 0
-    if os.geteuid() != 0:
-        raise ConfigError("an update needs root", do="run: sudo animegamer-rt kiosk update ...")
-    plays = updater.go_back(environment) if options.back else updater.update(environment)
-    print(f"in use: {updater.versions.current}")
-    return 0 if plays else FAILED
 
 
 def _print_commands(commands: Sequence[Sequence[str]]) -> None:

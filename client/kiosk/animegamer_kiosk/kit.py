@@ -18,7 +18,6 @@ from animegamer_rt.serving.server.config_file import print_config
 from animegamer_rt.serving.server.options import ServeOptions
 
 from .config import CONFIG_FILE, KioskConfig
-from .versions import CURRENT, VERSIONS, own_environment
 
 USER = "animegamer"
 UNITS = ("animegamer-server.service", "animegamer-watch.service", "animegamer-browser.service")
@@ -46,10 +45,8 @@ class KitFile:
 
 
 def program() -> Path:
-    """The program for the units: the linked version in use, or this program itself outside an environment."""
-    if own_environment() is None:
-        return Path(sys.executable).with_name("animegamer-rt")
-    return VERSIONS / CURRENT / "bin" / "animegamer-rt"
+    """The program for the units: that of the environment which runs `install`."""
+    return Path(sys.executable).with_name("animegamer-rt")
 
 
 def missing_settings(root: Path) -> list[KitFile]:

@@ -25,7 +25,7 @@ from .config import KioskConfig
 from .display import monitor_there
 from .ladder import Action, Ladder, Picture, Seen
 from .machine import BROWSER, Machine
-from .operator_page import READY, UNREACHABLE, OperatorPage, Report
+from .operator_page import UNREACHABLE, OperatorPage, Report
 
 LOOK_S, MINUTE_S, READY_TIMEOUT_S = 2.0, 60.0, 3.0
 STEADY_ROUNDS = 3
@@ -89,11 +89,6 @@ def server_state(config: KioskConfig) -> str:
             return str(json.load(answer)["server"])
     except (OSError, ValueError, KeyError):
         return UNREACHABLE
-
-
-def page_ready(config: KioskConfig) -> bool:
-    """Whether the gateway answers and its server plays turns."""
-    return server_state(config) == READY
 
 
 def watch(config: KioskConfig) -> int:
