@@ -24,7 +24,6 @@ OUTSIDE = {
             "SECURITY.md",
             "benchmarks/README.md",
             "benchmarks/WIRE.md",
-            "benchmarks/clients/README.md",
             "benchmarks/language/README.md",
             "client/PROTOCOL.md",
             "client/README.md",

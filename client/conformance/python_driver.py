@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import sys
-import time
 from typing import Any
 
 from animegamer_client import Accepted, Client, ClientError, Done, Event, Frame, Restarting, Understood, aio
@@ -164,34 +162,6 @@ class Driver:
     def on_close(self, rest: str) -> str:
         self._do(self._client.close())
         return "ok"
-
-    # -- for benchmarks/clients
-    # -- what benchmarks/clients asks for
-
-    def on_measure_turns(self, rest: str) -> str:
-        count, _, text = rest.partition(" ")
-        wall_s, server_s = [], []
-        for _ in range(int(count)):
-            start = time.perf_counter()
-            turn = self._game.turn(text)
-            while not isinstance(event := self._next(turn), Done):
-                pass
-            wall_s.append(time.perf_counter() - start)
-            server_s.append(event.seconds.queue + event.seconds.total)
-        return json.dumps({"wall_s": wall_s, "server_s": server_s})
-
-    def on_measure_frames(self, rest: str) -> str:
-        count, _, text = rest.partition(" ")
-        at_ns: list[int] = []
-        frames = -17  # the first turn warms up
-        while frames < int(count):
-            turn = self._game.turn(text)
-            while not isinstance(event := self._next(turn), Done):
-                if isinstance(event, Frame):
-                    frames += 1
-                    if 0 < frames and int(count) <= 2000:
-                        at_ns.append(time.monotonic_ns())
-        return json.dumps({"frames": frames, "at_ns": at_ns})
 
     def _do(self, result: Any) -> Any:
         return self._loop.run_until_complete(result) if self._loop and inspect.isawaitable(result) else result

@@ -1,32 +1,13 @@
-// The driver of the conformance suite and of benchmarks/clients: commands on standard input, one line of answer to each
+// The driver of the conformance suite: commands on standard input, one line of answer to each
 // (client/conformance/README.md). It plays as a game does: it polls, and waits for the next tick.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <functional>
 #include <map>
 #include <memory>
-#include <new>
 #include <sstream>
 #include <thread>
 
 #include "driver_turn.h"
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static std::atomic<long> allocations{0};
-void *operator new(std::size_t size) {
-    ++allocations;
-    if (void *memory = std::malloc(size)) {
-        return memory;
-    }
-    throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, std::size_t) noexcept { std::free(memory); }
-#else
-static const long allocations = 0;
-#endif
 
 namespace {
 
@@ -122,15 +103,7 @@ private:
             }
             return wait(client_->status()); // refused: the client is closed
         }
-        const auto count = number(words);
-        const std::string text = rest_of(words);
-        if (verb == "measure-turns") {
-            return measure_turns(count, text);
-        }
-        if (verb == "measure-loop") {
-            return measure_loop(count, text);
-        }
-        return verb == "measure-frames" ? measure_frames(count, text) : "error unknown " + verb;
+        return "error unknown " + verb;
     }
 
     void renew() {
@@ -168,12 +141,8 @@ private:
     }
 
     void tick() {
-        poll();
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-
-    void poll() {
         client_->poll([this](const ag_event &event) { take(event); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 
     void take(const ag_event &event) {
@@ -205,9 +174,6 @@ private:
             turn.error = error_line(event.of.error);
             turn.ended = true;
         } else if (event.type != AG_EVENT_RESTARTING && event.type != AG_EVENT_UNDERSTOOD) {
-            if (turn.seqs.capacity() == 0) {
-                turn.seqs.reserve(64);
-            }
             turn.seqs.push_back(event.seq);
         }
         if (event.type == AG_EVENT_ACCEPTED) {
@@ -215,13 +181,11 @@ private:
         } else if (event.type == AG_EVENT_UNDERSTOOD) {
             turn.understood = std::string(" ") + event.of.understood.text;
         } else if (event.type == AG_EVENT_FRAME) {
-            framed_(event);
             const auto &frame = event.of.frame;
-            turn.add_picture(static_cast<const std::uint8_t *>(event.buffer), hashes_ ? frame.width : 0, frame.height, frame.stride);
+            turn.add_picture(static_cast<const std::uint8_t *>(event.buffer), frame.width, frame.height, frame.stride);
         } else if (event.type == AG_EVENT_DONE) {
             understood_ = turn.understood;
             turn.turns = event.of.done.turns;
-            turn.server_s = event.of.done.queue_s + event.of.done.total_s;
             turn.ended = true;
         }
     }
@@ -254,91 +218,6 @@ private:
         }
     }
 
-    // -- what benchmarks/clients asks for; answers are JSON
-
-    /// Poll without a pause until the turn has ended.
-    Turn &play(const std::string &text) {
-        turns_.clear();
-        const auto request = client_->turn(game_, text);
-        Turn &turn = turns_[request];
-        while (!turn.ended) {
-            poll();
-            std::this_thread::yield();
-        }
-        return turn;
-    }
-
-    std::string measure_turns(std::int64_t count, const std::string &text) {
-        std::vector<double> wall_s, server_s;
-        for (std::int64_t n = 0; n < count; ++n) {
-            const auto start = Clock::now();
-            const Turn &turn = play(text);
-            wall_s.push_back(seconds_since(start));
-            server_s.push_back(turn.server_s);
-            if (!turn.error.empty()) {
-                return turn.error;
-            }
-        }
-        return "{\"wall_s\": [" + joined(wall_s) + "], \"server_s\": [" + joined(server_s) + "]}";
-    }
-
-    std::string measure_loop(std::int64_t count, const std::string &text) {
-        std::vector<double> polls_s;
-        hashes_ = false;
-        for (std::int64_t n = 0; n < count; ++n) {
-            const auto request = client_->turn(game_, text);
-            auto next = Clock::now();
-            while (!turns_[request].ended) {
-                const auto start = Clock::now();
-                poll();
-                polls_s.push_back(seconds_since(start));
-                next += std::chrono::microseconds(16667);
-                std::this_thread::sleep_until(next);
-            }
-        }
-        hashes_ = true;
-        std::ostringstream text_of;
-        text_of << "{\"ticks\": " << polls_s.size() << ", \"longest_poll_s\": " << *std::max_element(polls_s.begin(), polls_s.end()) << "}";
-        return text_of.str();
-    }
-
-    std::string measure_frames(std::int64_t count, const std::string &text) {
-        std::vector<std::int64_t> at_ns;
-        at_ns.reserve(std::size_t(count) + 64);
-        hashes_ = false;
-        play(text); // warm
-        framed_ = [&at_ns](const ag_event &) {
-            at_ns.push_back(std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count());
-        };
-        turns_.clear();
-        long in_frames = 0;
-        std::int64_t frames = 0;
-        while (frames < count) {
-            const auto request = client_->turn(game_, text);
-            Turn &turn = turns_[request];
-            long before = -1;
-            while (!turn.ended) {
-                poll();
-                if (turn.pictures > 0 && before < 0) {
-                    before = allocations; // the requests and answers around a turn allocate; its frames must not
-                } else if (turn.pictures == 17 && before >= 0) {
-                    in_frames += allocations - before;
-                    before = allocations;
-                }
-                std::this_thread::yield();
-            }
-            if (!turn.error.empty()) {
-                return turn.error;
-            }
-            frames += turn.pictures;
-            turns_.clear();
-        }
-        framed_ = [](const ag_event &) {};
-        hashes_ = true;
-        return "{\"frames\": " + std::to_string(frames) + ", \"allocations\": " + std::to_string(in_frames) +
-               (count > 2000 ? "" : ", \"at_ns\": [" + joined(at_ns) + "]") + "}";
-    }
-
     std::string address_, token_, server_key_, secret_key_, seen_, words_, understood_;
     std::map<ag_game, std::pair<std::int64_t, std::vector<std::string>>> offers_;
     double timeout_s_ = 30.0;
@@ -347,8 +226,7 @@ private:
     ag_request begun_ = 0;
     std::map<ag_request, Turn> turns_;
     std::map<ag_request, std::string> answers_;
-    std::function<void(const ag_event &)> framed_ = [](const ag_event &) {};
-    bool has_buffers_ = false, closes_at_progress_ = false, hashes_ = true;
+    bool has_buffers_ = false, closes_at_progress_ = false;
 };
 
 } // namespace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -13,13 +12,8 @@
 
 #include <animegamer.hpp>
 
-using Clock = std::chrono::steady_clock;
-
-inline double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
 template <typename T> std::string joined(const std::vector<T> &values) {
     std::ostringstream text;
-    text.precision(9);
     for (std::size_t n = 0; n < values.size(); ++n) {
         text << (n == 0 ? "" : ",") << values[n];
     }
@@ -38,7 +32,6 @@ struct Turn {
     std::uint32_t hash = 2166136261U;
     bool replayed = false, ended = false;
     std::int64_t turns = 0;
-    double server_s = 0.0;
     std::string error, understood;
 
     void add_picture(const std::uint8_t *pixels, int width, int height, int stride) {

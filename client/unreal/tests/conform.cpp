@@ -1,5 +1,6 @@
 // The driver of the conformance suite: commands on standard input, one line of answer to each (client/conformance/README.md). It
 // drives the part of the plugin that knows nothing of Unreal, in ticks, as the subsystem does.
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>

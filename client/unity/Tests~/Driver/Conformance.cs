@@ -1,14 +1,12 @@
 using System;
 using System.Collections.Generic;
-using System.Diagnostics;
 using System.Globalization;
-using System.Text;
 using System.Threading;
 
 namespace AnimeGamer.Driver
 {
-    /// <summary>The driver of the conformance suite and of benchmarks/clients: commands on standard input, one line of
-    /// answer to each (client/conformance/README.md).</summary>
+    /// <summary>The driver of the conformance suite: commands on standard input, one line of answer to each
+    /// (client/conformance/README.md).</summary>
     sealed class Conformance
     {
         AnimeGamerClient _client;
@@ -90,9 +88,6 @@ namespace AnimeGamer.Driver
                 case "ping": return _client.PingAsync().Get() < 60 ? "ok" : "error slow";
                 case "end": _game.CloseAsync().Wait(); return "ok";
                 case "close": _client.Dispose(); return "ok";
-                case "measure-turns": return MeasureTurns(int.Parse(words[0]), After(rest));
-                case "measure-loop": return MeasureLoop(int.Parse(words[0]), After(rest));
-                case "measure-frames": return MeasureFrames(int.Parse(words[0]), After(rest));
                 default: return "error unknown " + verb;
             }
         }
@@ -185,97 +180,6 @@ namespace AnimeGamer.Driver
             string seqs = whole ? numbers[0] + "-" + numbers[numbers.Count - 1] : string.Join(",", numbers);
             return "done turns=" + _game.Turns + " seq=" + seqs + " pictures=" + _pictures + " hash=" + _hash.ToString("x8")
                 + " replayed=" + (replayed ? 1 : 0);
-        }
-
-        // -- what benchmarks/clients asks for; answers are JSON
-
-        static double Seconds(long since) { return (Stopwatch.GetTimestamp() - since) / (double)Stopwatch.Frequency; }
-
-        static string Listed<T>(List<T> values) where T : IFormattable
-        {
-            var text = new StringBuilder("[");
-            foreach (T each in values)
-                text.Append(text.Length > 1 ? ", " : "").Append(each.ToString(null, CultureInfo.InvariantCulture));
-            return text.Append("]").ToString();
-        }
-
-        string MeasureTurns(int count, string text)
-        {
-            var wall = new List<double>();
-            var server = new List<double>();
-            for (int n = 0; n < count; n++)
-            {
-                long start = Stopwatch.GetTimestamp();
-                Turn turn = _game.Say(text);
-                for (bool ended = false; !ended; Thread.Yield())
-                    while (turn.TryRead(out TurnEvent next))
-                    {
-                        next.Frame?.Release();
-                        if (next.Error != null) throw next.Error;
-                        if (next.Kind != TurnEventKind.Done) continue;
-                        wall.Add(Seconds(start));
-                        server.Add(next.Done.QueueSeconds + next.Done.TotalSeconds);
-                        ended = true;
-                    }
-            }
-            return "{\"wall_s\": " + Listed(wall) + ", \"server_s\": " + Listed(server) + "}";
-        }
-
-        string MeasureLoop(int count, string text)
-        {
-            double longest = 0;
-            int ticks = 0;
-            for (int n = 0; n < count; n++)
-            {
-                Turn turn = _game.Say(text);
-                long next = Stopwatch.GetTimestamp(), step = Stopwatch.Frequency / 60;
-                for (bool ended = false; !ended; ticks++)
-                {
-                    long start = Stopwatch.GetTimestamp();
-                    while (turn.TryRead(out TurnEvent seen))
-                    {
-                        seen.Frame?.Release();
-                        ended = ended || seen.Kind == TurnEventKind.Done || seen.Kind == TurnEventKind.Error;
-                    }
-                    longest = Math.Max(longest, Seconds(start));
-                    next += step;
-                    int wait = (int)((next - Stopwatch.GetTimestamp()) * 1000 / Stopwatch.Frequency);
-                    if (wait > 0) Thread.Sleep(wait);
-                }
-            }
-            return "{\"ticks\": " + ticks + ", \"longest_poll_s\": " + longest.ToString("g6", CultureInfo.InvariantCulture) + "}";
-        }
-
-        // A collection of the youngest generation comes when its 4 MiB are full: none in many frames bounds what a frame allocates.
-        string MeasureFrames(int count, string text)
-        {
-            var at = new List<long>(count <= 2000 ? count + 64 : 0);
-            long frames = -17;
-            int collections = 0;
-            while (frames < count)
-            {
-                Turn turn = _game.Say(text);
-                for (bool ended = false; !ended; Thread.Yield())
-                    while (turn.TryRead(out TurnEvent next))
-                    {
-                        if (next.Frame != null)
-                        {
-                            if (frames >= 0 && count <= 2000)
-                                at.Add((long)(Stopwatch.GetTimestamp() * (1e9 / Stopwatch.Frequency)));
-                            frames++;
-                            next.Frame.Release();
-                        }
-                        if (next.Error != null) throw next.Error;
-                        ended = ended || next.Kind == TurnEventKind.Done;
-                    }
-                if (frames == 0)
-                {
-                    GC.Collect();
-                    collections = GC.CollectionCount(0);
-                }
-            }
-            return "{\"frames\": " + frames + ", \"collections\": " + (GC.CollectionCount(0) - collections)
-                + (count > 2000 ? "" : ", \"at_ns\": " + Listed(at)) + "}";
         }
     }
 }

@@ -1,6 +1,6 @@
 """Messages and their bytes: version 1 of the protocol in client/PROTOCOL.md.
 
-`MESSAGES` is the table of all messages; PROTOCOL.md, the schema and the vectors are generated from it.
+protocol.json is the table of all messages; PROTOCOL.md, the schema and the vectors are generated from it.
 `worker_messages`, between the server and its own workers, are not part of the protocol.
 """
 
@@ -11,9 +11,7 @@ from .codec import (
     FIRST_FRAME,
     MAGIC,
     MAJOR,
-    MESSAGES,
     SERVER_LIMITS,
-    VERSION,
     WORKER_LIMITS,
     WORKER_SECRET,
     WORKER_SERVER_KEY,
@@ -24,9 +22,21 @@ from .codec import (
     encode,
     minor_version,
 )
-from .error_codes import CODES
-from .fields import CODECS, HEADER, MAX_FILES, MAX_LISTED, MAX_OFFERED, STAGES
-from .schema import Field, MessageType, Sender, allowed
+from .schema import (
+    CODECS,
+    CODES,
+    HEADER,
+    MAX_FILES,
+    MAX_LISTED,
+    MAX_OFFERED,
+    MESSAGES,
+    STAGES,
+    VERSION,
+    Field,
+    MessageType,
+    Sender,
+    allowed,
+)
 
 __all__ = [
     "CODECS",

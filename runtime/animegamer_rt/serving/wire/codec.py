@@ -10,34 +10,20 @@ import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import msgpack
 
 from animegamer_rt.errors import ProtocolError
 
-from .client_messages import REQUESTS
-from .fields import HEADER, MAX_NAME_CHARACTERS
-from .schema import Field, MessageType, Sender, allowed
-from .server_messages import ANSWERS
+from .schema import HEADER, MAX_NAME_CHARACTERS, MESSAGES, Field, Sender, allowed
 
 Buffer = bytes | memoryview
 
 MAGIC = b"AGRT"
 MAJOR = 1
-VERSION = "1.2"
-"""Version of the protocol, `major.minor`; the package has its own version."""
 
 FIRST_FRAME = MAGIC + bytes([MAJOR])
-
-MESSAGES: Mapping[Sender, Mapping[str, MessageType]] = MappingProxyType(
-    {
-        "client": MappingProxyType({kind.type: kind for kind in REQUESTS}),
-        "server": MappingProxyType({kind.type: kind for kind in ANSWERS}),
-    }
-)
-"""Sender -> type -> message. `status` is both a request and its answer."""
 
 
 def minor_version(type: str) -> int:

@@ -23,7 +23,7 @@ from animegamer_rt.noise import VERSION
 from animegamer_rt.state.game import CharacterState, GameState, Scene, TurnRecord
 
 from .codec import Buffer, Message
-from .fields import CODECS, PIXEL_FORMATS
+from .schema import CODECS, PIXEL_FORMATS
 
 JOB, CANCEL, STOP = "job", "cancel", "stop"
 LOADING, READY, HEARTBEAT = "loading", "ready", "heartbeat"
@@ -249,7 +249,7 @@ class GameStarted(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class JobFailed(WorkerMessage):
-    """The job failed. code: one of `error_codes.CODES` or an error's own; do: advice."""
+    """The job failed. code: one of `CODES` or an error's own; do: advice."""
 
     TYPE: ClassVar[str] = "failed"
     code: str
