@@ -1,6 +1,6 @@
 """In the place of the package `ray`: this machine plays all nodes of a cluster, which a JSON file describes.
 
-FAKE_RAY names the file: {"nodes": {name: cores}, "draining": [names], "refused": text}. It may be changed at any time.
+FAKE_RAY names the file: {"nodes": {name: cores}, "refused": text}. It may be changed at any time.
 An actor is a process of its own, as in Ray. It is killed when its node leaves the file or the process that asked for it
 ends.
 """
@@ -101,7 +101,7 @@ def look() -> None:
     for actor in actors:
         for name, cores in cluster["nodes"].items():
             used = sum(one.cores for one in actors if one.where == name and not one.dead)
-            if not actor.where and not actor.dead and name not in cluster["draining"] and used + actor.cores <= cores:
+            if not actor.where and not actor.dead and used + actor.cores <= cores:
                 actor.start(name)
 
 
@@ -148,11 +148,5 @@ def shutdown() -> None:
         kill(actor)
 
 
-def get_runtime_context() -> Any:
-    return SimpleNamespace(get_node_id=lambda: here)
-
-
 exceptions = SimpleNamespace(RayError=RayError)
 util = SimpleNamespace(get_node_ip_address=lambda: here)
-_state = SimpleNamespace(get_draining_nodes=lambda: dict.fromkeys(described()["draining"], 0))
-_private = SimpleNamespace(state=SimpleNamespace(state=_state))

@@ -299,21 +299,3 @@ def test_a_turn_that_takes_far_too_long_holds_up_nobody(two: SimulatedServer) ->
     assert (stuck.instructions, other.instructions) == (["stuck"], ["runs", "waits"])
     two.finish(other)
     assert (stuck.instructions, other.instructions) == (["stuck"], ["waits", "last"])
-
-
-def test_a_worker_that_leaves_ends_its_turn_and_its_next_one_goes_elsewhere(two: SimulatedServer) -> None:
-    play(two, "one", "two", "three")
-    leaving, other = two.workers
-    assert given(two) == [["one", "three"], ["two"]]
-    leaving.serving = False
-    two.tick()
-    assert given(two) == [["one"], ["two", "three"]]
-    other.serving = False
-    two.tick()
-    assert given(two) == [["one"], ["two"]], "also where no worker is left"
-    two.finish(leaving)
-    two.finish(other)
-    assert given(two) == [[], []]
-    leaving.serving = True
-    two.tick()
-    assert given(two) == [["three"], []]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_store import game, play
 
-from animegamer_rt.serving.store import FinishedTurn, Quota, ShotRetention, Store, StoreFullError, UnknownSessionError
+from animegamer_rt.serving.store import FinishedTurn, Quota, Store, StoreFullError, UnknownSessionError
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT_BYTES = 100_000
@@ -38,14 +38,11 @@ def heavy(store: Store, turns: int = 2) -> str:
     return session.id
 
 
-@pytest.mark.parametrize(("keep", "shots"), [("window", [7, 8, 9, 10]), (2, [7, 8, 9, 10]), (6, [5, 6, 7, 8, 9, 10])])
-def test_the_setting_says_which_shots_stay_and_never_less_than_the_next_turn_needs(
-    tmp_path: Path, keep: ShotRetention, shots: list[int]
-) -> None:
-    with Store(tmp_path, keep_shots=keep) as store:
+def test_the_shots_that_the_next_turn_and_a_replay_of_the_last_one_need_stay(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
         session, _ = game(store)
         play(store, session.id, TEXTS)
-        assert kept(store, session.id) == list(shots)
+        assert kept(store, session.id) == [7, 8, 9, 10]
         assert list(store.turn_context(session.id, 11).shots) == [8, 9, 10]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zmq
-from worker_client import TIMEOUT_S, Game, WorkerClient, of_type, pictures, running
+from worker_client import Game, WorkerClient, of_type, pictures, running
 
 import fakes
 from animegamer_rt.backends.registry import open_engines
@@ -19,7 +19,7 @@ from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import DeviceLostError
 from animegamer_rt.pipeline import Pipeline
-from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
+from animegamer_rt.serving.wire import SERVER_LIMITS, decode, encode
 from animegamer_rt.serving.wire.worker_messages import TurnResult
 from animegamer_rt.serving.worker import __main__ as worker_main
 from animegamer_rt.serving.worker.loop import Worker
@@ -158,17 +158,6 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
         assert (end.type, end.session, end.turn, end.parent) == ("failed", "s", 2, "j")
         assert end.fields["code"] == code and text in end.fields["text"]
     assert worker.play(game.job(TEXTS[1], a_field_of_a_later_version=1))[-1].type == "finished"
-
-
-@pytest.mark.parametrize("named", [{"id": "another"}, {"session": "s", "turn": 2}])
-def test_a_cancel_of_something_else_stops_nothing(bundle: Bundle, named: dict[str, Any]) -> None:
-    denoiser = fakes.HeldDenoiser(1, TIMEOUT_S)
-    with running(Pipeline.open(bundle, fakes.fake_engines(denoiser=denoiser), "exact")) as worker:
-        worker.send(Game().job(TEXTS[0]))
-        assert denoiser.reached.wait(TIMEOUT_S)
-        worker.send(Message("cancel", **named))
-        denoiser.let_go.set()
-        assert worker.answers()[-1].type == "finished"
 
 
 def test_an_unexpected_error_ends_the_job_only(bundle: Bundle, caplog: pytest.LogCaptureFixture) -> None:

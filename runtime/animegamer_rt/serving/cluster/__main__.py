@@ -4,7 +4,7 @@ The server starts it and talks to it in lines of JSON on standard input and outp
 
     server -> here    a job for a node (`NodeJob`, with its number in `id`), {"kill": id}
     here -> server    {"joined": Ray's version} or {"error", "found", "do"}; then for each id
-                      {"id", "placed": node}, {"id", "waits": true}, {"id", "leaving": true}, {"id", "ended": how}
+                      {"id", "placed": node}, {"id", "waits": true}, {"id", "ended": how}
 
 Frames do not pass through here: each worker has its own socket to the server. When standard input closes, the server is
 gone; Ray then ends the actors, and with them the workers.
@@ -29,17 +29,15 @@ CONNECT_S = 60.0
 WAITS_S = 10.0
 """A worker without a node after this long is reported as waiting."""
 ROUND_S = 0.1
-DRAINING_S = 1.0
-"""Interval between queries for nodes being drained."""
 
 
 class NodeActor:
     """The actor on a node. It is pickled by value, so that a node without this package can report that."""
 
-    def node(self) -> tuple[str, str]:
-        """Address and Ray's id of the node."""
+    def node(self) -> str:
+        """The node's address."""
         ray: Any = importlib.import_module("ray")
-        return ray.util.get_node_ip_address(), ray.get_runtime_context().get_node_id()
+        return str(ray.util.get_node_ip_address())
 
     def run(self, job: dict[str, Any], node: str) -> str:
         """Run a worker until it ends; returns how it ended, as words that follow its name."""
@@ -56,8 +54,7 @@ class Worker:
     def __init__(self, job: dict[str, Any], actor: Any) -> None:
         self.job, self.actor, self.asked_at = job, actor, time.monotonic()
         self.ref: Any = actor.node.remote()
-        self.node_id: str | None = None
-        self.waits = self.leaving = False
+        self.placed = self.waits = False
 
 
 class Cluster:
@@ -67,7 +64,6 @@ class Cluster:
         self._ray, self._channel = ray, channel
         self._actor = ray.remote(NodeActor)
         self._workers: dict[int, Worker] = {}
-        self._looked_at = 0.0
 
     def handle(self, command: Mapping[str, Any]) -> None:
         """Carry out a command of the server."""
@@ -92,12 +88,9 @@ class Cluster:
             self._advance(refs[ref])
         now = time.monotonic()
         for id, worker in self._workers.items():
-            if worker.node_id is None and not worker.waits and now - worker.asked_at > WAITS_S:
+            if not (worker.placed or worker.waits) and now - worker.asked_at > WAITS_S:
                 worker.waits = True
                 self.send(id=id, waits=True)
-        if now - self._looked_at > DRAINING_S:
-            self._looked_at = now
-            self._report_drained_nodes()
 
     def send(self, **event: Any) -> None:
         """Send an event to the server."""
@@ -112,31 +105,14 @@ class Cluster:
             del self._workers[id]
             self.send(id=id, ended=f"died with its Ray actor: {one_line(str(error))}")
             return
-        if worker.node_id is None:
-            address, worker.node_id = said
-            worker.ref = worker.actor.run.remote(worker.job, address)
-            self.send(id=id, placed=address)
+        if not worker.placed:
+            worker.placed = True
+            worker.ref = worker.actor.run.remote(worker.job, said)
+            self.send(id=id, placed=said)
         else:
             del self._workers[id]
             self._ray.kill(worker.actor)
             self.send(id=id, ended=said)
-
-    def _report_drained_nodes(self) -> None:
-        draining = draining_nodes(self._ray)
-        for id, worker in self._workers.items():
-            if worker.node_id in draining and not worker.leaving:
-                worker.leaving = True
-                self.send(id=id, leaving=True)
-
-
-def draining_nodes(ray: Any) -> Mapping[str, Any]:
-    """Ids of the nodes that `ray drain-node` or an autoscaler is about to end. Ray has no public call for this."""
-    state = getattr(getattr(ray, "_private", None), "state", None)
-    ask = getattr(getattr(state, "state", None), "get_draining_nodes", None)
-    try:
-        return {} if ask is None else ask()
-    except ray.exceptions.RayError:  # the head does not answer; if that lasts, Ray ends this process
-        return {}
 
 
 def main() -> int:

@@ -108,11 +108,7 @@ class Dispatch:
 
     def next_move(self, queue: JobQueue, now: float) -> Begun | TakeBack | HandOver | None:
         """The next move that keeps each worker supplied with a running job and a next one; None: nothing to do."""
-        serving = self.fleet.serving
-        for job in queue.waiting:
-            if job.worker is not None and job.worker not in serving:  # its node is being drained
-                return TakeBack(job)
-        free = [worker for worker in serving if queue.running_at(worker) is None]
+        free = [worker for worker in self.fleet.serving if queue.running_at(worker) is None]
         for job in queue.waiting:
             if job.worker in free:
                 return Begun(job)

@@ -52,13 +52,11 @@ EVERYTHING = WorkerShare()
 class RunningWorker(Protocol):
     """A process that is running or waiting to be placed.
 
-    pid: its id on this machine; None on another. placed: whether it has a place to run. leaving: its place goes away
-    soon, so it should get no more jobs.
+    pid: its id on this machine; None on another. placed: whether it has a place to run.
     """
 
     pid: int | None
     placed: bool
-    leaving: bool
 
     def poll(self) -> object:
         """None while it runs. Called often."""
@@ -148,7 +146,7 @@ class LocalHost:
 class LocalWorker:
     """A worker's process. log_path: its log, which says why it ended."""
 
-    placed, leaving = True, False
+    placed = True
 
     def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
         self._process, self._log_path = process, log_path

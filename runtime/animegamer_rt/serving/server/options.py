@@ -77,9 +77,6 @@ class ServeOptions:
     )
     block_list: Path | None = _setting(None, "file of words and phrases to refuse, one per line")
     allow_list: Path | None = _setting(None, "file of words, one per line; instructions with others are refused")
-    keep_shots: str = _setting(
-        "window", "stored shots of old turns: window, a number of turns, or all; others are predicted again"
-    )
     quota_gib: float = _setting(8.0, "disk space for all sessions", 0.001, 1e6)
     keep_days: float | None = _setting(None, "delete sessions unused for longer; unset: never", 0, 36_500)
     metrics_port: int | None = _setting(

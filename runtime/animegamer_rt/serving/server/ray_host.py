@@ -158,7 +158,7 @@ class RayWorker:
 
     def __init__(self, process: _RayProcess, id: int, name: str) -> None:
         self._ray, self.id, self._name = process, id, name
-        self.placed = self.leaving = False
+        self.placed = False
         self._how: str | None = None
 
     def update(self, event: dict[str, Any]) -> None:
@@ -169,8 +169,6 @@ class RayWorker:
         elif "waits" in event:
             do = "add one with: ray start --address=HOST:PORT, or use fewer --workers"
             log.warning("%s is waiting for a node with enough free cores or GPUs; %s", self._name, do)
-        elif "leaving" in event:
-            self.leaving = True
         elif "ended" in event and self._how is None:
             self._how = event["ended"]
 

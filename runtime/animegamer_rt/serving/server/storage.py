@@ -15,14 +15,7 @@ from pathlib import Path
 
 from animegamer_rt.errors import ProtocolError, StoreError
 from animegamer_rt.profiling.process_memory import release_free
-from animegamer_rt.serving.store import (
-    FinishedTurn,
-    Quota,
-    Store,
-    StoredSession,
-    StoredTurn,
-    read_keep_shots,
-)
+from animegamer_rt.serving.store import FinishedTurn, Quota, Store, StoredSession, StoredTurn
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, TurnJob, TurnResult
 from animegamer_rt.state.game import CharacterState, TurnRecord
@@ -235,7 +228,7 @@ def open_store(options: ServeOptions) -> Store:
     """The store in the configured state folder. Raises ConfigError, StoreError."""
     max_age_s = None if options.keep_days is None else options.keep_days * 86_400
     quota = Quota(max_bytes=int(options.quota_gib * 2**30), max_age_s=max_age_s)
-    return Store(options.state_dir, keep_shots=read_keep_shots(options.keep_shots), quota=quota)
+    return Store(options.state_dir, quota=quota)
 
 
 def _delete(folder: Path) -> None:

@@ -94,7 +94,7 @@ class WorkerProcess:
     @property
     def serving(self) -> bool:
         """Whether it accepts jobs; it runs them one after the other."""
-        return self.state in ("ready", "busy") and not (self._process is not None and self._process.leaving)
+        return self.state in ("ready", "busy")
 
     @property
     def degraded(self) -> bool:
@@ -129,9 +129,6 @@ class WorkerProcess:
             return None
         if self._process.poll() is not None:
             return self._clean_up(now, f"{self._name} {self._process.ended()}")
-        if self._process.leaving and self.state == "ready":
-            self._move(now)
-            return None
         if not self._process.placed:
             self._heard_at = now
         if self._host.remote and self._peer and now - self._probed_at >= PROBE_S:
@@ -232,31 +229,19 @@ class WorkerProcess:
             log.info("%s ready", self._name.removeprefix("the "))
 
     def _clean_up(self, now: float, reason: str) -> str:
-        self._end_process()
-        return self._fail(now, reason)
-
-    def _move(self, now: float) -> None:
-        """Restart it somewhere else: it has no job, and its node is being drained. Does not count as a death."""
-        self._end_process()
-        self._forget()
-        self.state, self._start_at = "restarting", now
-        log.info("%s is leaving its node, which is being drained", self._name.removeprefix("the "))
-
-    def _end_process(self) -> None:
+        """End what is left of the process."""
         assert self._process is not None
         self._process.release()
         if not self._process.kill():
             self._killed.append(self._process)
         self._process = None
-
-    def _forget(self) -> None:
-        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
+        return self._fail(now, reason)
 
     def _fail(self, now: float, reason: str) -> str:
         """Schedule the next start of a worker that died or could not start. Returns the reason."""
         steady = self._ready_at is not None and now - self._ready_at > STEADY_S
         self._failures = 1 if steady else self._failures + 1
-        self._forget()
+        self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
         doublings = min(self._failures - 1, _MAX_DOUBLINGS)
         self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
         self.restarts += 1

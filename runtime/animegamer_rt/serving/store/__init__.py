@@ -17,19 +17,16 @@ from .errors import (
     UnknownSessionError,
     WrongTokenError,
 )
-from .retention import SweepResult, read_keep_shots
+from .retention import SweepResult
 from .store import FILE, Store
-from .turns import ALL, WINDOW, FinishedTurn, ShotRetention, StoredSession, StoredStart, StoredTurn, TurnContext
+from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnContext
 
 __all__ = [
-    "ALL",
     "FILE",
-    "WINDOW",
     "Backup",
     "BundleMismatchError",
     "EnginesMismatchError",
     "TurnContext",
-    "ShotRetention",
     "FinishedTurn",
     "NoSuchTurnError",
     "Quota",
@@ -44,5 +41,4 @@ __all__ = [
     "UnknownSessionError",
     "WrongTokenError",
     "back_up",
-    "read_keep_shots",
 ]

@@ -1,4 +1,4 @@
-"""Decides what is deleted from the store: shots by a setting, sessions by age and a quota of bytes.
+"""Decides what is deleted from the store by age and a quota of bytes.
 
 Shots go before sessions: they can be predicted again from the instructions, exactly, at the cost of time.
 """
@@ -9,10 +9,8 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from animegamer_rt.errors import ConfigError
-
 from .database import Database, Quota
-from .turns import ALL, WINDOW, ShotRetention, drop_shots
+from .turns import drop_shots
 
 CLOCK_STEP_S = 3600.0
 """A session in use was used within the hour. If its row says otherwise, the clock was changed."""
@@ -24,15 +22,6 @@ SLACK_BYTES = 16 * 2**20
 """Free bytes left in the file for the next turns."""
 SHRINK_BYTES = 2**20
 """Most bytes that one sweep returns to the disk; that took up to 95 ms per MiB on 2 busy cores."""
-
-
-def read_keep_shots(text: str) -> ShotRetention:
-    """`window`, `all`, or a number of turns. Raises ConfigError."""
-    if text in (WINDOW, ALL):
-        return WINDOW if text == WINDOW else ALL
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise ConfigError("not a number of shots to keep", found=repr(text), expected="window, all, or a number of turns")
 
 
 @dataclass(frozen=True, slots=True)

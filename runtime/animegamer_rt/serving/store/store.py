@@ -19,7 +19,7 @@ from . import retention, turns
 from .database import Database, Quota, boot_id
 from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
 from .retention import SweepResult
-from .turns import WINDOW, FinishedTurn, ShotRetention, StoredSession, StoredStart, StoredTurn, TurnContext
+from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnContext
 
 log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
@@ -52,11 +52,9 @@ class Store:
         self,
         folder: Path,
         *,
-        keep_shots: ShotRetention = WINDOW,
         quota: Quota | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.keep_shots = keep_shots
         self.quota = quota or Quota()
         self.database = Database(folder / FILE)
         self._clock = clock
@@ -139,7 +137,7 @@ class Store:
             found = f"turn {turn}" if known is None else f"turn {turn} with the id of turn {known.turn}"
             raise _no_such_turn(session, "the turn does not follow the last one", found, f"turn {session.turns + 1}")
         self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
-        kept = turns.kept_shots(self.keep_shots, session.history_turns)
+        kept = turns.kept_shots(session.history_turns)
         with self.database.transaction():
             turns.insert_turn(self.database, key, session.seed, finished, done)
             turns.write_shots(self.database, key, turn, shots, kept)
@@ -160,7 +158,7 @@ class Store:
         """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
         key, _, session = self._playable(session_id)
         self._make_room(sum(map(len, shots.values())), session_id)
-        kept = turns.kept_shots(self.keep_shots, session.history_turns)
+        kept = turns.kept_shots(session.history_turns)
         with self.database.transaction():
             turns.write_shots(self.database, key, session.turns, shots, kept)
 
@@ -202,7 +200,7 @@ class Store:
         """
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
-        kept = turns.kept_shots(WINDOW, session.history_turns) or 0
+        kept = turns.kept_shots(session.history_turns)
         history = turns.read_history(self.database, key, turn + 1, session.history_turns)
         self._make_room(sum(map(len, history.shots.values())) + ROW_BYTES * (1 + turn // 100), session_id)
         with self.database.transaction():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from animegamer_rt.engine_identity import difference
 from animegamer_rt.noise import VERSION
@@ -15,12 +15,6 @@ from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameStat
 
 from .database import Database
 from .errors import BundleMismatchError, EnginesMismatchError
-
-ShotRetention = int | Literal["window", "all"]
-"""Shots to keep of a session: "window", those that its next turn needs; a number of the newest; or "all"."""
-
-WINDOW: ShotRetention = "window"
-ALL: ShotRetention = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,25 +209,21 @@ def read_start(database: Database, session: int) -> StoredStart | None:
     return StoredStart(text, shot, None if scene is None else Scene.from_json(scene))
 
 
-def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int | None) -> None:
-    """Write new shots; in a game of `turns` turns, only the newest `kept` stay (None: all)."""
-    oldest = 1 if kept is None else turns - kept + 1
+def write_shots(database: Database, session: int, turns: int, shots: Mapping[int, bytes], kept: int) -> None:
+    """Write new shots; in a game of `turns` turns, only the newest `kept` stay."""
+    oldest = turns - kept + 1
     for turn, shot in shots.items():
         if turn >= oldest:
             database.rows("INSERT OR REPLACE INTO shots VALUES (?, ?, ?)", session, turn, shot)
     database.rows("DELETE FROM shots WHERE session = ? AND turn < ?", session, oldest)
 
 
-def kept_shots(keep: ShotRetention, history_turns: int) -> int | None:
-    """How many of the newest shots to keep; None: all.
+def kept_shots(history_turns: int) -> int:
+    """How many of the newest shots to keep. Others are predicted again, exactly.
 
-    `window` is one more than the history window, so that replaying the last turn is as cheap as playing the next one. A
-    number can only add to that.
+    One more than the history window, so that replaying the last turn is as cheap as playing the next one.
     """
-    window = history_turns + 1 if history_turns else 0
-    if keep == "all":
-        return None
-    return window if keep == "window" else max(keep, window)
+    return history_turns + 1 if history_turns else 0
 
 
 def copy_turns(database: Database, source: int, target: int, turn: int, kept: int) -> None:

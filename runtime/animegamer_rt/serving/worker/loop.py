@@ -59,12 +59,6 @@ class _QueuedJob:
     prepared: Future[PreparedTurn] | None = None
     """Its turn, if it was predicted while another one was denoised."""
 
-    def is_named_by(self, cancel: Message) -> bool:
-        """Whether a `cancel` names this job, by the job's id or by session and turn."""
-        if cancel.id is not None:
-            return cancel.id == self.message.id
-        return (cancel.session, cancel.turn) == (self.message.session, self.message.turn)
-
     def cancel(self) -> None:
         """Mark it as cancelled, and free its shots, which take megabytes."""
         self.cancelled, self.message = True, replace(self.message, buffers=())
@@ -210,7 +204,7 @@ class Worker:
             self._jobs.append(_QueuedJob(message))
         elif message.type == CANCEL:
             for job in self._jobs:
-                if job.is_named_by(message):
+                if job.message.id == message.id:
                     job.cancel()
         elif message.type == STOP:
             self._stopping = True
