@@ -5,8 +5,6 @@ const PING_MS = 20_000, SILENT_MS = 15_000, FIRST_WAIT_MS = 400, LONGEST_WAIT_MS
 const LOCAL = ["localhost", "127.0.0.1", "[::1]"], RAW_PIXELS = 40_000;
 
 export class Connection {
-  recorded = false; // a page without a server has another file of this name, which plays recorded turns
-
   /** onUp(welcome), onDown(): each time the connection is there or gone. onOffer(message): other turns are ready. */
   constructor(onUp, onDown, onOffer) {
     this.onUp = onUp;

@@ -4,7 +4,6 @@ import { Connection } from "./connection.js";
 import { Film } from "./film.js";
 import { Game } from "./game.js";
 import { Offers } from "./offers.js";
-import { saveFile, saveGif } from "./save.js";
 import { Screen } from "./screen.js";
 import { LANGUAGES, setLanguage, t } from "./strings.js";
 import { Values } from "./values.js";
@@ -51,7 +50,6 @@ const game = new Game(connection, {
     else if (!turns) attract();
     showBranching();
     showButtons();
-    connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
   },
   branched(session, token, turn) {
     film.branch(session, token, turn);
@@ -178,7 +176,6 @@ async function done({ turn, fields }) {
   film.add(turn, view.instruction, screen.thumbnail());
   showBranching();
   showButtons();
-  connection.offer?.(game.session, view.turn, (sentences) => words.offer(sentences));
 }
 
 function scene() {
@@ -264,7 +261,7 @@ function progress(share) {
 }
 
 function say(text, wrong = false) {
-  const idle = document.body.classList.contains("off") ? "" : connection.recorded ? t("recorded") : view.bundle?.random_weights ? t("noise") : "";
+  const idle = document.body.classList.contains("off") ? "" : view.bundle?.random_weights ? t("noise") : "";
   view.status = text;
   $("status").textContent = text() || idle;
   $("status").classList.toggle("wrong", wrong);
@@ -294,9 +291,8 @@ function showButtons() {
   $("cancel").hidden = !(view.drawing && game.pending);
   $("fresh").disabled = !ready || !film.strips.some((one) => one.turns.length);
   $("rewind").disabled = !ready;
-  $("saves").hidden = !view.whole || kiosk;
-  $("gif").disabled = $("mp4").disabled = !ready;
-  $("mp4").hidden = connection.recorded;
+  $("mp4").hidden = !view.whole || kiosk;
+  $("mp4").disabled = !ready;
   offers.show(offered(), ready);
 }
 
@@ -341,13 +337,19 @@ async function play(text) {
   showButtons();
 }
 
-async function save(name, work) {
+/** Save the turn on the table as an mp4 file, which the server renders again. */
+async function save() {
+  view.offers.clear(); // they were of pictures in another form
   view.drawing = true;
   showButtons();
   try {
     const turn = view.turn, share = (done) => (progress(done), say(() => t("saving", { n: Math.round(100 * done) })));
     share(0);
-    saveFile(await work(turn, share), `animegamer-turn-${turn}.${name}`);
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await game.film(turn, share));
+    link.download = `animegamer-turn-${turn}.mp4`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
     say(() => t("saved"));
   } catch (error) {
     tell(error);
@@ -386,11 +388,7 @@ $("deal").onclick = () => words.deal();
 $("cancel").onclick = () => game.cancel();
 $("fresh").onclick = () => game.fresh(film.strips);
 $("again").onclick = () => screen.again();
-$("gif").onclick = () => save("gif", () => saveGif(screen.clip, [view.bundle.width, view.bundle.height]));
-$("mp4").onclick = () => {
-  view.offers.clear(); // they were of pictures in another form
-  save("mp4", (turn, share) => game.film(turn, share));
-};
+$("mp4").onclick = save;
 $("rewind").onclick = () => game.rewind(view.turn).catch(tell);
 $("language").onchange = () => {
   localStorage.setItem(LANGUAGE, setLanguage($("language").value));
@@ -403,7 +401,6 @@ addEventListener("storage", (event) => {
 });
 if (kiosk) addEventListener("contextmenu", (event) => event.preventDefault());
 document.body.classList.toggle("kiosk", kiosk);
-document.body.classList.toggle("recorded", connection.recorded);
 const wanted = [localStorage.getItem(LANGUAGE), ...navigator.languages.map((one) => one.slice(0, 2))];
 $("language").value = setLanguage(wanted.find((one) => LANGUAGES.includes(one)));
 say(() => t("off"));

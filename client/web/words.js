@@ -32,7 +32,7 @@ export class Words {
     const group = document.createElement("div");
     group.className = `group ${name}`;
     group.setAttribute("role", "group");
-    const heading = t(this.offered ? "compose" : name);
+    const heading = t(name);
     group.setAttribute("aria-label", heading);
     const title = document.createElement("h2");
     title.textContent = heading;
@@ -77,14 +77,6 @@ export class Words {
       if (["clothes", "hour", "manner"].includes(name) && Math.random() < 0.5) continue;
       this.chosen[name] = [words[Math.floor(Math.random() * words.length)]];
     }
-    this.show();
-  }
-
-  /** Show sentences, one of which may be chosen, in place of words. */
-  offer(sentences) {
-    this.offered = true;
-    this.groups = sentences.length ? [["examples", sentences]] : [];
-    this.chosen = {};
     this.show();
   }
 

@@ -29,7 +29,7 @@ CHIPS = {
 HEADINGS = {"zh": "谁", "ja": "だれが", "en": "who"}
 EXAMPLE = "#chips .examples button"
 TEXTS = ("the fox jumps on the beach in a raincoat", "Now quickly.", "Bixo and Mirel walk in the forest.")
-READY = "document.querySelector('#gif').disabled === false"
+READY = "document.querySelector('#mp4').disabled === false"
 HOSTILE = "<img src=x onerror=document.title='hit'> waves in the room"
 
 
@@ -117,7 +117,7 @@ def choose(page: Page, turn: int) -> None:
     """Put an earlier turn of the game on the table, and wait for the whole clip."""
     page.evaluate(f"document.querySelectorAll('#turns .line button')[{turn - 1}].click()")
     page.until(f"document.querySelectorAll('#turns .line button')[{turn - 1}].ariaCurrent === 'true'")
-    page.until("!document.querySelector('#saves').hidden && !document.querySelector('#gif').disabled")
+    page.until("!document.querySelector('#mp4').hidden && !document.querySelector('#mp4').disabled")
 
 
 def check_access(page: Page, axe: Path | None) -> None:
@@ -195,14 +195,12 @@ def play(page: Page, server: Serve, shots: Path, axe: Path | None) -> None:
     await_turns(page, 3)
     print("branched, and went back to the first film")
 
-    for name, head in (("gif", "GIF89a"), ("mp4", "ftyp")):
-        page.evaluate("URL.createObjectURL = (blob) => ((window.saved = blob), 'blob:' + location.origin + '/none'), 0")
-        click(page, f"#{name}")
-        page.until("window.saved && !document.querySelector('#gif').disabled")
-        assert head in page.evaluate("window.saved.slice(0, 12).text()")
-        page.evaluate("window.saved = null")
+    page.evaluate("URL.createObjectURL = (blob) => ((window.saved = blob), 'blob:' + location.origin + '/none'), 0")
+    click(page, "#mp4")
+    page.until("window.saved && !document.querySelector('#mp4').disabled")
+    assert "ftyp" in page.evaluate("window.saved.slice(0, 12).text()")
     page.console.clear()
-    print("saved a gif and an mp4")
+    print("saved an mp4")
 
     drop = """(async () => {
         const files = new DataTransfer();
