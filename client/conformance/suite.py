@@ -9,9 +9,9 @@ import contextlib
 import json
 import re
 import subprocess
-import sys
 import tempfile
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,9 @@ from typing import Any
 
 import zmq
 import zmq.auth
+from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import FRAMES, PADDING, PNG, frame_rows
+from client.conformance.other_programs import OtherProgram
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -103,10 +105,9 @@ class Process:
 
 
 class Suite:
-    """The scenarios, one server process, and keys for CURVE. Use it as a context manager."""
+    """The scenarios, and keys for CURVE. Use it as a context manager."""
 
     def __init__(self) -> None:
-        self._servers = Process([sys.executable, "-m", "client.conformance.server"], ROOT)
         self._folder = tempfile.TemporaryDirectory()
         _, self._client_keys = zmq.auth.create_certificates(self._folder.name, "client")
         picture = Path(self._folder.name) / "start.png"
@@ -126,7 +127,6 @@ class Suite:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._servers.close()
         self._folder.cleanup()
 
     def play(self, driver: list[str], cwd: Path | None = None, lacks: dict[str, str] | None = None) -> dict[str, str]:
@@ -172,27 +172,28 @@ class Suite:
         """What went wrong; empty if nothing did."""
         script = dict(scenario["server"])
         offset = script.pop("port_offset", 0)
-        server = json.loads(self._servers.ask(json.dumps({"start": script})))
-        host, _, port = server["address"].rpartition(":")
+        server = start_server(script)
+        host, _, port = server.address.rpartition(":")
         new = f"new {host}:{int(port) + offset} {scenario.get('timeout_s', TIMEOUT_S)}"
         try:
             driver.ask(new)
             for command, expected in scenario["script"]:
-                fault = self._step(driver, new, server["id"], command, expected)
+                fault = self._step(driver, new, server, command, expected)
                 if fault:
                     return fault
         finally:
             driver.ask("close")  # so that it no longer looks for its server when another one gets these ports
-            seen = json.loads(self._servers.ask(json.dumps({"end": server["id"]})))["seen"]
-        told = {kind: seen.get(kind, 0) for kind in scenario.get("saw", {})}
+            server.close()
+        seen = Counter(server.kinds() if isinstance(server, FakeServer) else ())
+        told = {kind: seen[kind] for kind in scenario.get("saw", {})}
         return "" if told == scenario.get("saw", {}) else f"the server was sent {told}, expected {scenario['saw']}"
 
-    def _step(self, driver: Process, new: str, server: int, command: str, expected: str) -> str:
+    def _step(self, driver: Process, new: str, server: FakeServer | OtherProgram, command: str, expected: str) -> str:
         verb, _, rest = command.partition(" ")
         if verb == "server":
             name, key, value = rest.split(" ")
-            order = {"set": server, name: {key: value if name == "faults" else [value]}}
-            self._servers.ask(json.dumps(order))
+            assert isinstance(server, FakeServer)
+            change(server, {name: {key: value if name == "faults" else [value]}})
             return ""
         if verb == "keys":
             command = new if rest == "none" else f"{new} server_key={rest} client_keys={self._client_keys}"
@@ -200,6 +201,24 @@ class Suite:
         return (
             "" if re.match(pattern, answer) else f"`{command[:60]}` was answered `{answer[:300]}`, expected `{pattern}`"
         )
+
+
+def start_server(script: dict[str, Any]) -> FakeServer | OtherProgram:
+    """The server of a scenario: `program` is one of `other_programs`, else these are attributes of `FakeServer`."""
+    if "program" in script:
+        return OtherProgram(script["program"])
+    key = script.pop("secret_key", None)
+    server = FakeServer(key.encode() if key else None, script.pop("minor", 0))
+    change(server, script)
+    return server
+
+
+def change(server: FakeServer, attributes: dict[str, Any]) -> None:
+    """Set attributes; the keys of `faults` are numbers."""
+    for name, value in attributes.items():
+        if not hasattr(server, name):
+            raise ValueError(f"a server has no {name!r}; see client/conformance/fake_server.py")
+        setattr(server, name, {int(seq): fault for seq, fault in value.items()} if name == "faults" else value)
 
 
 def with_turns(expected: str) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -124,20 +122,6 @@ def test_a_seed_of_an_earlier_game_is_refused(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit, match="2"):
         main(["play", GOOD, "--resume", "token", "--seed", "3"])
     assert "--seed starts a new game" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("number", ["²", "-1", "9" * 5000, ""], ids=lambda text: ascii(text[:9]))
-def test_a_rewind_to_no_number_shows_the_help_and_the_game_goes_on(
-    server: FakeServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    number: str,
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"a.\n:rewind {number}\n:branch {number}\nb.\n"))
-    assert main(["play", server.address, "--timeout", "5", "--out", str(tmp_path / "out")]) == 0
-    assert capsys.readouterr().out.count(":rewind N") == 2
-    assert [turn["instruction"] for turn in server.games["token-1"].turns] == ["a.", "b."]
 
 
 def test_a_server_does_not_steer_the_terminal(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,14 +9,14 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from . import __version__
 from .client import Client
 from .errors import ClientError
-from .play import INTERRUPTED, play
-from .terminal_view import TerminalView, plain
+from .play import INTERRUPTED, plain, play, print_plain
 
 FAILED = 2
 """Exit code if the command could not run. 1: the server is not ready, or it refused a line."""
@@ -75,8 +75,24 @@ def _status(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(status, indent=2))
     else:
-        TerminalView().status(status)
+        print_plain("\n".join(_status_lines(status)))
     return 0 if status.get("state") == "ready" else 1
+
+
+def _status_lines(status: Mapping[str, Any]) -> Iterator[str]:
+    worker = status.get("worker", {})
+    turns = f"{status.get('turns_done')} done, {status.get('running')} running, {status.get('queue')} waiting"
+    yield f"state     {status.get('state')}"
+    yield f"bundle    {status.get('bundle')}, plan {status.get('plan')}"
+    yield f"server    {status.get('version')}, up {status.get('uptime_s', 0):.0f} s"
+    yield f"turns     {turns}"
+    yield f"sessions  {status.get('sessions')} open, {status.get('connections')} connected"
+    yield f"worker    {worker.get('state')}, {worker.get('restarts')} restarts"
+    if worker.get("last_error"):
+        yield f"          last error: {worker['last_error']}"
+    medians = [f"{stage} {seconds:.2f}" for stage, seconds in status.get("seconds", {}).items()]
+    if medians:
+        yield f"seconds   {', '.join(medians)}  (medians of the last turns)"
 
 
 def _client(options: argparse.Namespace, codec: str) -> Client:

@@ -1,20 +1,22 @@
-"""`python -m animegamer_client play`: play a game on a server, from the terminal or from lines on stdin."""
+"""`python -m animegamer_client play`: each line, typed or from stdin, is a turn; its clip goes to a folder."""
 
 from __future__ import annotations
 
-import re
+import contextlib
+import os
 import shlex
 import sys
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
 from .client import Client, Game, Turn
 from .errors import ProtocolError, ServerRefused
-from .events import Clip, Done
-from .game_folder import GAMES_FOLDER, FolderRefused, GameFolder, new_folder
-from .terminal_view import HELP, TerminalView
+from .events import VALUES, Accepted, Clip, Done, Event, Progress, Restarting, State, Understood
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
+GAMES_FOLDER = Path("games")
 QUIT = (":quit", ":q", "quit", "exit")
 
 
@@ -24,135 +26,132 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
     seed, out: None: the server or this program chooses. key_options: for the command that continues the game.
     """
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    view = TerminalView(overwrite=sys.stdout.isatty())
+    folder = _clip_folder(out, new_game=resume is None)  # before any turn, so that an unwritable folder costs none
     game = client.open(resume=resume) if resume else client.open(seed=seed)
-    view.start(client.connect(), client.address, game.character)
-    # Before the first turn, so that an unwritable folder costs no turn.
-    folder = GameFolder(new_folder(GAMES_FOLDER) if out is None else out, game.token)
-    player = Player(client, game, folder, view, key_options)
-    view.line(f"seed {game.seed}, {_count(game.turns, 'turn')} so far, in {folder.path}")
+    bundle = client.connect().bundle
+    print_plain(f"{bundle.name} on {client.address}: seed {game.seed}, {game.turns} turns so far, clips in {folder}")
+    if bundle.random_weights:
+        print_plain("this server only measures time: its pictures are noise")
+    code = 0
     try:
-        player.finish_running()
-        return player.play_prompt() if interactive else player.play_lines()
-    finally:
-        player.print_how_to_resume()
-
-
-class Player:
-    """Plays one game: runs commands, shows turns and keeps their clips."""
-
-    def __init__(self, client: Client, game: Game, folder: GameFolder, view: TerminalView, key_options: str) -> None:
-        self.client, self.game, self.folder, self.view = client, game, folder, view
-        self._key_options = key_options
-
-    def play_prompt(self) -> int:
-        """Ask for turns until Ctrl-D, `:quit`, or Ctrl-C at the prompt; returns the exit code."""
-        _load_line_editor()
-        self.view.line(HELP)
-        while True:
+        if game.running is not None:
+            print_plain(f"turn {game.running.turn} is still running")
+            _show(game.replay(game.running.turn), folder)
+        for text in _lines(game, interactive):
             try:
-                text = input(f"\nturn {self.game.turns + 1} > ").strip()
-            except (EOFError, KeyboardInterrupt):
-                self.view.line("")
-                return 0
-            if text.lower() in QUIT:
-                return 0
-            try:
-                if text:
-                    self._run(text)
-            except (ServerRefused, ProtocolError, FolderRefused) as error:
-                self.view.line(f"error: {error}")
+                _show(game.turn(text), folder)
+            except (ServerRefused, ProtocolError) as error:
+                print_plain(f"error: {error}")
+                code = int(not interactive)
             except KeyboardInterrupt:
-                self.view.line(f"stopped; the next turn is turn {self.game.turns + 1}")
-
-    def play_lines(self) -> int:
-        """Run each line of stdin as an instruction or a command; returns 1 if one was refused, else 0."""
-        refused = False
-        try:
-            for line in sys.stdin:
-                text = line.strip()
-                if text.lower() in QUIT:
-                    break
-                if text and not text.startswith("#"):
-                    self.view.line(f"\nturn {self.game.turns + 1} > {text}")
-                    try:
-                        self._run(text)
-                    except (ServerRefused, ProtocolError, FolderRefused) as error:
-                        self.view.line(f"error: {error}")
-                        refused = True
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        return int(refused)
-
-    def finish_running(self) -> None:
-        """Show the turn that was running when the game was resumed, if there was one."""
-        running = self.game.running
-        if running is not None:
-            self.view.line(f"turn {running.turn} is still running")
-            self._play(self.game.replay(running.turn))
-
-    def print_how_to_resume(self) -> None:
-        """Print the command that continues this game."""
-        self.view.line(f"\n{_count(self.game.turns, 'turn')} played; to continue (the token is a secret):")
-        self.view.line(
-            f"python -m animegamer_client play {self.client.address} --resume {self.game.token} "
-            f"--out {shlex.quote(str(self.folder.path))}{self._key_options}"
+                if not interactive:
+                    raise
+                print_plain(f"stopped; the next turn is turn {game.turns + 1}")
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    finally:
+        print_plain(f"\n{game.turns} turns played; to continue (the token is a secret):")
+        print_plain(
+            f"python -m animegamer_client play {client.address} --resume {game.token} "
+            f"--out {shlex.quote(str(folder))}{key_options}"
         )
+    return code
 
-    def _run(self, text: str) -> None:
-        """Run a command, or play a turn."""
-        if text[0] not in ":/":  # an instruction never begins with a slash, which must be a mistyped colon
-            self._play(self.game.turn(text))
-            return
-        name, _, rest = text[1:].partition(" ")
-        number = int(rest) if re.fullmatch(r"\s*[0-9]{1,9}\s*", rest, re.ASCII) else None
-        if name == "rewind" and number is not None:
-            turns = self.game.turns
-            self.game.rewind(number)
-            self.folder.delete_clips(number + 1, turns)
-            self._moved()
-        elif name == "branch" and number is not None:
-            self.game = self.game.branch(number)
-            self.folder = GameFolder(new_folder(self.folder.path.parent), self.game.token)
-            self._moved()
-        elif name == "status" and not rest:
-            self.view.status(self.client.status())
-        elif name == "export" and not rest:
-            exported = self.game.export(lambda done, of: self.view.progress(f"{done} of {of} turns written"))
-            self.view.line(f"{_count(len(exported.files), 'file')} in {exported.folder} on the server's machine")
+
+def print_plain(text: str, end: str = "\n") -> None:
+    """Print text of a server or file, over the progress line if there is one."""
+    start = "\r\x1b[K" if sys.stdout.isatty() else ""
+    print(start + plain(text), end=end, flush=True)
+
+
+def plain(text: str) -> str:
+    """Text made safe for a terminal: cursor movements and reordering characters are escaped, line breaks are kept."""
+    return "".join(one if one == "\n" or _shown(one) else one.encode("unicode_escape").decode() for one in text)
+
+
+def _shown(character: str) -> bool:
+    # A joiner between letters is part of words and emoji in many scripts; other format characters are not.
+    return character in "\u200c\u200d" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Zl", "Zp")
+
+
+def _lines(game: Game, interactive: bool) -> Iterator[str]:
+    """The player's sentences, until the end of the input, `:quit`, or Ctrl-C at the prompt."""
+    if interactive:
+        with contextlib.suppress(ImportError):  # arrow keys and history, where Python has it
+            import readline  # noqa: F401
+        print("Say who does what and where. Ctrl-C stops a turn; at the prompt it leaves the game, as does Ctrl-D.")
+    while True:
+        prompt = f"\nturn {game.turns + 1} > "
+        if interactive:
+            try:
+                text = input(prompt).strip()
+            except (EOFError, KeyboardInterrupt):
+                print()
+                return
         else:
-            self.view.line(HELP)
-
-    def _moved(self) -> None:
-        self.view.line(f"after turn {self.game.turns}, in {self.folder.path}")
-        self.view.values = self.game.character
-
-    def _play(self, events: Turn) -> None:
-        """Show a turn and keep its clip. Ctrl-C cancels the turn."""
-        turns, values = self.game.turns, self.view.values
-        clip = b""
-        try:
-            with events:
-                for event in events:
-                    self.view.event(event)
-                    if isinstance(event, Clip):
-                        clip += event.data
-                    if isinstance(event, Done):
-                        self.view.finished(event, self.folder.write_clip(event.turn, clip))
-        finally:
-            self.view.clear_progress()
-            if self.game.turns == turns:  # the turn did not count
-                self.view.values = values
+            line = sys.stdin.readline()
+            if not line:
+                return
+            text = line.strip()
+        if text.lower() in QUIT:
+            return
+        if text and not text.startswith("#"):
+            if not interactive:
+                print_plain(prompt + text)
+            yield text
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def _show(turn: Turn, folder: Path) -> None:
+    """Print a turn's events and keep its clip. Ctrl-C cancels the turn."""
+    clip = b""
+    with turn:
+        for event in turn:
+            if isinstance(event, Clip):
+                clip += event.data
+            elif isinstance(event, Done):
+                path = _write_clip(folder, event.turn, clip)
+                print_plain(f"  {path}  ({event.seconds.total:.2f} s)")
+            elif (text := _as_text(event)) is not None:
+                print_plain(f"  {text}")
+            elif isinstance(event, Progress) and sys.stdout.isatty():
+                print_plain(f"  step {event.step} of {event.steps}, {event.seconds_left:.1f} s left", end="")
 
 
-def _load_line_editor() -> None:
-    """Arrow keys and history at the prompt, where Python has `readline`."""
+def _as_text(event: Event) -> str | None:
+    if isinstance(event, Accepted) and event.place:
+        return f"position {event.place} in the queue, about {event.estimate_s:.0f} s"
+    if isinstance(event, Understood):
+        return f"understood: {event.text}" + ("" if event.notice is None else f"\n  {event.notice}")
+    if isinstance(event, State):
+        values = ", ".join(f"{name} {getattr(event.shown, name)}" for name in VALUES)
+        return f"motion level {event.motion_level}, {values}"
+    if isinstance(event, Restarting):
+        return f"the worker died and restarts in {event.retry_in_s:.1f} s; the turn then continues"
+    return None
+
+
+def _clip_folder(out: Path | None, new_game: bool) -> Path:
+    """The folder for the clips, which is made. A new game gets an empty one, so that it overwrites no other game."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        if new_game and (others := sorted(os.listdir(out))):
+            raise ValueError(f"{out} holds other files, such as {others[0]}; choose another folder with --out")
+        return out
+    number = 1
+    while True:
+        with contextlib.suppress(FileExistsError):
+            (GAMES_FOLDER / f"game-{number:03d}").mkdir(parents=True)
+            return GAMES_FOLDER / f"game-{number:03d}"
+        number += 1
+
+
+def _write_clip(folder: Path, turn: int, data: bytes) -> Path:
+    """Write a turn's mp4 atomically and return its path: other programs see the whole file or none."""
+    path = folder / f"turn-{turn:03d}.mp4"
+    part = path.with_name(f".{path.name}.part")
     try:
-        import readline
-    except ImportError:
-        return
-    readline.set_auto_history(True)
+        part.write_bytes(data)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
