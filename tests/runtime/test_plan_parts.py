@@ -177,7 +177,7 @@ def test_a_part_of_another_kind_of_network_is_refused_by_pytorch(pocket: Bundle)
     bundle = write_manifest(pocket.folder, replace(pocket.manifest, parts=parts))
     assert bundle.network(VAE, "vae_x") == "wavelets" and bundle.network(VAE, VAE) == "decoder"
     assert bundle.network(VAE, "vae_x") == "wavelets" and bundle.network(VAE, VAE) == "decoder"
-    said = "does not support this kind of network as the vae; .*found wavelets.*expected decoder or light_decoder"
+    said = "does not support this kind of network as the vae; .*found wavelets.*expected decoder or light_decoder or tiny"
     with pytest.raises(BackendError, match=said):
         open_engines(bundle, EngineConfig("torch-cpu"), plan="x")
     assert open_engines(bundle, EngineConfig("torch-cpu"), plan="fast").parts.vae == VAE

@@ -2,8 +2,9 @@
 
     python -m animegamer_export.distill.add BUNDLE --student FILE --light-decoder FILE
 
-Both files are safetensors with the state dicts of `models.denoiser.Denoiser` and `models.light_decoder.LightDecoder`.
-The student's metadata names its `teacher`, by `teacher_hash` of the denoiser that it was made of, and its `timesteps`.
+Both files are safetensors with the state dicts of `models.denoiser.Denoiser` and `models.light_decoder.LightDecoder`;
+the second may also be TAECVX's published file (`animegamer-rt fetch --light-decoder`), .safetensors or .pth. The
+student's metadata names its `teacher`, by `teacher_hash` of the denoiser that it was made of, and its `timesteps`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from animegamer_export.checkpoints.tiny_decoder import is_tiny_decoder, read_tiny_decoder
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn, predict_first_turns
 from animegamer_export.evaluate.judges import judge_of
 from animegamer_export.evaluate.metrics import psnr
@@ -31,6 +33,7 @@ from animegamer_export.evaluate.turns import plan_engines, sample_instructions
 from animegamer_export.onnx_io.write import ExportResult, Precision
 from animegamer_export.parts.denoiser import AttentionForm, export_denoiser
 from animegamer_export.parts.light_decoder import export_light_decoder
+from animegamer_export.parts.tiny_decoder import export_tiny_decoder
 from animegamer_export.parts.vae import pixels
 from animegamer_export.plan_search.measure import SearchBudget, measure_own_plans
 from animegamer_rt.backends.torch.device import TorchDevice
@@ -39,12 +42,13 @@ from animegamer_rt.bundle.config import read_record
 from animegamer_rt.bundle.denoise_plan import Branch, DenoisePlan, build_plan
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
 from animegamer_rt.bundle.manifest import EXACT, Manifest, PlanEntry
-from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, LIGHT_DECODER, VAE, graph_names
+from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, LIGHT_DECODER, TINY_DECODER, VAE, graph_names
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import AnimeGamerError, BundleError, CheckpointError
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
+from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.pipeline import Pipeline
 
 TURBO = "turbo"
@@ -80,7 +84,7 @@ def add_turbo(bundle: Bundle, student: Path, light_decoder: Path, default: bool 
     read = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
     unconditional = read[1].float()
     network = _filled(Denoiser(read_size(bundle, DEFAULT_PARTS, DENOISER)), state, student)
-    light = read_light_decoder(light_decoder)
+    light = read_light_decoder(light_decoder, bundle)
     plain = _remove(bundle)
     with ExitStack() as undo:
         undo.callback(_remove, bundle)
@@ -91,8 +95,11 @@ def add_turbo(bundle: Bundle, student: Path, light_decoder: Path, default: bool 
         bundle = _with_parts(plain, written, PlanEntry(plan.to_dict(), parts={DENOISER: own}))
         latents, frames = _sample_clips(bundle)
         _require_likeness(light, latents[-COMPARED_TURNS:], frames[-COMPARED_TURNS:], light_decoder)
-        written = export_light_decoder(light, latents, bundle.folder, OWN[VAE], precision)
-        bundle = _with_parts(bundle, written, PlanEntry(plan.to_dict(), parts=OWN), {LIGHT_DECODER: asdict(light.size)})
+        if isinstance(light, TinyDecoder):
+            kind, written = TINY_DECODER, export_tiny_decoder(light, latents[0], bundle.folder, OWN[VAE], precision)
+        else:
+            kind, written = LIGHT_DECODER, export_light_decoder(light, latents, bundle.folder, OWN[VAE], precision)
+        bundle = _with_parts(bundle, written, PlanEntry(plan.to_dict(), parts=OWN), {kind: asdict(light.size)})
         budget, judge = SearchBudget(), judge_of(bundle)
         texts = sample_instructions(bundle.manifest.world, 2 * budget.turns, SEED)
         figures = measure_own_plans(bundle, plan_engines(bundle, EngineConfig()), texts, budget, judge=judge)[TURBO]
@@ -120,13 +127,15 @@ def without_turbo(manifest: Manifest) -> Manifest:
     if not any(entry.default for entry in plans.values()):
         plans[EXACT] = replace(plans[EXACT], default=True)
     parts = {graph: part for graph, part in manifest.parts.items() if graph not in own}
-    sizes = {name: size for name, size in manifest.sizes.items() if name != LIGHT_DECODER}
+    sizes = {name: size for name, size in manifest.sizes.items() if name not in (LIGHT_DECODER, TINY_DECODER)}
     provenance = {name: record for name, record in manifest.provenance.items() if name != TURBO}
     return replace(manifest, plans=plans, parts=parts, sizes=sizes, provenance=provenance)
 
 
-def read_light_decoder(path: Path) -> LightDecoder:
-    """The light decoder in a file. Raises CheckpointError."""
+def read_light_decoder(path: Path, bundle: Bundle) -> LightDecoder | TinyDecoder:
+    """The light decoder in a file: one made of this bundle, or TAECVX. Raises CheckpointError."""
+    if path.suffix == ".pth" or is_tiny_decoder(path):
+        return read_tiny_decoder(path, read_size(bundle, DEFAULT_PARTS, VAE).scale)
     state, metadata = _read(path)
     size = read_record(LightDecoderSize, json.loads(metadata.get(SIZE, "{}")), f"{path}: {SIZE}")
     return _filled(LightDecoder(size), state, path)
@@ -182,11 +191,11 @@ def _sample_clips(bundle: Bundle) -> tuple[list[Tensor], list[np.ndarray]]:
 
 @torch.no_grad()
 def _require_likeness(
-    light: LightDecoder, latents: Sequence[Tensor], frames: Sequence[np.ndarray], where: Path
+    light: LightDecoder | TinyDecoder, latents: Sequence[Tensor], frames: Sequence[np.ndarray], where: Path
 ) -> None:
     rgb, upright = torch.arange(3), torch.tensor([False])
     decibels = [
-        psnr(pixels(light(latent[0], None), rgb, upright).numpy(), true)
+        psnr(pixels(_frames(light, latent[0]), rgb, upright).numpy(), true)
         for latent, true in zip(latents, frames, strict=True)
     ]
     found = float(np.mean(decibels))
@@ -197,8 +206,16 @@ def _require_likeness(
             where=where,
             found=f"{found:.1f} dB on {len(decibels)} latents",
             expected=f"at least {LEAST_DB:.0f} dB",
-            do="train it on this bundle's latents, in the denoiser's scale",
+            do="use one for this bundle's latents: of another model, or in another scale, they give other pictures",
         )
+
+
+def _frames(light: LightDecoder | TinyDecoder, latent: Tensor) -> Tensor:
+    """The frames of a clip [17, 3, H, W], decoded at once."""
+    if isinstance(light, TinyDecoder):
+        frames: Tensor = light(latent / light.size.scale)[0]
+        return frames
+    return cast(Tensor, light(latent, None))
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

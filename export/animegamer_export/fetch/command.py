@@ -16,6 +16,7 @@ from animegamer_rt.bundle.files import free_bytes, lock_folder, make_folder, req
 from animegamer_rt.bundle.hub import NO_SPACE_HINT, HubFile, Repository, download, read_repository
 from animegamer_rt.errors import CheckpointError, ConfigError
 
+from . import light_decoder
 from .sources import FILMS, LICENCE, Source, sources
 
 RECORD, PARTS = "fetched.json", ".fetch"
@@ -46,6 +47,9 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         "--release", type=_film, action="append", metavar="NAME", help="only this character (default: both)"
     )
     parser.add_argument("--towers", action="store_true", help="also T5 and CLIP, to start games from a picture")
+    parser.add_argument(
+        "--light-decoder", action="store_true", help="also TAECVX, a light decoder (MIT), for the plan turbo"
+    )
     parser.add_argument("--accept-licence", action="store_true", help="accept AnimeGamer's licence")
     parser.add_argument(
         "--revision",
@@ -69,6 +73,9 @@ def _run(options: argparse.Namespace) -> int:
         size, left = _size(files), _size([file for file in files if not file.to.is_file()])
         sizes = f"{size / 1e9:8.2f} GB, {left / 1e9:.2f} to download"
         console.print(f"{one.repository:40s} {held[one].commit[:12]} {sizes}; licence {one.licence}")
+    if options.light_decoder:
+        commit, licence = light_decoder.COMMIT[:12], light_decoder.LICENCE
+        console.print(f"{light_decoder.REPOSITORY:40s} {commit} some 0.02 GB, from GitHub; licence {licence}")
     free = free_bytes(options.out)
     console.print(f"to download: {_size(missing) / 1e9:.2f} GB; free: {free / 1e9:.2f} GB")
     console.print(LICENCE)
@@ -82,6 +89,8 @@ def _run(options: argparse.Namespace) -> int:
         for files in wanted.values():
             for file in files:
                 _fetch(file, options.out, console)
+        if options.light_decoder:
+            console.print(f"{light_decoder.fetch_light_decoder(options.out).relative_to(options.out)}: verified")
     if (options.out / PARTS).is_dir() and not any((options.out / PARTS).iterdir()):
         (options.out / PARTS).rmdir()
     films = " or ".join(options.release or FILMS)

@@ -65,7 +65,7 @@ def export_vae(
         graphs = vae_graphs(VaeGraph(decoder), decoder.size.latent_channels, latent_height, latent_width)
         latents = [graph.inputs["latent"] for graph in graphs]
         parts = write(folder, graphs, WEIGHTS, precision)
-        cases = list(_cases(decoder, latents, _cache_names(decoder.cache_count)))
+        cases = list(_cases(decoder, latents, cache_names(decoder.cache_count)))
         return ExportResult(parts, check_outputs(folder, cases, CACHE_TOLERANCE))
 
 
@@ -78,7 +78,7 @@ def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent
         _, *shapes = graph(latents[0], order, flip)
     # Placeholders: full-size caches would take 5.2 GiB.
     caches = [torch.zeros(()).expand(cache.shape) for cache in shapes]
-    names = _cache_names(graph.cache_count)
+    names = cache_names(graph.cache_count)
     first = {"latent": latents[0], "channel_order": order, "flip": flip}
     following = {**first, "latent": latents[1], **dict(zip(names, caches, strict=True))}
     axes = {"channel_order": {0: "channels"}}
@@ -88,7 +88,8 @@ def vae_graphs(graph: VaeGraph, latent_channels: int, latent_height: int, latent
     ]
 
 
-def _cache_names(count: int) -> list[str]:
+def cache_names(count: int) -> list[str]:
+    """The names of a part's caches, in order of use."""
     return [f"cache_{number:02d}" for number in range(count)]
 
 

@@ -20,7 +20,7 @@ CHOICES = (DENOISER, VAE)
 """The roles for which a plan may name a part. The predictor's shots belong to the session, whatever the plan."""
 PICTURE_ROLES = (TEXT_TOWER, IMAGE_TOWER, ENCODER)
 """The roles that turn a picture into a shot, for a game that starts from one."""
-DECODER, LIGHT_DECODER = "decoder", "light_decoder"
+DECODER, LIGHT_DECODER, TINY_DECODER = "decoder", "light_decoder", "tiny_decoder"
 """Kinds of network of a vae."""
 NETWORKS: Mapping[str, str] = MappingProxyType(
     {PREDICTOR: PREDICTOR, DENOISER: DENOISER, VAE: DECODER, ENCODER: ENCODER}

@@ -28,6 +28,7 @@ from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.encoder import Encoder as EncoderNetwork
 from animegamer_rt.models.light_decoder import LightDecoder
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
+from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.profiling.host_memory import with_torch
 
@@ -44,6 +45,7 @@ from .offload import InMemory
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
 from .predictor import Predictor, merge_layers
 from .rowwise_linear import DTYPE_NAMES, FP8, INT8, check_products, convert_to_rowwise, probe_fp8
+from .tiny_vae import TinyVae
 from .transformer import Transformer
 from .vae import ChunkedVae, Vae
 
@@ -223,7 +225,11 @@ def make_transformer(
 
 DENOISERS: Mapping[type[nn.Module], Callable[..., Transformer]] = {DenoiserNetwork: make_transformer}
 """Module of a denoiser -> what runs it, with the methods of Transformer that `Denoiser` calls."""
-VAE_ENGINES: Mapping[type[nn.Module], Callable[..., ChunkedVae]] = {VaeDecoder: Vae, LightDecoder: LightVae}
+VAE_ENGINES: Mapping[type[nn.Module], Callable[..., ChunkedVae]] = {
+    VaeDecoder: Vae,
+    LightDecoder: LightVae,
+    TinyDecoder: TinyVae,
+}
 """Module of a decoder -> the engine that runs it."""
 
 

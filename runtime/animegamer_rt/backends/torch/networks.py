@@ -19,6 +19,7 @@ from animegamer_rt.bundle.roles import (
     NETWORKS,
     PLAY_ROLES,
     PREDICTOR,
+    TINY_DECODER,
     VAE,
     PlanParts,
 )
@@ -30,6 +31,7 @@ from animegamer_rt.models.encoder import EncoderSize
 from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
+from animegamer_rt.models.tiny_decoder import TinyDecoder, TinyDecoderSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 from .device import TorchDevice
@@ -57,6 +59,7 @@ KINDS: Mapping[str, NetworkKind] = {
     NETWORKS[DENOISER]: NetworkKind(DENOISER, DenoiserSize, DenoiserNetwork, load_denoiser),
     NETWORKS[VAE]: NetworkKind(VAE, VaeSize, VaeDecoder, load_vae),
     LIGHT_DECODER: NetworkKind(VAE, LightDecoderSize, LightDecoder, load_light_decoder),
+    TINY_DECODER: NetworkKind(VAE, TinyDecoderSize, TinyDecoder, load_light_decoder),
     NETWORKS[ENCODER]: NetworkKind(ENCODER, EncoderSize, EncoderNetwork, load_encoder),
 }
 """Kind of network, as named by `Bundle.network` -> its code. `loader` has the engines that run each."""
@@ -68,7 +71,7 @@ class Models:
 
     predictor: PredictorNetwork
     denoiser: DenoiserNetwork
-    decoder: VaeDecoder | LightDecoder
+    decoder: VaeDecoder | LightDecoder | TinyDecoder
     unconditional: Tensor
     encoder: EncoderNetwork | None = None
 

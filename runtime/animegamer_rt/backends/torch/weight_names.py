@@ -89,7 +89,7 @@ def load_denoiser(network: nn.Module, weights: Weights, to_device: ToDevice) -> 
 
 
 def load_light_decoder(network: nn.Module, weights: Weights, to_device: ToDevice) -> None:
-    """Fills a `models.light_decoder.LightDecoder` from vae_light_first.onnx, or another part's name."""
+    """Fills a `models.light_decoder.LightDecoder`, or a `TinyDecoder`, from vae_light_first.onnx."""
     found = _by_name(weights, lambda name: name.removeprefix("decoder."), network, to_device)
     _load(network, _take_named(found, network), weights)
 
