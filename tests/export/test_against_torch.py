@@ -39,10 +39,9 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder, EncoderSize
 
 
-def test_exported_parts_are_what_torch_computes(whole: Bundle, tmp_path: Path) -> None:
-    assert run_command(add_command, [str(whole.folder), "--results", str(tmp_path)]) == 0
-    (written,) = tmp_path.iterdir()
-    parts = json.loads(written.read_text(encoding="utf-8"))["parts"]
+def test_exported_parts_are_what_torch_computes(whole: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(add_command, [str(whole.folder), "--json"]) == 0
+    parts = json.loads(capsys.readouterr().out)["parts"]
     four = ("predictor", "denoiser", "vae", "encoder")
     assert set(parts) == {part for part in (*four, *TOWER_PARTS) if part in whole.manifest.parts or part in four}
     assert parts["predictor"]["strengths_equal_of_4"] == 4

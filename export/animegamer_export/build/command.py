@@ -40,9 +40,6 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         metavar="PART=NAME",
         help="fp32, fp16, bf16, or a precision of docs/QUANTIZATION.md; comma-separated (default: fp16)",
     )
-    parser.add_argument(
-        "--results", type=Path, metavar="DIR", help="folder for a JSON record of time and memory per step"
-    )
     parser.add_argument("--release", metavar="NAME", help="the character whose checkpoints to use (default: Qiqi)")
     parser.add_argument("--size", choices=("full", "pocket", "tiny"), help="size of the random weights (default: full)")
     parser.add_argument(

@@ -1,24 +1,19 @@
-"""Runs `animegamer-rt export`: its source, precisions, messages and record; `steps` makes the parts."""
+"""Runs `animegamer-rt export`: its source, precisions and messages; `steps` makes the parts."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 from rich.console import Console
 
-from animegamer_bench.records import write_record
 from animegamer_export.parts.streamed.write import STORED
 from animegamer_export.support.progress import Progress
 from animegamer_rt.bundle.config import suggest
-from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.profiling.host import environment
 
 from .sizes import PARTS
-from .state_file import ExportState
 from .steps import ExportRequest, export, part_scheme
 from .weight_source import TOWER_PARTS, ExportSource, from_checkpoints, from_seed
 
@@ -32,8 +27,6 @@ def run(options: argparse.Namespace) -> int:
     for part, name in precision.items():
         if name not in STORED:
             part_scheme(part, name)
-    if options.results is not None:
-        make_folder(options.results)
     console = Console(markup=False)
     say = partial(console.print, highlight=False, soft_wrap=True)
     source = _source(options, console)
@@ -47,27 +40,15 @@ def run(options: argparse.Namespace) -> int:
     if bundle is None:
         say(f"{options.out}: parts exported; export the remaining parts before playing")
     else:
-        shared = f", {bundle.shared_bytes / 1e6:.1f} of them shared" if bundle.shared_bytes else ""
-        say(f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB{shared}; animegamer-rt info {options.out}")
+        say(f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB; compare it with torch: {_verify_command(options)}")
         if bundle.unmeasured_plans:
             say(f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}")
-    if options.results is not None:
-        say(f"record: {_record(source, options)}")
     return 0
 
 
-def _record(source: ExportSource, options: argparse.Namespace) -> Path:
-    """Writes a record of each step: bytes, seconds, and the process's peak memory after it."""
-    steps = {
-        name: {
-            "bytes": sum(record["files"].values()),
-            "seconds": record["seconds"],
-            "process_peak_memory_gib": record["process_peak_memory_gib"],
-        }
-        for name, record in ExportState.open(options.out).steps.items()
-    }
-    record = {**environment("torch", "onnx", "onnxscript"), "kind": "export", "of": source.description, "steps": steps}
-    return write_record(options.results, f"export-{options.out.name}", record)
+def _verify_command(options: argparse.Namespace) -> str:
+    checkpoints = "" if options.checkpoints is None else f" --checkpoints {options.checkpoints}"
+    return f"animegamer-rt verify {options.out}{checkpoints}"
 
 
 def precisions(parts: str, given: Sequence[str]) -> dict[str, str]:

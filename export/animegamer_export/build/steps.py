@@ -35,8 +35,6 @@ from animegamer_rt.errors import ConfigError, OutputError
 
 from . import default_plans
 from .carry_over import carry_over
-from .check_part import check_part
-from .hard_links import hard_link_shared
 from .state_file import WORK_FOLDER, ExportState, own_files, step_key
 from .weight_source import PLAY_PARTS, ExportSource
 
@@ -73,9 +71,9 @@ class ExportRequest:
 
 
 def export(source: ExportSource, request: ExportRequest, progress: Progress) -> Bundle | None:
-    """Runs the unfinished steps; a complete bundle then shares equal files with its siblings.
+    """Runs the unfinished steps; returns the bundle, or None while required parts are missing.
 
-    Returns the bundle, or None while required parts are missing. Before writing anything, raises OutputError if the
+    Before writing anything, raises OutputError if the
     disk is too small or another process exports to the folder, and ConfigError if a complete bundle would become
     incomplete. Also raises OutputError if the disk fills up.
     """
@@ -130,10 +128,6 @@ def _run_steps(
     manifest = carry_over(_manifest(source, state), state.folder)
     bundle = write_manifest(state.folder, manifest, changed=())
     state.close()
-    with progress.busy("comparing files with other bundles"):
-        shared = hard_link_shared(bundle)
-    for sibling, names in shared.items():
-        progress.shared(sibling, sum(bundle.manifest.files[name].bytes for name in names))
     return bundle
 
 
@@ -144,22 +138,17 @@ def _missing_parts(source: ExportSource, request: ExportRequest, state: ExportSt
 
 
 def _finished_parts(source: ExportSource, state: ExportState) -> set[str]:
-    """The checked parts made from the source's files."""
-    parts = [step for step, record in state.steps.items() if "parts" in record and f"{step} verified" in state.steps]
+    """The parts made from the source's files."""
+    parts = [step for step, record in state.steps.items() if "parts" in record]
     made_of = {part: step_key(source.made_of[part]) for part in parts if part in source.made_of}
     return {part for part in parts if made_of.get(part) in (None, state.steps[part].get("made_of", ""))}
 
 
 def _pending_steps(source: ExportSource, request: ExportRequest, state: ExportState) -> Iterator[Step]:
-    """The unfinished steps. A part that is exported again is checked again."""
+    """The unfinished steps."""
     for part, precision in request.precision.items():
-        made_of = step_key(source.made_of[part])
-        key = step_key(made_of, part, precision)
-        made = state.done(part, key)
-        if not made:
+        if not state.done(part, step_key(step_key(source.made_of[part]), part, precision)):
             yield from _part_steps(source, request, state, part)
-        if not made or not state.done(f"{part} verified", key):
-            yield Step(f"{part} verified", key, made_of, 0, partial(_verify, source, part, precision, request.out))
     others = [("tokenizer", step_key(source.made_of["tokenizer"]), partial(_tokenizer, source))]
     if source.towers is not None and TEXT in request.precision:
         make = partial(_motion_tokenizer, source.towers)
@@ -244,11 +233,6 @@ def _quantise(
     report = rewrite_files(sources, work, weights, chosen, fp16_exclusions(part), written=advance)
     parts = {name: {**entry, "precision": chosen.name} for name, entry in written.items()}
     return {"parts": parts, "mean_weight_error": report.mean_error}
-
-
-def _verify(source: ExportSource, part: str, precision: str, out: Path, *_: object) -> Mapping[str, Any]:
-    weights = precision if precision in STORED else None
-    return {"weights_compared": check_part(out, source.part(part), weights)}
 
 
 def _tokenizer(source: ExportSource, work: Path, advance: Advance) -> Mapping[str, Any]:

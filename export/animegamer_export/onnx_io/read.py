@@ -1,7 +1,7 @@
 """Opens ONNX graphs with weights left on disk; adds weights to them.
 
-Bundles share equal files as hard links (`build/hard_links.py`), which onnx-ir rejects, because a link may point to a
-foreign file. A bundle's files are verified by sha256, so this module only checks that the name stays in the folder.
+Installers and `cp -l` make hard links, which onnx-ir rejects, because a link may point to a foreign file. A bundle's
+files are verified by sha256, so this module only checks that the name stays in the folder.
 """
 
 from __future__ import annotations

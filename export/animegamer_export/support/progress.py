@@ -40,8 +40,3 @@ class Progress:
         """A line for a finished step."""
         megabytes = f"{size / 1e6:10.1f} MB" if size else " " * 13
         self.console.print(f"{name:24s} {megabytes}  {seconds:7.1f} s", highlight=False)
-
-    def shared(self, neighbour: str, size: int) -> None:
-        """A line for the files now shared with another bundle."""
-        line = f"{'shared':24s} {size / 1e6:10.1f} MB  with {neighbour}, freed"
-        self.console.print(line, highlight=False, soft_wrap=True)

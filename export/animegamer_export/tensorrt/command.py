@@ -7,32 +7,27 @@ only when it is complete.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_rt.arguments import whole
 from animegamer_rt.backends.tensorrt.engine_id import ENGINE_ROLES, RTX_ARCHES, engine_graphs, engine_name, library_for
-from animegamer_rt.bundle.claims import claim_file
-from animegamer_rt.bundle.files import lock_folder, make_folder, require_space, write_file
-from animegamer_rt.bundle.json_file import read_json
+from animegamer_rt.bundle.files import lock_folder, require_space
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.roles import DENOISER, PREDICTOR, VAE
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.profiling.child_process import child_command
-from animegamer_rt.profiling.host import environment, module_version
+from animegamer_rt.profiling.host import module_version
 
 FOLDER = "engines"
-KIND = "tensorrt build"
 DONE, FAILED = 0, 1
 ARCHES = (*RTX_ARCHES, "sm90", "sm100", "sm103")
 """RTX cards, then data centre cards."""
@@ -60,21 +55,12 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         "--longest-prompt", type=whole(1, 1_000_000), metavar="TOKENS", help="default: twice a full history's"
     )
     parser.add_argument("--no-weight-streaming", action="store_true", help="keep all weights in GPU memory")
-    parser.add_argument(
-        "--results",
-        type=Path,
-        metavar="FILE",
-        help="add times, sizes and peak memory to this JSON file (default: no record)",
-    )
 
 
 def _run(options: argparse.Namespace) -> int:
     """Builds the engines; 0 if all exist, 1 if one could not be built, which is named."""
     gpus = _split_names(options.gpu, ARCHES, "--gpu")
     parts = ENGINE_ROLES if options.parts is None else _split_names(options.parts, ENGINE_ROLES, "--parts")
-    if options.results is not None:
-        make_folder(options.results.parent)
-        claim_file(options.results, "a record of builds", _is_record, do="choose another file with --results")
     bundle = open_bundle(options.bundle)
     wanted = [
         _engine_request(bundle, part, gpu, options)
@@ -89,8 +75,6 @@ def _run(options: argparse.Namespace) -> int:
             row, bundle = _build_or_keep(bundle, one, options)
             rows.append(row)
             print(_line(row), flush=True)
-    if options.results is not None:
-        _record(options.results, bundle, rows)
     failed = [row for row in rows if row["error"]]
     for row in failed:
         print(f"not built: {row['part']} for {row['arch']}: {row['error']}", file=sys.stderr)
@@ -207,36 +191,6 @@ def _build_in_subprocess(job: BuildJob) -> BuildResult:
         why = f"killed by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}: {last}"
         return BuildResult(error=f"the builder was {why}" if done.returncode < 0 else f"the builder {why}")
     return BuildResult(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def _is_record(path: Path) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        record = read_json(path)
-        return isinstance(record, dict) and record.get("kind") == KIND and isinstance(record.get("builds"), list)
-    return False
-
-
-def _record(path: Path, bundle: Bundle, rows: list[dict[str, Any]]) -> None:
-    """Merges rows into the record by bundle, part, GPU and precision; other rows stay.
-
-    A failed build does not replace a measured one: it is only printed and shown by the exit code.
-    """
-    earlier = read_json(path)["builds"] if path.is_file() and path.stat().st_size else []
-    name = bundle.manifest.name
-    measured = {_key(row) for row in earlier if not row["error"]}
-    built = [{"bundle": name, **row} for row in rows if not row["kept"]]
-    fresh = [row for row in built if not row["error"] or _key(row) not in measured]
-    if not fresh:
-        return
-    keys = [_key(row) for row in fresh]
-    builds = [row for row in earlier if _key(row) not in keys]
-    builds += ({field: value for field, value in row.items() if field != "kept"} for row in fresh)
-    record = {**environment("onnx", "tensorrt-rtx-cu13"), "kind": KIND}
-    write_file(path, (json.dumps({**record, "builds": sorted(builds, key=_key)}, indent=1) + "\n").encode())
-
-
-def _key(row: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(row[key]) for key in ("bundle", "part", "weights", "arch", "library", "precision"))
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The command `animegamer-rt verify`: options, output, and the record."""
+"""The command `animegamer-rt verify`: options and output."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from animegamer_bench import records
 from animegamer_rt.arguments import whole
-from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.profiling.host import environment
+from animegamer_rt.bundle.loader import open_bundle
 
 from .figures import PARTS, START_PARTS, Figures, exceeds_tolerance
 
@@ -47,7 +45,6 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         "--turns", type=whole(1, 10_000), default=4, metavar="N", help="whole turns, texts and pictures (default: 4)"
     )
     parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's)")
-    parser.add_argument("--results", type=Path, metavar="DIR", help="write a JSON record to this folder")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON; progress goes to stderr")
 
 
@@ -73,19 +70,4 @@ def _run(options: argparse.Namespace) -> int:
         print(json.dumps({"bundle": bundle.manifest.name, "against": made_of, "parts": figures, "wrong": list(wrong)}))
     else:
         print("\n".join([*lines(figures), *(f"WRONG: {what}" for what in wrong)]))
-    if options.results is not None:
-        print(write_record(options.results, bundle, made_of, figures), file=to)
     return DIFFERS if wrong else 0
-
-
-def write_record(results: Path, bundle: Bundle, against: str, figures: Mapping[str, Figures]) -> Path:
-    """Writes the record of a comparison. against: the other bundle's fingerprint, or a description of the source."""
-    record = {
-        **environment("onnxruntime"),
-        "kind": "verify",
-        "bundle": bundle.manifest.name,
-        "fingerprint": bundle.fingerprint,
-        "against": against,
-        "parts": figures,
-    }
-    return records.write_record(results, f"verify-{bundle.manifest.name}", record)

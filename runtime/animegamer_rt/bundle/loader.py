@@ -94,12 +94,6 @@ class Bundle:
     def bytes(self) -> int:
         return sum(record.bytes for record in self.manifest.files.values())
 
-    @property
-    def shared_bytes(self) -> int:
-        """Bytes of files that other folders share as hard links: the disk stores them once."""
-        files = self.manifest.files.items()
-        return sum(record.bytes for name, record in files if self.path(name).stat().st_nlink > 1)
-
     def parts_of(self, plan: str | None = None) -> PlanParts:
         """The parts that play a plan (None: the default one). Raises PlanError for an unknown plan."""
         return PlanParts(**self._entry(plan).parts)

@@ -83,9 +83,8 @@ def print_bundle(bundle: Bundle, console: Console) -> None:
 
 
 def describe_size(bundle: Bundle) -> str:
-    """The size of a verified bundle, and how many of its bytes it shares with other bundles on the disk."""
-    shared = f"; {bundle.shared_bytes / 1e6:.1f} MB shared with other bundles" if bundle.shared_bytes else ""
-    return f"{bundle.bytes / 1e6:.1f} MB in {len(bundle.manifest.files)} files, all verified{shared}"
+    """The size of a verified bundle."""
+    return f"{bundle.bytes / 1e6:.1f} MB in {len(bundle.manifest.files)} files, all verified"
 
 
 def list_bundles(console: Console) -> None:

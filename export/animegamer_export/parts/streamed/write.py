@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -53,19 +52,6 @@ def write_streamed(
             yield graph.name, model
 
     return write_models(folder, models(), part.weights_file, precision, written)
-
-
-def recompute_weights(part: StreamedPart, model: ir.Model, precision: str) -> dict[str, Callable[[], Tensor]]:
-    """For each weight in a written model, by its name there, a function that recomputes its expected value."""
-    held = {name: tensor for graph in part.graphs for name, tensor in _module_tensors(graph.module).items()}
-    makers: dict[str, Callable[[], Tensor]] = {}
-    for stored_name in model.graph.initializers:
-        name = stored_name.removesuffix(f".{precision}")
-        source = name.removesuffix(TRANSPOSED)
-        if source in held:
-            rounded_to = _stored_dtype(part, source, held[source], STORED[precision])
-            makers[stored_name] = partial(_WeightRule(source, name != source, rounded_to).tensor, part)
-    return makers
 
 
 @dataclass(frozen=True, slots=True)
