@@ -76,7 +76,7 @@ NUMBERS = ["²", "٣", "１", "1_0", " 1", "+1", "--3", "1e2", "0x1", "", "9" * 
         ("bench", "run", "--turns"),
         ("play", "--threads"),
         ("serve", "--workers"),
-        ("quantize", "pocket", "--precision", "predictor=nf4", "--out", "x", "--calibration-turns"),
+        ("quantize", "pocket", "--precision", "predictor=int4-qdq", "--out", "x", "--calibration-turns"),
         ("verify", "pocket", "--turns"),
         ("search-plans", "--turns"),
         ("export", "--out", "x", "--random-weights"),

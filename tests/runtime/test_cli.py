@@ -210,7 +210,7 @@ def test_a_game_plays_and_commands_help_where_only_cpu_is_installed(bundle: str,
     code = """
 import sys
 
-extras = "bitsandbytes cv2 huggingface_hub onnx onnxscript ray safetensors starlette torch uvicorn websockets"
+extras = "cv2 huggingface_hub onnx onnxscript ray safetensors starlette torch uvicorn websockets"
 sys.modules.update(dict.fromkeys(extras.split()))  # their import fails
 from animegamer_rt.cli import HELP, OWN, main
 

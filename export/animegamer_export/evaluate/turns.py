@@ -57,14 +57,13 @@ class RecordingDenoiser:
 
     path: Path
     record: bool = True
-    device: str = "cpu"
     session: onnxruntime.InferenceSession = field(init=False)
     steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
 
     skippable_blocks = 0
 
     def __post_init__(self) -> None:
-        self.session = open_plain(self.path, self.device)
+        self.session = open_plain(self.path)
 
     def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> RecordingDenoiser._Turn:
         """See DenoiserEngine.start."""

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-import onnxruntime
 
-from animegamer_export.onnx_io.sessions import plain_options
+from animegamer_export.onnx_io.sessions import open_model, plain_options
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import VAE
 
@@ -37,19 +36,13 @@ class PartSession:
     def __init__(self, bundle: Bundle, part: str) -> None:
         path, options = bundle.part_path(part), plain_options()
         options.add_session_config_entry("session.disable_prepacking", "1")
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
         # An arena keeps freed memory, in blocks of twice the requested size.
         options.enable_cpu_mem_arena = False
         model = open_graph(path)
         use_flash_attention(model)
         if bundle.graph_roles.get(part) == VAE:
             shrink_picture(model.graph)
-        self.session = onnxruntime.InferenceSession(
-            ir.to_proto(model).SerializeToString(),
-            options,
-            providers=["CPUExecutionProvider"],
-            disabled_optimizers=["ConstantFolding"],
-        )
+        self.session = open_model(model, path.parent, options, disabled_optimizers=["ConstantFolding"])
         self.outputs = [value.name for value in self.session.get_outputs()]
 
     def run(self, outputs: Sequence[str], feeds: Mapping[str, Array]) -> list[Array]:

@@ -1,4 +1,4 @@
-"""onnxruntime sessions that compute exactly what a graph specifies, on the CPU or CUDA."""
+"""onnxruntime sessions that compute exactly what a graph specifies, on the CPU."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
+import onnx_ir as ir
 import onnxruntime
 
-from animegamer_rt.backends.onnxruntime.loader import check_device
-from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling.host import available_cores
 
 Feeds = Mapping[str, npt.NDArray[Any]]
@@ -28,16 +27,16 @@ def plain_options() -> onnxruntime.SessionOptions:
     return options
 
 
-def open_session(model: str | bytes, options: onnxruntime.SessionOptions, device: str) -> onnxruntime.InferenceSession:
-    """A session on cpu or cuda. Raises BackendError if the device is missing: no fallback."""
-    wanted = check_device(device)
-    session = onnxruntime.InferenceSession(model, options, providers=[wanted])
-    if wanted not in session.get_providers():
-        found = ", ".join(session.get_providers())
-        raise BackendError(f"{wanted} is not available", found=found, do="use --device cpu")
-    return session
+def open_plain(path: Path) -> onnxruntime.InferenceSession:
+    """A session over an ONNX file with `plain_options`."""
+    return onnxruntime.InferenceSession(str(path), plain_options(), providers=["CPUExecutionProvider"])
 
 
-def open_plain(path: Path, device: str = "cpu") -> onnxruntime.InferenceSession:
-    """A session over an ONNX file with `plain_options`. Raises BackendError if the device is missing."""
-    return open_session(str(path), plain_options(), device)
+def open_model(
+    model: ir.Model, folder: Path, options: onnxruntime.SessionOptions | None = None, **settings: Any
+) -> onnxruntime.InferenceSession:
+    """A session over a model in memory whose weights are in files of `folder`; options: by default `plain_options`."""
+    options = options or plain_options()
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    raw = ir.to_proto(model).SerializeToString()
+    return onnxruntime.InferenceSession(raw, options, providers=["CPUExecutionProvider"], **settings)

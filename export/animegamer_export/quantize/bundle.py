@@ -21,7 +21,6 @@ from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
 from animegamer_export.support.disk import disk_full_error
 from animegamer_export.support.plans import clear_fidelity
-from animegamer_rt.backends.onnxruntime.loader import check_device
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
@@ -71,15 +70,12 @@ def quantize_bundle(
     precisions: Mapping[str, Scheme],
     calibration_turns: int = 4,
     step: ProgressStep = no_progress,
-    device: str = "cpu",
 ) -> dict[str, RewriteReport]:
     """Writes the bundle to `out`, which must be new or empty and appears once the bundle is complete.
 
-    Removes the leftovers of a killed run. device: cpu or cuda, for calibration turns. Before writing anything, raises
-    BundleError, ConfigError, BackendError if the device is missing, and OutputError if the disk is too small. Also
-    raises OutputError if the disk fills up, or if another process writes to `out`.
+    Removes the leftovers of a killed run. Before writing anything, raises BundleError, ConfigError, and OutputError if
+    the disk is too small. Also raises OutputError if the disk fills up, or if another process writes to `out`.
     """
-    check_device(device)
     out = Path(os.path.abspath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BundleError("the output folder is not empty", where=out, do="choose a new one")
@@ -101,7 +97,7 @@ def quantize_bundle(
             found = None
             if scheme.calibrated:
                 with step(f"{name} calibrated", 0):
-                    found = calibrate_activations(bundle, name, scheme, rules[name], calibration_turns, device)
+                    found = calibrate_activations(bundle, name, scheme, rules[name], calibration_turns)
             sources = [bundle.part_path(part) for part in names[name]]
             with step(name, sizes[name]) as advance:
                 weights = f"{name}.weights"
@@ -175,9 +171,7 @@ def _move_into_place(work: Path, out: Path) -> None:
         raise write_error(out, error) from error
 
 
-def calibrate_activations(
-    bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int, device: str = "cpu"
-) -> dict[str, Ranges]:
+def calibrate_activations(bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int) -> dict[str, Ranges]:
     """Ranges of the denoiser's activations in whole turns, by the plan `balanced` if available, as it is faster."""
     if name != DENOISER:
         raise ConfigError(
@@ -186,14 +180,14 @@ def calibrate_activations(
             do=f"choose a weight-only precision for {name} (docs/QUANTIZATION.md)",
         )
     source = bundle.part_path(name)
-    recorded = RecordingDenoiser(source, device=device)
-    config = EngineConfig("cpu-fp32" if device == "cpu" else device)
-    pipeline = Pipeline.open(bundle, replace(open_engines(bundle, config), denoiser=recorded))
+    recorded = RecordingDenoiser(source)
+    engines = open_engines(bundle, EngineConfig("cpu-fp32"))
+    pipeline = Pipeline.open(bundle, replace(engines, denoiser=recorded))
     pipeline = with_plan_of(pipeline, bundle, CALIBRATION_PLAN if CALIBRATION_PLAN in bundle.manifest.plans else None)
     texts = sample_instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
     for turn in predict_first_turns(pipeline, texts, CALIBRATION_SEED):
         denoise_turn(pipeline.denoiser, turn)
-    found = record_activations(source, (feeds for feeds, _ in recorded.steps), exclude, device)
+    found = record_activations(source, (feeds for feeds, _ in recorded.steps), exclude)
     chosen = (matrix for matrix in matrices(open_graph(source)) if matrix.name in found)
     return {matrix.name: activation_ranges(read_weight(matrix), found[matrix.name], scheme) for matrix in chosen}
 

@@ -26,8 +26,9 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_run)
     parser.description = WHAT
     parser.add_argument("bundle", help="name or folder of the source bundle")
-    parser.add_argument("--precision", required=True, help=f"predictor=nf4,denoiser=w8a8 ..; of {', '.join(SCHEMES)}")
-    parser.add_argument("--block", type=whole(1, 65_536), help="weights per scale, for 4 bits and int8 (default: 64)")
+    parser.add_argument(
+        "--precision", required=True, help=f"predictor=int4-qdq,denoiser=w8a8 ..; of {', '.join(SCHEMES)}"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the new bundle")
     parser.add_argument(
         "--calibration-turns",
@@ -36,19 +37,15 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="calibration turns for fp8 and w8a8 (default: 4)",
     )
-    parser.add_argument(
-        "--device", choices=("cpu", "cuda"), default="cpu", help="device for the calibration turns (default: cpu)"
-    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to stderr")
 
 
 def _run(options: argparse.Namespace) -> int:
     from .bundle import quantize_bundle  # needs onnx
 
-    precisions = parse_precisions(options.precision, options.block)
+    precisions = parse_precisions(options.precision)
     bundle, step = open_bundle(options.bundle), Progress(Console(markup=False, stderr=options.json)).step
-    turns, device = options.calibration_turns, options.device
-    reports = quantize_bundle(bundle, options.out, precisions, turns, step=step, device=device)
+    reports = quantize_bundle(bundle, options.out, precisions, options.calibration_turns, step=step)
     if options.json:
         print(json.dumps({"bundle": str(options.out), "parts": {part: _as_json(one) for part, one in reports.items()}}))
         return 0
@@ -73,8 +70,8 @@ def _as_json(report: RewriteReport) -> dict[str, Any]:
     }
 
 
-def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
-    """`predictor=nf4,denoiser=w8a8` as schemes by part. The block size applies to schemes that have blocks."""
+def parse_precisions(text: str) -> dict[str, Scheme]:
+    """`predictor=int4-qdq,denoiser=w8a8` as schemes by part. Raises ConfigError."""
     found: dict[str, Scheme] = {}
     for entry in text.split(","):
         part, equals, name = (word.strip() for word in entry.partition("="))
@@ -82,13 +79,5 @@ def parse_precisions(text: str, block: int | None = None) -> dict[str, Scheme]:
             raise ConfigError(
                 "not PART=PRECISION", where="--precision", found=repr(entry), expected="PART=PRECISION, each part once"
             )
-        plain = scheme(name)
-        found[part] = scheme(name, block) if block is not None and plain.block is not None else plain
-    if block is not None and not any(one.block for one in found.values()):
-        raise ConfigError(
-            "none of these precisions has blocks",
-            where="--block",
-            found=text,
-            do="drop --block, or choose another precision",
-        )
+        found[part] = scheme(name)
     return found

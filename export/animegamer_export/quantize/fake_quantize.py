@@ -6,10 +6,9 @@ The codes are recomputed from the weights: quantising is deterministic. Only the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import onnx_ir as ir
 import torch
 from torch import Tensor
 
@@ -21,8 +20,6 @@ from .blocks import quantize_matrix
 from .scheme import SCHEMES, Scheme
 from .weights import TABLE_NAMES
 
-_OPERATORS = ("DequantizeLinear", "MatMulNBits", "MatMulBnb4")
-_FORMS = ("dequantized", "nbits", "bnb4")
 _TOWERS_TABLES = ("relative_bias", "mean", "deviation")
 Parameter = Callable[[str], tuple[str, object]]
 
@@ -66,7 +63,7 @@ def fake_quantized(
             FakeQuantizedWeights(weights, torch.float16) if twice else weights, STORED[precision]
         )
     scheme = SCHEMES.get(precision or "")
-    if scheme is None or scheme.form not in _FORMS:
+    if scheme is None or scheme.form != "dequantized":
         return None
     return FakeQuantizedWeights(weights, torch.float16, _schemes(path, scheme, parameter))
 
@@ -74,14 +71,8 @@ def fake_quantized(
 def _schemes(path: Path, scheme: Scheme, parameter: Parameter) -> dict[str, Scheme]:
     found = {}
     for node in open_graph(path).graph:
-        if node.op_type not in _OPERATORS:
-            continue
-        codes = next(value for value in node.inputs if value is not None and _codes_of(value, scheme))
-        name = str(codes.name).removesuffix(f".{scheme.name}").removesuffix(TRANSPOSED)
-        block = node.attributes.get_int("block_size", 0)
-        found[parameter(name)[0]] = replace(scheme, block=block or None)
+        codes = node.inputs[0] if node.op_type == "DequantizeLinear" else None
+        if codes is not None:
+            name = str(codes.name).removesuffix(f".{scheme.name}").removesuffix(TRANSPOSED)
+            found[parameter(name)[0]] = scheme
     return found
-
-
-def _codes_of(value: ir.Value, scheme: Scheme) -> bool:
-    return str(value.name).endswith(f".{scheme.name}")

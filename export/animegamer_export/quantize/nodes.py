@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -16,7 +15,6 @@ from animegamer_export.quantize.blocks import Array, Quantized
 from animegamer_export.quantize.graph import Matrix, input_of
 from animegamer_export.quantize.scheme import Scheme
 
-ORT_DOMAIN = "com.microsoft"
 INT4 = np.dtype(ml_dtypes.int4)
 
 
@@ -32,55 +30,16 @@ class Ranges:
 
 
 def convert(
-    model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile, ranges: Ranges | None = None
+    graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile, ranges: Ranges | None = None
 ) -> None:
     """Replaces one weight by codes and scales."""
-    graph = model.graph
-    if scheme.form in ("bnb4", "nbits"):
-        _as_operator(model, matrix, made, scheme, data)
-    elif scheme.form == "dynamic":
-        _as_dynamic(model, matrix, made, scheme, data)
-    else:
-        _as_dequantized(graph, matrix, made, scheme, data)
-        if ranges is not None:
-            _quantize_inputs(graph, matrix, scheme, ranges)
+    _dequantize(graph, matrix, made, scheme, data)
+    if ranges is not None:
+        _quantize_inputs(graph, matrix, scheme, ranges)
     _remove_weight(graph, matrix.weight)
 
 
-def _as_operator(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
-    outputs, inputs = made.weight.shape
-    bits = 8 if scheme.code == "int8" else 4
-    attributes = {"K": inputs, "N": outputs, "block_size": scheme.block or 0}
-    attributes |= {"quant_type": 1} if scheme.form == "bnb4" else {"bits": bits}
-    model.graph.opset_imports.setdefault(ORT_DOMAIN, 1)
-    codes = data.value(made.codes, f"{matrix.name}.{scheme.name}")
-    scales = data.value(made.scales.astype(matrix.dtype.numpy()), f"{matrix.name}.scales")
-    for value in (codes, scales):
-        model.graph.register_initializer(value)
-    for node in matrix.uses:
-        operator = "MatMulBnb4" if scheme.form == "bnb4" else "MatMulNBits"
-        product = ir.node(operator, [input_of(node), codes, scales], attributes, domain=ORT_DOMAIN)
-        made_here, bias = [product], node.inputs[2] if len(node.inputs) > 2 else None
-        if bias is not None:
-            _copy_type(product.outputs[0], node.outputs[0])
-            made_here.append(ir.node("Add", [product.outputs[0], bias]))
-        _replace(model.graph, node, made_here)
-
-
-def _as_dynamic(model: ir.Model, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
-    """8-bit products: one scale per output channel, and one per input, computed at run time."""
-    model.graph.opset_imports.setdefault(ORT_DOMAIN, 1)
-    codes = data.value(np.ascontiguousarray(made.codes.T), f"{matrix.name}.{scheme.name}", _onnx_type(made.codes.dtype))
-    scales = data.value(made.scales.astype(np.float32), f"{matrix.name}.scales")
-    for value in (codes, scales):
-        model.graph.register_initializer(value)
-    for node in matrix.uses:
-        bias = node.inputs[2] if len(node.inputs) > 2 else None
-        product = ir.node("DynamicQuantizeMatMul", [input_of(node), codes, scales, None, bias], domain=ORT_DOMAIN)
-        _replace(model.graph, node, [product])
-
-
-def _as_dequantized(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
+def _dequantize(graph: ir.Graph, matrix: Matrix, made: Quantized, scheme: Scheme, data: DataFile) -> None:
     """Dequantises the weight in its own layout, so that the products need no change."""
     codes, scales, axis = made.codes, made.scales, 0
     if scheme.form != "stored" and scheme.block:
@@ -147,16 +106,6 @@ def _constant(graph: ir.Graph, array: npt.NDArray[np.generic], name: str) -> ir.
     if held is not None:
         name = f"{name}.{len(graph.initializers)}"
     return add_weight(graph, array, name, _onnx_type(array.dtype))
-
-
-def _replace(graph: ir.Graph, node: ir.Node, by: Sequence[ir.Node]) -> None:
-    """Replaces one node by several; the last one takes over the output's name and users."""
-    old, new = node.outputs[0], by[-1].outputs[0]
-    new.name = old.name
-    _copy_type(new, old)
-    graph.insert_before(node, by)
-    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-    graph.remove(node, safe=True)
 
 
 def _remove_weight(graph: ir.Graph, weight: ir.Value) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from animegamer_export.onnx_io.read import add_weight, open_graph
-from animegamer_export.onnx_io.sessions import Feeds, open_session, plain_options
+from animegamer_export.onnx_io.sessions import Feeds, open_model
 
 from .blocks import Array
 from .graph import Matrix, input_of, matrices
@@ -34,13 +34,8 @@ class Activation:
     rows: Array
 
 
-def record_activations(
-    source: Path, runs: Iterable[Feeds], exclude: Exclude, device: str = "cpu"
-) -> dict[str, Activation]:
-    """The inputs of a part's matrices in these runs, by matrix name, without the excluded ones.
-
-    Raises BackendError if the device (cpu or cuda) is missing.
-    """
+def record_activations(source: Path, runs: Iterable[Feeds], exclude: Exclude) -> dict[str, Activation]:
+    """The inputs of a part's matrices in these runs, by matrix name, without the excluded ones."""
     model = open_graph(source)
     chosen = [matrix for matrix in matrices(model) if not exclude(matrix.name)]
     inputs = {input_of(node).name or "": (input_of(node), matrix) for matrix in chosen for node in matrix.uses}
@@ -51,7 +46,7 @@ def record_activations(
         _add_rows(model, value, f"rows {name}", matrix.width)
     largest: dict[str, Array] = {}
     rows: dict[str, list[Array]] = {name: [] for name in inputs}
-    for outputs in _run(model, source, runs, device):
+    for outputs in _run(model, source, runs):
         for name in inputs:
             peak = outputs[f"largest {name}"].astype(np.float32)
             largest[name] = np.maximum(largest[name], peak) if name in largest else peak
@@ -66,13 +61,8 @@ def _of_matrix(matrix: Matrix, largest: Mapping[str, Array], rows: Mapping[str, 
     return Activation(np.stack([largest[name] for name in names]), seen[::thin][:MAX_ROWS])
 
 
-def _run(
-    model: ir.Model, source: Path, runs: Iterable[Feeds], device: str = "cpu"
-) -> Iterable[dict[str, npt.NDArray[Any]]]:
-    options = plain_options()
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(source.parent))
-    raw = ir.to_proto(model).SerializeToString()
-    session = open_session(raw, options, device)
+def _run(model: ir.Model, source: Path, runs: Iterable[Feeds]) -> Iterable[dict[str, npt.NDArray[Any]]]:
+    session = open_model(model, source.parent)
     wanted = [value.name for value in session.get_outputs() if value.name.startswith(("largest ", "rows "))]
     for feeds in runs:
         yield dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -11,15 +11,14 @@ from animegamer_rt.bundle.config import suggest_only
 from animegamer_rt.errors import ConfigError
 
 BLOCK = 64
-"""Weights per scale, along the inputs: bitsandbytes' default for NF4, and the fastest size to build in TensorRT."""
+"""Weights per scale, along the inputs: the fastest size to build in TensorRT."""
 
-Form = Literal["stored", "bnb4", "nbits", "dequantized", "quantized inputs", "dynamic"]
-"""stored: another float type and a Cast. bnb4, nbits: onnxruntime's MatMulBnb4 and MatMulNBits. dequantized: the
-standard's DequantizeLinear before the product. quantized inputs: the same, and the activations through Q and DQ.
-dynamic: onnxruntime's DynamicQuantizeMatMul, which computes each input's range."""
+Form = Literal["stored", "dequantized", "quantized inputs"]
+"""stored: another float type and a Cast. dequantized: DequantizeLinear before the product. quantized inputs: the same,
+and the activations through QuantizeLinear and DequantizeLinear."""
 
 
-_CODE_BYTES: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "bf16": 2.0, "nf4": 0.5, "int4": 0.5})
+_CODE_BYTES: Mapping[str, float] = MappingProxyType({"fp16": 2.0, "bf16": 2.0, "int4": 0.5})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Scheme:
 
     name: str
     form: Form
-    code: Literal["fp16", "bf16", "nf4", "int8", "int4", "fp8"]
+    code: Literal["fp16", "bf16", "int8", "int4", "fp8"]
     block: int | None = None
 
     @property
@@ -48,30 +47,18 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType(
         for scheme in (
             Scheme("fp16", "stored", "fp16"),
             Scheme("bf16", "stored", "bf16"),
-            Scheme("nf4", "bnb4", "nf4", BLOCK),
-            Scheme("int8", "nbits", "int8", BLOCK),
-            Scheme("int4", "nbits", "int4", BLOCK),
             Scheme("int8-qdq", "dequantized", "int8"),
             Scheme("int4-qdq", "dequantized", "int4", BLOCK),
             Scheme("fp8", "quantized inputs", "fp8"),
             Scheme("w8a8", "quantized inputs", "int8"),
-            Scheme("int8-dynamic", "dynamic", "int8"),
         )
     }
 )
-"""Those that end in -qdq, fp8 and w8a8 use standard operators, which TensorRT reads; nf4, int8, int4 and int8-dynamic
-use onnxruntime's own."""
+"""All use standard operators, which onnxruntime and TensorRT read."""
 
 
-def scheme(name: str, block: int | None = None) -> Scheme:
-    """The scheme of that name, with another block size if given. Raises ConfigError."""
+def scheme(name: str) -> Scheme:
+    """The scheme of that name. Raises ConfigError."""
     if name not in SCHEMES:
         raise ConfigError(f"unknown precision {name!r}", expected=", ".join(SCHEMES), do=suggest_only(name, SCHEMES))
-    found = SCHEMES[name]
-    if block is None:
-        return found
-    if found.block is None or block < 16 or block & (block - 1):
-        raise ConfigError(
-            f"{name} has no blocks of {block}", expected="a power of two from 16, for nf4, int8, int4 or int4-qdq"
-        )
-    return replace(found, block=block)
+    return SCHEMES[name]

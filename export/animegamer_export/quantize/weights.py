@@ -143,7 +143,7 @@ class _Rewriter:
             wanted = [matrix for matrix in found if matrix.name not in excluded]
             for matrix, (made, error) in zip(wanted, self.quantized(wanted, source), strict=True):
                 self.errors[matrix.name] = error
-                convert(model, matrix, made, self.scheme, self.data, self.range_of(matrix))
+                convert(model.graph, matrix, made, self.scheme, self.data, self.range_of(matrix))
         for name, value in model.graph.initializers.items():
             tensor = value.const_value
             if tensor is not None and not _is_in(tensor, self.data):
@@ -195,7 +195,7 @@ class _Rewriter:
             weight = tensor.numpy().astype(np.float32)
             made = quantize_matrix(weight, self.scheme)
             self.errors[name] = relative_error(made.weight, weight)
-            convert(model, Matrix(name, value, read, (), inputs_first=False), made, self.scheme, self.data)
+            convert(model.graph, Matrix(name, value, read, (), inputs_first=False), made, self.scheme, self.data)
 
 
 def _is_in(tensor: ir.TensorProtocol, data: DataFile) -> bool:

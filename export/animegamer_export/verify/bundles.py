@@ -17,7 +17,6 @@ import numpy.typing as npt
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import psnr, relative_error
 from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan_of
-from animegamer_export.onnx_io.load_memory import load_memory_mib
 from animegamer_export.onnx_io.part_session import PartSession
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import part_names
@@ -61,7 +60,7 @@ class _Pair:
 
 
 def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str] = ()) -> dict[str, Figures]:
-    """Errors, bytes and load memory of each part that differs, or of the named `parts`.
+    """Errors and bytes of each part that differs, or of the named `parts`.
 
     Raises BundleError if the bundles differ in geometry or sizes, or if no part differs.
     """
@@ -86,8 +85,6 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
             **compared[name](),
             "bytes": part_bytes(bundle, name),
             "bytes_before": part_bytes(against, name),
-            "load_mib": load_memory_mib([bundle.part_path(part) for part in part_names(bundle, name)]),
-            "load_mib_before": load_memory_mib([against.part_path(part) for part in part_names(against, name)]),
         }
         for name in parts
     }

@@ -2,7 +2,7 @@
 
 `onnx_reader` and `weight_names` read the weights from the bundle's ONNX files. `predictor`, `denoiser` and `vae` are
 the engines, over the networks in `transformer`, `fused_transformer` (with the `kernels` and a choice of
-`attention`) and `vae_decoder`. `rowwise_linear`, `packed_linear` and `nf4_linear` are quantised layers, and `device`
+`attention`) and `vae_decoder`. `rowwise_linear` and `packed_linear` are quantised layers, and `device`
 is the torch device with its CUDA graphs. docs/TORCH.md lists what has run on a GPU.
 """
 
@@ -40,7 +40,6 @@ from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
 from .light_vae import LightVae
 from .networks import PACKED_PRECISIONS, Models, load_models, read_network, read_size, refuse_quantised
-from .nf4_linear import Nf4Linear
 from .offload import InMemory
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
 from .predictor import Predictor, merge_layers
@@ -266,7 +265,7 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
     for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
         if network is not None:
             setup.convert(network)
-    packed = any(isinstance(layer, PackedLinear | Nf4Linear) for layer in networks.predictor.modules())
+    packed = any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules())
     predictor = setup.predictor(networks.predictor)
     denoiser = setup.denoiser(networks.denoiser, networks.unconditional, attention)
     vae = setup.vae(networks.decoder)

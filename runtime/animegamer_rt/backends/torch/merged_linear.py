@@ -1,6 +1,6 @@
 """Linear layers with the same input, multiplied as one: fewer and larger products for the predictor's few tokens.
 
-Supports layers without a bias: plain ones, PackedLinear and Nf4Linear. Their outputs are rows of a weight, so a merged
+Supports layers without a bias: plain ones and PackedLinear. Their outputs are rows of a weight, so a merged
 layer computes the same numbers, up to the order of sums that a library chooses for its size.
 """
 
@@ -12,7 +12,6 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from .nf4_linear import Nf4Linear
 from .packed_linear import PackedLinear
 
 Products = Callable[[Tensor], tuple[Tensor, ...]]
@@ -42,8 +41,6 @@ def _merged(layers: Sequence[nn.Module]) -> nn.Module | None:
         return None
     if isinstance(first, PackedLinear):
         return _merged_packed(cast(Sequence[PackedLinear], layers))
-    if isinstance(first, Nf4Linear):
-        return _merged_nf4(cast(Sequence[Nf4Linear], layers))
     plain = cast(Sequence[nn.Linear], layers)
     if type(first) is not nn.Linear or len({layer.weight.dtype for layer in plain}) > 1:
         return None
@@ -68,19 +65,5 @@ def _merged_packed(layers: Sequence[PackedLinear]) -> PackedLinear | None:
     return whole
 
 
-def _merged_nf4(layers: Sequence[Nf4Linear]) -> Nf4Linear | None:
-    first = layers[0]
-    if len({(layer.shape[1], layer.block) for layer in layers}) > 1:
-        return None
-    codes, scales = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("codes", "scales"))
-    whole = Nf4Linear(codes, scales, sum(layer.shape[0] for layer in layers), first.shape[1], first.block)
-    whole.levels = first.levels
-    for name in ("codes", "scales"):
-        counts = [getattr(layer, name).numel() for layer in layers]
-        for layer, part in zip(layers, getattr(whole, name).split(counts), strict=True):
-            setattr(layer, name, part)
-    return whole
-
-
 def _outputs(layer: nn.Module) -> int:
-    return layer.shape[0] if isinstance(layer, PackedLinear | Nf4Linear) else cast(nn.Linear, layer).out_features
+    return layer.shape[0] if isinstance(layer, PackedLinear) else cast(nn.Linear, layer).out_features

@@ -40,7 +40,7 @@ from .weight_names import ToDevice, load_denoiser, load_encoder, load_light_deco
 
 READABLE_PRECISIONS = ("fp32", "fp16", "bf16")
 """Precisions of a bundle's parts that this backend can read."""
-PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {PREDICTOR: ("int4-qdq", "int8-qdq", "nf4")}
+PACKED_PRECISIONS: Mapping[str, tuple[str, ...]] = {PREDICTOR: ("int4-qdq", "int8-qdq")}
 """Role -> further, quantised precisions of its part; its weights stay quantised on the device."""
 
 

@@ -31,8 +31,6 @@ DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
 """TensorProto.DataType of the weights that export writes."""
 INT4 = 22
 """TensorProto.DataType of 4-bit codes: two per byte, the first in the low half."""
-NF4 = 1
-"""`quant_type` of onnxruntime's MatMulBnb4."""
 EXTERNAL = 1
 VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 
@@ -44,7 +42,7 @@ class Weight:
     """One initializer and where its bytes are: `inline` in the ONNX file, or in `file` at `offset`.
 
     scales: for a weight behind DequantizeLinear, one scale for each index of `axis`, or for each block if they have two
-    axes; for NF4 codes, one for each block. nf4: outputs, inputs and weights in a block of NF4 codes, two in a byte.
+    axes.
     """
 
     name: str
@@ -56,7 +54,6 @@ class Weight:
     length: int = 0
     scales: Weight | None = None
     axis: int = 0
-    nf4: tuple[int, int, int] | None = None
 
     @property
     def is_float(self) -> bool:
@@ -95,10 +92,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a weight by an operator, ignoring a Cast or DequantizeLinear between them.
-
-    A MatMulBnb4 of NF4 codes counts as a MatMul of its weight.
-    """
+    """One use of a weight by an operator, ignoring a Cast or DequantizeLinear between them."""
 
     operator: str
     weight: Weight
@@ -130,9 +124,6 @@ def read_weights(path: Path) -> Weights:
             by_value[outputs[0]] = by_name[inputs[0]]
         elif operator == "DequantizeLinear" and set(inputs) <= set(by_name) and len(inputs) == 2:
             by_value[outputs[0]] = replace(by_name[inputs[0]], scales=by_name[inputs[1]], axis=numbers.get("axis", 1))
-        elif operator == "MatMulBnb4" and numbers.get("quant_type") == NF4:
-            shape = numbers["N"], numbers["K"], numbers["block_size"]
-            uses.append(Use("MatMul", replace(by_name[inputs[1]], scales=by_name[inputs[2]], nf4=shape)))
         else:
             uses += [Use(operator, by_value[name]) for name in inputs if name in by_value]
     return Weights(path, MappingProxyType(by_name), tuple(uses))

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from animegamer_rt.errors import BackendError
 
-from .nf4_linear import Nf4Linear
 from .onnx_reader import INT4, Weight, Weights
 from .packed_linear import PackedLinear
 
@@ -25,8 +24,7 @@ TRANSPOSED = ".transposed"
 TAPS = 3
 """Frames that a causal convolution reads; export writes one 2-D convolution for each."""
 
-Quantized = PackedLinear | Nf4Linear
-State = dict[str, Tensor | Quantized]
+State = dict[str, Tensor | PackedLinear]
 ToDevice = Callable[[Tensor], Tensor]
 
 
@@ -52,8 +50,8 @@ class _StoredWeights:
 def load_predictor(network: nn.Module, weights: Weights, to_device: ToDevice) -> None:
     """Fills a `models.predictor.Predictor` from predictor.onnx; `to_device` moves each weight to the device.
 
-    Layers with 4-bit or 8-bit weights become PackedLinear, those in NF4 Nf4Linear. Raises BackendError, as the other
-    loaders, for weights that are not this network's.
+    Layers with 4-bit or 8-bit weights become PackedLinear. Raises BackendError, as the other loaders, for weights that
+    are not this network's.
     """
     found = _by_name(weights, lambda name: name.removeprefix("predictor."), network, to_device)
     state = _take_named(found, network)
@@ -155,26 +153,21 @@ def _take_named(found: _StoredWeights, network: nn.Module) -> State:
     return {name: found.take(name) for name in network.state_dict() if found.has(name)}
 
 
-def _matrices(found: _StoredWeights) -> list[Tensor | Quantized]:
+def _matrices(found: _StoredWeights) -> list[Tensor | PackedLinear]:
     """The unnamed matrices in order of use, transposed from MatMul's [in, out] to a linear layer's [out, in]."""
-    products = (weight for operator, weight in found.unnamed if operator == "MatMul")
-    matrices = (weight for weight in products if weight.nf4 or len(weight.shape) == 2)
+    matrices = (weight for operator, weight in found.unnamed if operator == "MatMul" and len(weight.shape) == 2)
     return [_packed(weight, found) or found.to_device(weight.tensor()).t().contiguous() for weight in matrices]
 
 
-def _packed(weight: Weight, found: _StoredWeights) -> Quantized | None:
+def _packed(weight: Weight, found: _StoredWeights) -> PackedLinear | None:
     """The layer of a matrix [in, out] that is stored in 4 or 8 bits; None for any other."""
     if weight.scales is None:
         return None
     scales = weight.scales.tensor()
-    layer: Quantized
     try:
-        if weight.nf4:
-            layer = Nf4Linear(weight.tensor(), scales, *weight.nf4)
-        else:
-            # One scale for each block of inputs, or one for each output.
-            by_output = scales.t() if scales.ndim == 2 and weight.axis == 0 else scales[:, None]
-            layer = PackedLinear.pack(weight.tensor().t(), by_output, weight.dtype == INT4)
+        # One scale for each block of inputs, or one for each output.
+        by_output = scales.t() if scales.ndim == 2 and weight.axis == 0 else scales[:, None]
+        layer = PackedLinear.pack(weight.tensor().t(), by_output, weight.dtype == INT4)
     except (ValueError, IndexError) as error:
         raise BackendError(
             f"the scales of {weight.name} do not fit its codes", where=found.path, found=str(error)
@@ -184,7 +177,7 @@ def _packed(weight: Weight, found: _StoredWeights) -> Quantized | None:
     return layer
 
 
-def _fill(state: State, unnamed: Sequence[Tensor | Quantized], missing: list[str], found: _StoredWeights) -> None:
+def _fill(state: State, unnamed: Sequence[Tensor | PackedLinear], missing: list[str], found: _StoredWeights) -> None:
     """Assigns the unnamed weights to the missing parameters, both in order."""
     if len(unnamed) != len(missing):
         raise BackendError(
@@ -197,7 +190,7 @@ def _fill(state: State, unnamed: Sequence[Tensor | Quantized], missing: list[str
     state.update(zip(missing, unnamed, strict=True))
 
 
-def _load(network: nn.Module, state: Mapping[str, Tensor | Quantized], weights: Weights) -> None:
+def _load(network: nn.Module, state: Mapping[str, Tensor | PackedLinear], weights: Weights) -> None:
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     wrong = {name: shape for name, shape in expected.items() if name not in state or tuple(state[name].shape) != shape}
     if wrong:
@@ -211,7 +204,7 @@ def _load(network: nn.Module, state: Mapping[str, Tensor | Quantized], weights: 
         )
     whole = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     for name, layer in state.items():
-        if isinstance(layer, Quantized):
+        if isinstance(layer, PackedLinear):
             module = name.removesuffix(".weight")
             network.set_submodule(module, layer)
             whole |= layer.state_dict(prefix=f"{module}.")
