@@ -48,7 +48,6 @@ HELP: Mapping[str, str] = MappingProxyType(
         "sessions": "back up a server's sessions, even while it runs",
         "completion": "print a script that completes commands in bash or zsh",
         "build-engines": "build TensorRT engines for a bundle",
-        "evaluate": "measure a bundle without labels: its state, its clips, its plans",
         "export": "make a bundle from checkpoints",
         "fetch": "download the published checkpoints",
         "kiosk": "run a game on a screen for visitors",

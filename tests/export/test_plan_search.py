@@ -10,7 +10,6 @@ import own_parts
 import pytest
 
 import fakes
-from animegamer_export.evaluate import command as evaluate
 from animegamer_export.evaluate import turns as sample_turns
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import relative_error
@@ -26,7 +25,6 @@ from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import PlanError
 from animegamer_rt.noise import AnyNoise, as_array
 from animegamer_rt.pipeline import Pipeline
@@ -202,5 +200,4 @@ def test_a_plan_with_parts_of_its_own_is_measured_with_them(
     written = load(bundle.folder)
     assert written.manifest.plans["x"].parts == own_parts.OWN
     assert written.manifest.plans["x"].fidelity["against"] == "exact" and written.plan("x")
-    plans = evaluate.measure(written, ["exact", "x"], 1, EngineConfig(), None, lambda line: None)["plans"]
-    assert plans["exact"]["ssim"] == 1 != plans["x"]["ssim"], "the same steps, by other parts"
+    assert written.manifest.plans["x"].fidelity["ssim"] != 1, "the same steps, by other parts"

@@ -62,7 +62,6 @@ VERBS = {
     "kiosk watch": "--config",
     "completion": "{bash,zsh}",
     "build-engines": "--gpu",
-    "evaluate": "--turns",
     "export": "--checkpoints",
     "fetch": "--accept-licence",
     "parity": "--verbose",
@@ -111,7 +110,6 @@ TYPED = {
     "keys": "keys: error: the following arguments are required: {new}",
     "sessions backup": "sessions backup: error: the following arguments are required: NEW_DIR",
     "export --out x": "one of the arguments --checkpoints --random-weights is required",
-    "evaluate pocket --turns 0": "0' is not a whole number from 1 to",
 }
 
 

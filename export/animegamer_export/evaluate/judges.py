@@ -24,10 +24,6 @@ class ClipJudge(Protocol):
         """How well first turns show their instructions, 0 to 1; one instruction per clip, in the same order."""
         ...
 
-    def one_of_each(self, clips: Sequence[Clip]) -> list[bool]:
-        """For each clip, whether no character is doubled or smeared."""
-        ...
-
 
 def judge_of(bundle: Bundle) -> ClipJudge | None:
     """The first installed judge that knows the bundle's world; None if there is none."""

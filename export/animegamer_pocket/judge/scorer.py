@@ -36,10 +36,6 @@ class JudgeScorer:
             ) from error
         return sum(right) / len(right)
 
-    def one_of_each(self, clips: Sequence[Clip]) -> list[bool]:
-        """For each clip, whether no character is doubled or smeared."""
-        return [reading.one_of_each for reading in self.judge.read(np.stack(clips))]
-
 
 def judge_of(bundle: Bundle) -> JudgeScorer | None:
     """The entry point: the judge for a bundle of the pocket world; None for another world."""
