@@ -63,6 +63,19 @@ class TokenBatch:
             readout=np.zeros(1, np.int64),
         )
 
+    def span(self, row: int, start: int, stop: int) -> TokenBatch:
+        """One row's tokens from `start` to `stop`, for a run after those before them; only row 0 keeps its readout."""
+        index = self.history_index[row : row + 1, start:stop]
+        used = index[index >= 0]
+        first, end = (int(used.min()), int(used.max()) + 1) if len(used) else (0, 1)
+        return TokenBatch(
+            ids=self.ids[:, start:stop],
+            history_index=np.where(index < 0, -1, index - first),
+            masks=self.masks[row : row + 1, start:stop, start:stop],
+            history_shots=self.history_shots[first:end],
+            readout=np.zeros(1, np.int64) if row else (self.readout - start).clip(0),
+        )
+
     def same_as(self, other: TokenBatch) -> bool:
         """Whether all arrays are equal."""
         return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)

@@ -13,14 +13,17 @@ import pytest
 import fakes
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.onnxruntime import loader as backend
+from animegamer_rt.backends.onnxruntime.engines import CAUSAL_BLOCK, Predictor
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, BundleError, DeviceLostError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
+from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
+from animegamer_rt.state.game import NEUTRAL
 from animegamer_rt.state.instruction import Instruction
 
 RANDOM = np.random.default_rng(5)
@@ -42,6 +45,23 @@ def test_game_is_the_same_bytes_in_every_run(bundle: Bundle) -> None:
         return sha.hexdigest()
 
     assert digest() == digest()
+
+
+def numbers(cache: object) -> list[bytes]:
+    assert isinstance(cache, tuple)
+    return [value.numpy().tobytes() for value in cache]
+
+
+def test_rows_apart_and_history_in_blocks_give_the_same_bits_as_one_run() -> None:
+    pocket = open_bundle("pocket")
+    history = [HistoryTurn(f"Mirel waves at {n}.", NEUTRAL, RANDOM.normal(size=(226, 192)).astype("f2")) for n in "abc"]
+    prompt = PromptBuilder.from_bundle(pocket).build("Tofi jumps.", history)
+    engine = open_engines(pocket, EngineConfig(threads=1)).predictor
+    assert isinstance(engine, Predictor) and prompt.history is not None and prompt.history.ids.size > 3 * CAUSAL_BLOCK
+    apart, whole = engine.prefill(prompt.history), engine._run(prompt.history, engine._nothing)
+    turn, together = engine.prefill(prompt.turn, apart.cache), engine._run(prompt.turn, whole.cache)
+    assert numbers(apart.cache) == numbers(whole.cache) and numbers(turn.cache) == numbers(together.cache)
+    assert (turn.shot == together.shot).all() and (turn.logits == together.logits).all()
 
 
 def test_cuda_is_refused_where_there_is_none(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,8 @@ OUT_OF_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|failed to allocate memor
 READER_OUTPUTS = tuple(field.name for field in fields(ReaderLogits))
 PICTURE_OUTPUTS = READER_OUTPUTS[:-1]
 """All but `unknown`."""
+CAUSAL_BLOCK = 192
+"""Tokens. With fewer, more of the time is spent on copying the cache; with more, on what the mask hides."""
 NO_WORDS: FloatArray = np.zeros(0, np.float32)
 
 
@@ -86,7 +88,34 @@ class Predictor:
         self._nothing = part.value(nothing), part.value(nothing)
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        past = self._nothing if past is None else past
+        """See interface.PredictorEngine.
+
+        Attention computes what a mask hides, at twice the cost. So on a CPU, tokens that two rows share are run once,
+        then each row by itself, and causal rows in blocks. The numbers are the same.
+        """
+        past, (rows, count) = self._nothing if past is None else past, tokens.history_index.shape
+        if self._part.device != "cpu":
+            return self._run(tokens, past)
+        if rows == 1:
+            return self._run_row(tokens, past)
+        apart = (tokens.masks[0] != tokens.masks[1]).any(1) | (tokens.history_index[0] != tokens.history_index[1])
+        shared = int(apart.argmax())
+        past = self._run_row(tokens.span(1, 0, shared), past).cache if shared else past
+        state = self._run_row(tokens.span(1, shared, count), past)
+        return Prefill(self._run(tokens.span(0, shared, count), past).shot, state.logits, state.cache)
+
+    def _run_row(self, tokens: TokenBatch, past: object) -> Prefill:
+        """Runs one row, in blocks if it is causal and nobody needs its shot."""
+        count = tokens.ids.shape[1]
+        blocks = max(1, count // CAUSAL_BLOCK)
+        if blocks == 1 or len(tokens.readout) > 1 or not (tokens.masks == np.tri(count, dtype=np.bool_)).all():
+            return self._run(tokens, past)
+        for start in range(0, count, size := -(-count // blocks)):
+            out = self._run(tokens.span(0, start, min(start + size, count)), past)
+            past = out.cache
+        return out
+
+    def _run(self, tokens: TokenBatch, past: object) -> Prefill:
         assert isinstance(past, tuple)
         keys, values = past
         inputs = {name: self._part.value(getattr(tokens, name)) for name in TokenBatch.__slots__}
