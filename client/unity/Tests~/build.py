@@ -18,7 +18,6 @@ ASSEMBLIES: dict[str, tuple[str, tuple[str, ...]]] = {
     STUBS: ("Tests~/Stubs/*.cs", ()),
     UNITY: ("Runtime/Unity/*.cs", (CORE, STUBS)),
     "AnimeGamer.Editor.dll": ("Editor/*.cs", (CORE, UNITY, STUBS)),
-    "AnimeGamer.Tests.dll": ("Tests/Editor/*.cs", (CORE, UNITY, STUBS)),
     SAMPLES: ("Samples~/*/*.cs", (CORE, UNITY, STUBS)),
     "AnimeGamer.Driver.exe": ("Tests~/Driver/*.cs", (CORE, UNITY, STUBS, SAMPLES)),
 }

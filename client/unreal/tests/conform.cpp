@@ -37,31 +37,10 @@ public:
         said_ = "ok " + std::to_string(info.turns) + (seen.text[0] != '\0' ? std::string(" ") + seen.text : "");
     }
     void offered(const std::vector<std::string> &) override {}
-    void understood(const ag_understood &understood) override { understood_ = std::string(" ") + understood.text; }
     void rewound(const ag_game_info &info) override { said_ = "ok " + std::to_string(info.turns); }
     void branched(const ag_game_info &info) override { branch_ = info.token; }
-    void listed(const ag_listed &listed) override {
-        const std::vector<std::string> offers = game_->offers();
-        said_ = asks_for_offers_ ? "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0])
-                                 : "ok " + std::to_string(listed.count) + " " +
-                                       (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
-    }
-    void exported(const ag_exported &exported) override { said_ = "ok " + std::to_string(exported.turns) + " " + exported.folder; }
-    void closed() override { said_ = "ok"; }
-    void state(const ag_state &) override {}
-    void progress(const ag_progress &) override {
-        if (closes_at_progress_) {
-            closes_at_progress_ = false;
-            connection_->close();
-            game_->rewind(0); // refused: it is closed
-        }
-    }
-    void frame(plugin::Picture picture, const ag_frame &) override {
+    void frame(plugin::Picture picture) override {
         turn_.add_picture(picture.pixels(), picture.width, picture.height, picture.stride);
-    }
-    void done(const ag_done &done) override {
-        turn_.turns = done.turns;
-        ended_ = turn_.line();
     }
     void failed(const std::string &code, const std::string &text, const std::string &what_to_do) override {
         const bool of_turn = game_ != nullptr && game_->ticket() == ticket_;
@@ -74,6 +53,25 @@ public:
         }
         if (event.type == AG_EVENT_ACCEPTED) {
             turn_.replayed = event.of.accepted.replayed != 0;
+        } else if (event.type == AG_EVENT_UNDERSTOOD) {
+            understood_ = std::string(" ") + event.of.understood.text;
+        } else if (event.type == AG_EVENT_DONE) {
+            turn_.turns = event.of.done.turns;
+            ended_ = turn_.line();
+        } else if (event.type == AG_EVENT_EXPORTED) {
+            said_ = "ok " + std::to_string(event.of.exported.turns) + " " + event.of.exported.folder;
+        } else if (event.type == AG_EVENT_GAME_CLOSED) {
+            said_ = "ok";
+        } else if (event.type == AG_EVENT_LISTED) {
+            const ag_listed &listed = event.of.listed;
+            const std::vector<std::string> offers = game_->offers();
+            said_ = asks_for_offers_ ? "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0])
+                                     : "ok " + std::to_string(listed.count) + " " +
+                                           (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
+        } else if (event.type == AG_EVENT_PROGRESS && closes_at_progress_) {
+            closes_at_progress_ = false;
+            connection_->close();
+            game_->rewind(0); // refused: it is closed
         }
     }
 

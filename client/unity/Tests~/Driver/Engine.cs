@@ -105,18 +105,6 @@ namespace AnimeGamer.Driver
             }
         }
 
-        /// <summary>Runs the tests that Unity's test runner would run.</summary>
-        public static void RunTests(string file)
-        {
-            foreach (Type type in Assembly.LoadFrom(file).GetTypes())
-                foreach (MethodInfo method in type.GetMethods())
-                {
-                    if (method.GetCustomAttributes(typeof(NUnit.Framework.TestAttribute), false).Length == 0) continue;
-                    method.Invoke(Activator.CreateInstance(type), null);
-                    Say(method.Name);
-                }
-        }
-
         static void Play(string address, SavedGame saved, bool instead)
         {
             Lifetime.CloseAll();

@@ -17,7 +17,6 @@ namespace AnimeGamer.Driver
                     case "vectors": return Vectors.Run();
                     case "conform": new Conformance().Run(); break;
                     case "launch": Launch(arguments[1], arguments[2], arguments[3]); break;
-                    case "tests": Engine.RunTests(arguments[1]); break;
                     case "engine": Engine.Run(arguments[1]); break;
                     case "engine-server": Engine.WithServer(arguments[1], arguments[2], arguments[3], arguments[4]); break;
                     case "engine-keys": Engine.WithKeys(arguments[1], arguments[2], arguments[3]); break;

@@ -34,7 +34,6 @@ using TCHAR = char;
 #define GENERATED_BODY()
 #define ANIMEGAMER_API
 #define IMPLEMENT_MODULE(type, name)
-#define WITH_DEV_AUTOMATION_TESTS 1
 #define DECLARE_LOG_CATEGORY_EXTERN(...)
 #define DEFINE_LOG_CATEGORY(...)
 #define UE_LOG(category, level, format, ...) std::fprintf(stderr, format "\n", __VA_ARGS__)
@@ -313,15 +312,3 @@ public:
 	int32 Width = 0, Height = 0;
 	FTextureResource Resource;
 };
-
-// Automation: `It` runs at once.
-namespace EAutomationTestFlags { enum Type { ProductFilter = 1, EditorContext = 2, ClientContext = 4 }; }
-class FStubSpec {
-public:
-	template <typename F> void Describe(const TCHAR*, F&& Body) { Body(); }
-	template <typename F> void It(const TCHAR*, F&& Body) { Body(); ++Ran; }
-	void TestTrue(const TCHAR*, bool Holds) { Failed += Holds ? 0 : 1; }
-	int Ran = 0, Failed = 0;
-};
-#define BEGIN_DEFINE_SPEC(Class, Name, Flags) class Class : public FStubSpec { public: void Define(); static constexpr int Kind = Flags;
-#define END_DEFINE_SPEC(Class) };

@@ -39,6 +39,28 @@ FAnimeGamerUnderstood ToUnderstood(const ag_understood& Said)
 	Understood.Unknown = ToTexts(Said.unknown);
 	return Understood;
 }
+
+FAnimeGamerState ToState(const ag_state& State)
+{
+	FAnimeGamerState Shown;
+	Shown.MotionLevel = State.motion_level;
+	Shown.Character = ToValues(State.character);
+	Shown.Shown = ToValues(State.shown);
+	return Shown;
+}
+
+TArray<FAnimeGamerTurn> ToTurns(const ag_listed& Listed)
+{
+	TArray<FAnimeGamerTurn> Turns;
+	for (size_t Number = 0; Number < Listed.count; ++Number)
+	{
+		FAnimeGamerTurn Turn;
+		Turn.Turn = static_cast<int32>(Listed.turns[Number].turn);
+		Turn.Instruction = ToText(Listed.turns[Number].instruction);
+		Turns.Add(Turn);
+	}
+	return Turns;
+}
 }
 
 FAnimeGamerLink::FAnimeGamerLink(UAnimeGamerGame& InOwner, TSharedPtr<FAnimeGamerConnection> InConnection, const FString& Token)
@@ -65,35 +87,41 @@ void FAnimeGamerLink::offered(const std::vector<std::string>& Instructions)
 	Owner.OnOffers.Broadcast(ToTexts(Instructions));
 }
 
-void FAnimeGamerLink::understood(const ag_understood& Understood)
+void FAnimeGamerLink::heard(const ag_event& Event)
 {
-	Owner.OnUnderstood.Broadcast(ToUnderstood(Understood));
+	switch (Event.type)
+	{
+	case AG_EVENT_UNDERSTOOD:
+		Owner.OnUnderstood.Broadcast(ToUnderstood(Event.of.understood));
+		break;
+	case AG_EVENT_STATE:
+		Owner.OnState.Broadcast(ToState(Event.of.state));
+		break;
+	case AG_EVENT_PROGRESS:
+		Owner.OnProgress.Broadcast(static_cast<float>(Event.of.progress.step) / static_cast<float>(Event.of.progress.steps), static_cast<float>(Event.of.progress.seconds_left));
+		break;
+	case AG_EVENT_DONE:
+		bClipRuns = true;
+		Owner.OnDone.Broadcast(static_cast<int32>(Event.of.done.turns), static_cast<float>(Event.of.done.total_s));
+		break;
+	case AG_EVENT_LISTED:
+		Owner.OnListed.Broadcast(ToTurns(Event.of.listed), Event.of.listed.more != 0);
+		break;
+	case AG_EVENT_EXPORTED:
+		Owner.OnExported.Broadcast(ToText(Event.of.exported.folder), static_cast<int32>(Event.of.exported.turns));
+		break;
+	case AG_EVENT_GAME_CLOSED:
+		Owner.OnClosed.Broadcast();
+		break;
+	default:
+		break;
+	}
 }
 
-void FAnimeGamerLink::state(const ag_state& State)
-{
-	FAnimeGamerState Shown;
-	Shown.MotionLevel = State.motion_level;
-	Shown.Character = ToValues(State.character);
-	Shown.Shown = ToValues(State.shown);
-	Owner.OnState.Broadcast(Shown);
-}
-
-void FAnimeGamerLink::progress(const ag_progress& Progress)
-{
-	Owner.OnProgress.Broadcast(static_cast<float>(Progress.step) / static_cast<float>(Progress.steps), static_cast<float>(Progress.seconds_left));
-}
-
-void FAnimeGamerLink::frame(animegamer_unreal::Picture Picture, const ag_frame&)
+void FAnimeGamerLink::frame(animegamer_unreal::Picture Picture)
 {
 	Clip.fps = Connection->Core.fps();
 	Clip.add(std::move(Picture));
-}
-
-void FAnimeGamerLink::done(const ag_done& Done)
-{
-	bClipRuns = true;
-	Owner.OnDone.Broadcast(static_cast<int32>(Done.turns), static_cast<float>(Done.total_s));
 }
 
 void FAnimeGamerLink::rewound(const ag_game_info& Info)
@@ -104,29 +132,6 @@ void FAnimeGamerLink::rewound(const ag_game_info& Info)
 void FAnimeGamerLink::branched(const ag_game_info& Info)
 {
 	Owner.OnBranched.Broadcast(ToText(Info.token), static_cast<int32>(Info.turns));
-}
-
-void FAnimeGamerLink::listed(const ag_listed& Listed)
-{
-	TArray<FAnimeGamerTurn> Turns;
-	for (size_t Number = 0; Number < Listed.count; ++Number)
-	{
-		FAnimeGamerTurn Turn;
-		Turn.Turn = static_cast<int32>(Listed.turns[Number].turn);
-		Turn.Instruction = ToText(Listed.turns[Number].instruction);
-		Turns.Add(Turn);
-	}
-	Owner.OnListed.Broadcast(Turns, Listed.more != 0);
-}
-
-void FAnimeGamerLink::exported(const ag_exported& Exported)
-{
-	Owner.OnExported.Broadcast(ToText(Exported.folder), static_cast<int32>(Exported.turns));
-}
-
-void FAnimeGamerLink::closed()
-{
-	Owner.OnClosed.Broadcast();
 }
 
 void FAnimeGamerLink::failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo)

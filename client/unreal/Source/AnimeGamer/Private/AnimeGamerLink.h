@@ -51,16 +51,10 @@ public:
 
 	void opened(const ag_game_info& Info, const ag_understood& Seen) override;
 	void offered(const std::vector<std::string>& Instructions) override;
-	void understood(const ag_understood& Understood) override;
-	void state(const ag_state& State) override;
-	void progress(const ag_progress& Progress) override;
-	void frame(animegamer_unreal::Picture Picture, const ag_frame& Frame) override;
-	void done(const ag_done& Done) override;
+	void heard(const ag_event& Event) override;
+	void frame(animegamer_unreal::Picture Picture) override;
 	void rewound(const ag_game_info& Info) override;
 	void branched(const ag_game_info& Info) override;
-	void listed(const ag_listed& Listed) override;
-	void exported(const ag_exported& Exported) override;
-	void closed() override;
 	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
 
 	UAnimeGamerGame& Owner;

@@ -301,7 +301,10 @@ void Connection::hand_out(const ag_event &event) {
                           : event.request == game->next_turn_ ? game->next_turn_ticket_
                           : ends_opening                      ? game->waiting_ticket_
                                                               : 0;
-    listener.heard(event);
+    if (event.type == AG_EVENT_DONE) {
+        game->advance();
+    }
+    listener.heard(event); // it may leave the game
     switch (event.type) {
     case AG_EVENT_OPENED:
         if (event.request == game->branching_) {
@@ -320,36 +323,16 @@ void Connection::hand_out(const ag_event &event) {
         game->offers_turn_ = event.turn;
         listener.offered(game->offers());
         break;
-    case AG_EVENT_UNDERSTOOD:
-        listener.understood(event.of.understood);
-        break;
-    case AG_EVENT_STATE:
-        listener.state(event.of.state);
-        break;
-    case AG_EVENT_PROGRESS:
-        listener.progress(event.of.progress);
-        break;
     case AG_EVENT_FRAME:
-        listener.frame(std::move(picture), event.of.frame);
+        listener.frame(std::move(picture));
         break;
     case AG_EVENT_DONE:
-        game->advance();
-        listener.done(event.of.done);
         counted(game);
         break;
     case AG_EVENT_REWOUND:
         ag_game_get(client_, event.game, &info);
         listener.rewound(info);
         counted(game);
-        break;
-    case AG_EVENT_LISTED:
-        listener.listed(event.of.listed);
-        break;
-    case AG_EVENT_EXPORTED:
-        listener.exported(event.of.exported);
-        break;
-    case AG_EVENT_GAME_CLOSED:
-        listener.closed();
         break;
     case AG_EVENT_ERROR:
         if (event.request != 0 && event.request == game->opening_) {

@@ -22,19 +22,12 @@ public:
     virtual void opened(const ag_game_info &info, const ag_understood &seen) = 0;
     /// Instructions for the next turn that the server answers at once, in place of those before; none: they hold no longer.
     virtual void offered(const std::vector<std::string> &instructions) = 0;
-    virtual void understood(const ag_understood &understood) = 0; // before the turn's state
-    virtual void state(const ag_state &state) = 0;
-    virtual void progress(const ag_progress &progress) = 0;
-    virtual void frame(Picture picture, const ag_frame &frame) = 0;
-    virtual void done(const ag_done &done) = 0;
+    virtual void frame(Picture picture) = 0;
     virtual void rewound(const ag_game_info &info) = 0;
     virtual void branched(const ag_game_info &info) = 0; // a second game: open info.token to play it
-    virtual void listed(const ag_listed &listed) = 0;
-    virtual void exported(const ag_exported &exported) = 0;
-    virtual void closed() = 0;
     virtual void failed(const std::string &code, const std::string &text, const std::string &what_to_do) = 0;
-    /// Each event of the game, before it is handed to one of the others.
-    virtual void heard(const ag_event &) {}
+    /// Every event of the game; those that the functions above tell more of come here first.
+    virtual void heard(const ag_event &event) = 0;
 };
 
 /// One game. What is asked for before it is open waits until then.
