@@ -1,7 +1,7 @@
 """Write what describes the protocol in any language: `python client/vectors/make.py`.
 
-Writes client/schema/messages.json and the generated parts of client/PROTOCOL.md from animegamer_rt.serving.wire, and
-the bytes of messages that were added to client/vectors/vectors.json.
+Writes the generated parts of client/PROTOCOL.md from animegamer_rt.serving.wire, and the bytes of messages that were
+added to client/vectors/vectors.json.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt.serving.wire import VERSION, Message, encode
-from schema import schema
 from tables import parts
 
 CLIENT = Path(__file__).resolve().parent.parent
@@ -49,7 +48,6 @@ def main() -> int:
     document, golden = CLIENT / "PROTOCOL.md", vectors()
     files = {
         VECTORS: json.dumps(golden, indent=1, ensure_ascii=True) + "\n",
-        CLIENT / "schema" / "messages.json": json.dumps(schema(), indent=1, ensure_ascii=True) + "\n",
         document: protocol(document.read_text(encoding="utf-8"), golden),
     }
     old = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
