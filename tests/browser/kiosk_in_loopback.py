@@ -89,7 +89,7 @@ class Kit:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "root"
-        settings = self.root / "etc/animegamer/kiosk.conf"
+        settings = self.root / "etc/animegamer/kiosk.toml"
         settings.parent.mkdir(parents=True)
         settings.write_text(f"idle_seconds = {IDLE_S}\nfrozen_seconds = 20\n")
         assert animegamer_rt(["kiosk", "install", "--yes", "--root", str(self.root)]) == 0

@@ -16,7 +16,7 @@ import pytest
 from fake_browser import FakeBrowser, FakeCommands
 
 from animegamer_kiosk.browser import Browser
-from animegamer_kiosk.config import Hours, KioskConfig
+from animegamer_kiosk.config import KioskConfig
 from animegamer_kiosk.ladder import Action, Ladder, Picture, Seen
 from animegamer_kiosk.machine import Machine
 from animegamer_kiosk.operator_page import OperatorPage, Report
@@ -43,7 +43,7 @@ def test_a_frozen_picture_restarts_the_browser_and_then_more_although_commands_f
 
 def test_the_screen_goes_off_and_on_by_its_hours_and_a_dark_one_is_left_alone() -> None:
     browser, commands = FakeBrowser(), FakeCommands()
-    hours = KioskConfig(daily=Hours.from_text("09:00-12:01"))
+    hours = KioskConfig(hours={"daily": "09:00-12:01"})
     watcher = Watcher(hours, cast(Browser, browser), Machine(commands))
     _rounds(watcher, 3600)
     off = "systemctl --no-block stop animegamer-browser.service"

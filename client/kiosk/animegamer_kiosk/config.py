@@ -1,30 +1,33 @@
-"""The settings of a kiosk: a file of `name = value` lines that staff can edit."""
+"""The settings of a kiosk: a TOML file that staff can edit."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from typing import Any
 
+from animegamer_rt.bundle.config import check_range, read_record
 from animegamer_rt.bundle.files import read_bounded
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import ConfigError
+from animegamer_rt.serving.server.config_file import read_toml
 from animegamer_rt.serving.server.options import PORT
-from animegamer_rt.untrusted import bare_host, decimal_number, short, whole_number
 
-CONFIG_FILE = Path("/etc/animegamer/kiosk.conf")
-MAX_BYTES, MAX_KEY_BYTES, MIN_KEY = 64 * 1024, 1024, 12
+CONFIG_FILE = Path("/etc/animegamer/kiosk.toml")
+MAX_KEY_BYTES, MIN_KEY = 1024, 12
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-ALWAYS, CLOSED = "always", "closed"
+DAILY, ALWAYS, CLOSED = "daily", "always", "closed"
 ADDRESSES = ("127.0.0.1", "0.0.0.0", "::")
 """Addresses for the staff page: only this machine, all its IPv4 addresses, all addresses."""
-_COMMENT = re.compile(r"(?:^|\s)#.*|^\s*;.*")
-_SETTING = re.compile(r"([^=:]*[^=:\s])\s*[=:]\s*(.*)")
+PORTS = ("page_port", "operator_port", "devtools_port")
+RANGES: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(PORTS, (1, 65535)),
+    "idle_seconds": (0, 86_400),
+    "keep_days": (0, 36_500),
+    "frozen_seconds": (5, 3600),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +60,16 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class KioskConfig:
-    """Settings of one screen; the comments of files/kiosk.conf describe them."""
+    """Settings of one screen; the comments of files/kiosk.toml describe them. hours: `daily` or a day -> its hours."""
 
     bundle: str = "pocket"
     device: str = "cpu"
     page_port: int = 8080
     operator_port: int = 8090
-    operator_address: str = "127.0.0.1"
+    operator_address: str = ADDRESSES[0]
     operator_key: Path | None = None
     devtools_port: int = 9222
-    daily: Hours = Hours()
-    by_day: Mapping[str, Hours] = dataclasses.field(default_factory=dict)
+    hours: Mapping[str, str] = dataclasses.field(default_factory=dict)
     idle_seconds: int = 60
     keep_days: float = 1.0
     block_list: Path | None = None
@@ -86,42 +88,16 @@ class KioskConfig:
 
     def screen_on(self, now: datetime) -> bool:
         """Whether the screen should be on; now: local time."""
-        for day in (now, now - timedelta(days=1)):
-            if self.by_day.get(DAYS[day.weekday()], self.daily).contain(day, now):
-                return True
-        return False
+        return any(self._hours_of(day).contain(day, now) for day in (now, now - timedelta(days=1)))
+
+    def _hours_of(self, day: datetime) -> Hours:
+        return Hours.from_text(self.hours.get(DAYS[day.weekday()], self.hours.get(DAILY, ALWAYS)))
 
 
 def read_config(path: Path) -> KioskConfig:
-    """The settings in a file. Raises ConfigError with the line and setting, what was found and what is expected."""
-    do = "create one with: animegamer-rt kiosk install"
-    try:
-        text = read_bounded(path, MAX_BYTES).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        found = getattr(error, "strerror", None) or str(error)
-        raise ConfigError("the settings cannot be read", where=path, found=found, do=do) from error
-    values: dict[str, Any] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        where, setting = f"{path}, line {number}", _COMMENT.sub("", line).strip()
-        if not setting:
-            continue
-        if (parts := _SETTING.fullmatch(setting)) is None:
-            raise ConfigError("not `name = value`", where=where, found=short(setting), do="correct or delete the line")
-        name, written = parts[1].lower(), parts[2]
-        read = _READ.get(name)
-        if read is None:
-            near = difflib.get_close_matches(name, _READ, 1)
-            expected = near[0] if near else ", ".join(_READ)
-            raise ConfigError("unknown setting", where=where, found=short(name), expected=expected)
-        if name in values:
-            raise ConfigError("the setting occurs twice", where=where, found=name, do="delete one of the two lines")
-        try:
-            values[name] = read(written)
-        except ValueError as error:
-            what, found = f"not a value of {name}", short(written) if written else "nothing"
-            raise ConfigError(what, where=where, found=found, expected=error) from error
-    config = KioskConfig(by_day={day: values.pop(day) for day in DAYS if day in values}, **values)
-    _check_together(config, path)
+    """The settings in a file. Raises ConfigError that names the setting, what was found and what is expected."""
+    config = read_record(KioskConfig, read_toml(path, "create one with: animegamer-rt kiosk install"), str(path))
+    _check(config, path)
     return config
 
 
@@ -139,78 +115,35 @@ def read_key(path: Path) -> str:
     return key
 
 
-def _check_together(config: KioskConfig, path: Path) -> None:
-    """Raises ConfigError for conflicting settings."""
+def _check(config: KioskConfig, path: Path) -> None:
+    """Raises ConfigError for a value out of range, or for conflicting settings."""
+    EngineConfig(config.device)
+    for name, (low, high) in RANGES.items():
+        check_range(getattr(config, name), low, high, f"{path}: {name}")
+    for day, text in config.hours.items():
+        where = f"{path}: hours: {day}"
+        if day not in (DAILY, *DAYS):
+            raise ConfigError("not a day", where=where, expected=", ".join((DAILY, *DAYS)))
+        try:
+            Hours.from_text(text)
+        except ValueError as error:
+            raise ConfigError("not hours", where=where, found=text, expected=error) from error
+    for name in ("operator_key", "block_list", "allow_list"):
+        file = getattr(config, name)
+        if file is not None and not file.is_absolute():
+            raise ConfigError("not an absolute path", where=f"{path}: {name}", found=file)
+    if config.operator_address not in ADDRESSES:
+        expected = f"{' or '.join(ADDRESSES)}: the screen itself uses {ADDRESSES[0]}"
+        where = f"{path}: operator_address"
+        raise ConfigError(
+            "not an address for the staff page", where=where, found=config.operator_address, expected=expected
+        )
     if config.operator_address != ADDRESSES[0] and config.operator_key is None:
         do = "write a long key into a file and set operator_key to its path"
         raise ConfigError("a staff page beyond this machine needs a key", where=path, do=do)
     taken = dict.fromkeys((PORT, PORT + 1, PORT + 2), "the server")
-    for name in ("page_port", "operator_port", "devtools_port"):
+    for name in PORTS:
         port = getattr(config, name)
         if (other := taken.setdefault(port, name)) != name:
             do = "use a different port for each"
             raise ConfigError(f"{name} is also the port of {other}", where=path, found=port, do=do)
-
-
-def _between(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            return whole_number(text, low, high)
-        except ValueError as error:
-            raise ValueError(f"a whole number from {low} to {high}") from error
-
-    return read
-
-
-def _days(text: str) -> float:
-    try:
-        number = decimal_number(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number <= 36_500:
-        raise ValueError("a number of days")
-    return number
-
-
-def _path(text: str) -> Path | None:
-    if text and not text.startswith("/"):
-        raise ValueError("an absolute path, beginning with /")
-    return Path(_word(text)) if text else None
-
-
-def _address(text: str) -> str:
-    if (host := bare_host(text)) not in ADDRESSES:
-        raise ValueError(f"{' or '.join(ADDRESSES)}: the screen itself uses {ADDRESSES[0]}")
-    return host
-
-
-def _device(text: str) -> str:
-    try:
-        return EngineConfig(_word(text)).device
-    except ConfigError as error:
-        raise ValueError(error.expected) from error
-
-
-def _word(text: str) -> str:
-    if not text or any(letter.isspace() or letter in "\"'\\%$" for letter in text):
-        raise ValueError("a value without blanks, quotes, %, $ or backslashes")
-    return text
-
-
-_PORT = _between(1, 65535)
-_READ: Mapping[str, Callable[[str], Any]] = {
-    "bundle": _word,
-    "device": _device,
-    "page_port": _PORT,
-    "operator_port": _PORT,
-    "operator_address": _address,
-    "operator_key": _path,
-    "devtools_port": _PORT,
-    "daily": Hours.from_text,
-    **dict.fromkeys(DAYS, Hours.from_text),
-    "idle_seconds": _between(0, 86_400),
-    "keep_days": _days,
-    "block_list": _path,
-    "allow_list": _path,
-    "frozen_seconds": _between(5, 3600),
-}

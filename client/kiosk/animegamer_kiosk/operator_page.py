@@ -102,7 +102,7 @@ class OperatorPage:
             self._server = Server((config.operator_address, config.operator_port), Handler)
         except OSError as error:
             where = f"operator_address {config.operator_address}, operator_port {config.operator_port}"
-            do, kind = "choose others in kiosk.conf", PortInUseError if error.errno == errno.EADDRINUSE else ServerError
+            do, kind = "choose others in kiosk.toml", PortInUseError if error.errno == errno.EADDRINUSE else ServerError
             raise kind("the staff page cannot be served", where=where, found=error.strerror, do=do) from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]

@@ -34,15 +34,19 @@ def read_config(path: Path) -> ServeOptions:
 
     Raises ConfigError naming file and key for an unknown key, a wrong type or a value out of range.
     """
-    try:
-        content = tomllib.loads(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        found = (getattr(error, "strerror", None) or str(error)).lower()
-        do = "animegamer-rt serve --print-config prints a file to start from"
-        raise ConfigError("not a readable TOML file", where=path, found=found, do=do) from error
+    content = read_toml(path, "animegamer-rt serve --print-config prints a file to start from")
     options = read_record(ServeOptions, content, str(path))
     check_values(options, content, lambda name: f"{path}: {name}")
     return options
+
+
+def read_toml(path: Path, do: str) -> dict[str, Any]:
+    """The content of a TOML file. Raises ConfigError for one that cannot be read; do: what the user may do then."""
+    try:
+        return tomllib.loads(read_bounded(path, MAX_BYTES).decode("utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        found = (getattr(error, "strerror", None) or str(error)).lower()
+        raise ConfigError("not a readable TOML file", where=path, found=found, do=do) from error
 
 
 def print_config(options: ServeOptions) -> str:
