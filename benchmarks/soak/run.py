@@ -77,7 +77,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
     plan = options.plan or bundle.default_plan
     engines = EngineConfig(options.device)
     limits = ServeOptions(plan=plan, engines=engines, workers=options.workers, quota_gib=options.quota_mib / 1024)
-    limits = replace(limits, turns_per_minute=0, sessions=0, queue=1000, backoff_s=0.1)
+    limits = replace(limits, turns_per_minute=0, sessions=0, queue=1000)
     settings = folder / "serve.toml"
     settings.write_text(print_config(replace(limits, worker_timeout_s=WORKER_TIMEOUT_S)), encoding="utf-8")
     with Served(copy, folder, ["--config", str(settings)]) as served:

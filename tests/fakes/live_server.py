@@ -26,6 +26,8 @@ import fakes
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
+SOON = "from animegamer_rt.serving.server import workers; workers.BACKOFF_S = 0.05"
+"""Workers that died are started again soon."""
 TIMEOUT_S = 60.0
 """Longest wait for anything; only a failing test waits for so long."""
 
@@ -46,7 +48,7 @@ class LiveServer:
         **settings: object,
     ) -> None:
         arguments = ["serve", "--bundle", str(bundle), "--state-dir", str(state), "--device", device, "--port", "0"]
-        program = f"import sys\n{code}\nfrom animegamer_rt.cli import main\nsys.exit(main(sys.argv[1:]))"
+        program = f"import sys\n{code}\n{SOON}\nfrom animegamer_rt.cli import main\nsys.exit(main(sys.argv[1:]))"
         self.state = state
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments, *options, *config_file(Path(f"{state}.toml"), **settings)],

@@ -153,8 +153,8 @@ class SimulatedServer:
     def says(self, type: str, worker: SimulatedWorker | None = None, job: str | None = None, **about: Any) -> None:
         """A worker says something of the job that it runs, or of another that it was given."""
         worker = worker or self.worker
-        seq, buffers = about.pop("seq", None), about.pop("buffers", ())
-        message = Message(type, about, parent=job or worker.job.id, seq=seq, buffers=buffers)
+        seq = about.pop("seq", None)
+        message = Message(type, about, parent=job or worker.job.id, seq=seq)
         self.carry_out(self.core.worker_sent(worker.number, message, self.now))
 
     def result(self, worker: SimulatedWorker | None = None) -> None:
@@ -163,7 +163,7 @@ class SimulatedServer:
         assert worker.job.turn is not None
         character = CharacterState(**worker.job.fields["character"]).after(STATE)
         result = TurnResult(STATE, character, {worker.job.turn: SHOT})
-        self.says(result.TYPE, worker, **result.to_fields(), buffers=result.buffers())
+        self.says(result.TYPE, worker, **result.to_fields())
 
     def finish(self, worker: SimulatedWorker | None = None, total_s: float = 1.0) -> None:
         """A worker plays the turn that it runs to its end, without frames."""

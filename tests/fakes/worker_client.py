@@ -65,12 +65,12 @@ class Game:
             self.character,
             omitted_turns=first,
             history=tuple(self.history[first:]),
-            shot_turns=tuple(shots),
+            shots=shots,
             frames=self.frames,
         )
         number = len(self.history) + 1
         fields = {**turn.to_fields(), **fields}
-        return Message("job", fields, id=id, session=self.session, turn=number, buffers=tuple(shots.values()))
+        return Message("job", fields, id=id, session=self.session, turn=number)
 
     def export(self, folder: str, seeds: list[int] | None = None, versions: tuple[int, ...] = ()) -> Message:
         seeds = [self.seed] * len(self.history) if seeds is None else seeds
@@ -110,6 +110,14 @@ def running(pipeline: Pipeline, *jobs: Message, **options: Any) -> Iterator[Work
             client.send(Message("stop"))
             thread.join(TIMEOUT_S)
             assert not thread.is_alive()
+
+
+def content(messages: list[Message]) -> list[Any]:
+    """All of a turn that does not depend on the clock."""
+    return [
+        (message.type, message.seq, message.session, message.fields.get("shots"), *map(bytes, message.buffers))
+        for message in messages
+    ]
 
 
 def of_type(messages: list[Message], type: str) -> list[Message]:

@@ -106,7 +106,8 @@ def _read_value(hint: Any, value: object, where: str) -> Any:
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, Mapping):
             raise _mismatch(value, "a JSON object", where)
-        return {str(key): _read_value(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
+        name = int if arguments[0] is int else str
+        return {name(key): _read_value(arguments[1], item, f"{where}: {key}") for key, item in value.items()}
     if hint is Path and isinstance(value, str):
         try:
             return untrusted.path(value)

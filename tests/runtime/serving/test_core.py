@@ -164,7 +164,7 @@ def test_a_turn_that_has_shots_to_predict_again_has_the_time_for_it_once(server:
 def test_shots_that_were_predicted_again_stay_though_the_turn_fails(server: SimulatedServer) -> None:
     game = resumed_game(server)
     game.turn()
-    server.says("shots", shots=[6, 7], buffers=(b"6", b"7"))
+    server.says("shots", shots={"6": b"6", "7": b"7"})
     game.ask("cancel")
     server.stopped()
     history = server.store.turn_context(game.session, 8)
@@ -281,14 +281,14 @@ def test_a_game_that_starts_from_a_picture_opens_when_a_worker_has_made_its_turn
     client, gone = Listener(), Listener()
     start(server, client)
     start(server, gone)
-    assert client.heard == [] and server.worker.job.buffers == (b"picture",)
+    assert client.heard == [] and server.worker.job.fields["picture"] == b"picture"
     made = GameStarted("Mia waves.", SHOT)
-    server.says("finished", **made.to_fields(), buffers=made.buffers())
+    server.says("finished", **made.to_fields())
     (opened,) = client.heard
     assert opened.parent == "open" and opened.fields["turns"] == 0 and server.store.count() == 1
     assert server.store.start_of(str(opened.session)) is not None
     server.vanishes(gone)
-    server.says("finished", **made.to_fields(), buffers=made.buffers())
+    server.says("finished", **made.to_fields())
     assert gone.heard == [] and server.store.count() == 1, "nobody would have its token"
 
 

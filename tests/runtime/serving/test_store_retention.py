@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_store import game, play
 
-from animegamer_rt.serving.store import FinishedTurn, Quota, Store, StoreFullError, UnknownSessionError
+from animegamer_rt.serving.store import FinishedTurn, Quota, SessionRefusedError, Store, StoreFullError
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT_BYTES = 100_000
@@ -91,7 +91,7 @@ def test_a_sweep_removes_what_is_too_old_and_says_so(tmp_path: Path) -> None:
         swept = store.sweep(clock.now + 20, in_use=[playing])
         assert swept.removed == (old,) and not swept.more
         assert swept.freed_bytes >= 2 * SHOT_BYTES
-        with pytest.raises(UnknownSessionError):
+        with pytest.raises(SessionRefusedError, match="no such session"):
             store.get(old)
         assert store.get(used).turns == 1 and store.get(playing).turns == 2
         assert store.database.rows("SELECT count(*) FROM turns") == [(3,)]
@@ -158,7 +158,7 @@ def test_a_clock_that_was_set_costs_no_session_in_use(tmp_path: Path) -> None:
             clock.now += step
             store.sweep(clock.now, in_use=[played])
             assert store.database.rows("SELECT used FROM sessions WHERE id = ?", played) == [(clock.now,)]
-        with pytest.raises(UnknownSessionError):
+        with pytest.raises(SessionRefusedError, match="no such session"):
             store.get(left)
         clock.now += day - 60
         assert store.sweep(clock.now).removed == (), "it ages from then on"

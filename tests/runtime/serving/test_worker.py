@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zmq
-from worker_client import Game, WorkerClient, of_type, pictures, running
+from worker_client import Game, WorkerClient, content, of_type, pictures, running
 
 import fakes
 from animegamer_rt.backends.registry import open_engines
@@ -99,7 +99,7 @@ def test_every_event_is_one_that_a_client_may_be_sent(worker: WorkerClient, opti
     last = [event.fields["last"] for event in of_type(events, "clip")]
     assert last == ([False] * (clips - 1) + [True] if options.get("clip") or options["codec"] == "mp4" else [])
     again = worker.play(Game(**options).job(TEXTS[0]))
-    assert [message.buffers for message in again] == [message.buffers for message in [*said, end]]
+    assert content(again) == content([*said, end])
 
 
 def test_missing_shots_are_predicted_again_and_sent_first(worker: WorkerClient) -> None:
@@ -108,8 +108,8 @@ def test_missing_shots_are_predicted_again_and_sent_first(worker: WorkerClient) 
         game.turn(worker, text)
     straight, again = worker.play(game.job(TEXTS[4])), worker.play(game.job(TEXTS[4], complete=True))
     assert (pictures(again) == pictures(straight)).all()
-    assert (again[0].type, again[0].fields["shots"], again[0].seq) == ("shots", [3, 4], None)
-    assert again[0].buffers == (game.shots[3], game.shots[4]) and straight[0].type == "state"
+    assert (again[0].type, again[0].seq, straight[0].type) == ("shots", None, "state")
+    assert again[0].fields["shots"] == {"3": game.shots[3], "4": game.shots[4]}
     (result,) = of_type(again, "turn_result")
     assert list(TurnResult.from_message(result).shots) == [3, 4, 5]
 
@@ -148,7 +148,7 @@ def test_a_job_that_cannot_be_played_is_answered(worker: WorkerClient) -> None:
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"seed": "seven"}, "config", "job j: seed: wrong type of value"),
         ({"history": [["Mia waves.", 1, 0, 0, 0]]}, "config", "history[0]: not a table"),
-        ({"shot_turns": []}, "session", "one shot per listed turn"),
+        ({"shots": {"1": b"short"}}, "session", "a shot has the wrong size; found 5 bytes"),
         ({"omitted_turns": 3}, "session", "turns were omitted"),
         ({"history": []}, "session", "not for the next turn"),
         ({"instruction": "word " * 3000}, "instruction", "does not fit the model's window"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import zmq
-from worker_client import TIMEOUT_S, Game, WorkerClient, running
+from worker_client import TIMEOUT_S, Game, WorkerClient, content, running
 
 import fakes
 from animegamer_rt.backends.interface import Prefill, TokenBatch
@@ -91,11 +91,6 @@ def job(session: str, text: str = "Mia waves.") -> Message:
 
 
 JOBS = job("a"), job("b", "Tobo runs.")
-
-
-def content(messages: list[Message]) -> list[Any]:
-    """All of a turn that does not depend on the clock."""
-    return [(message.type, message.seq, message.session, *map(bytes, message.buffers)) for message in messages]
 
 
 @pytest.fixture(scope="module")

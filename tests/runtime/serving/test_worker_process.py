@@ -24,7 +24,7 @@ from animegamer_rt.serving.wire.worker_messages import READY, WorkerReady
 def process(tmp_path: Path) -> Iterator[WorkerProcess]:
     bundle = fakes.write_bundle(tmp_path / "tiny")
     with zmq.Context() as context, context.socket(zmq.ROUTER) as worker_socket:
-        options = ServeOptions(state_dir=tmp_path, backoff_s=1.0)
+        options = ServeOptions(state_dir=tmp_path)
         host = LocalHost(options, bundle, "tcp://127.0.0.1:1")
         yield WorkerProcess(options, RequiredWorker(bundle.fingerprint, STEPS), worker_socket, host)
 
@@ -75,8 +75,8 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later(process: WorkerPro
     reason = process.watch(100.0)
     assert reason is not None and "could not be started: Cannot allocate memory" in reason
     assert (process.state, process.pid, process.degraded) == ("restarting", None, False)
-    assert process.watch(100.5) is None and len(no_memory) == 1
-    assert process.watch(101.5) is not None and process.watch(104.0) is not None
+    assert process.watch(100.4) is None and len(no_memory) == 1
+    assert process.watch(100.6) is not None and process.watch(104.0) is not None
     assert len(no_memory) == 3 and process.degraded and process.last_error == reason
     for failure in range(1, 1100):
         assert process.watch(104.0 + failure * MAX_BACKOFF_S) is not None, "however often that failed"

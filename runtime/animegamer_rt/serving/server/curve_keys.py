@@ -5,10 +5,10 @@ Files are in ZeroMQ's certificate format, which every ZeroMQ library reads.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import stat
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,10 +51,11 @@ def new(name: str, folder: Path) -> tuple[Path, Path]:
     before = os.umask(0o077)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-keys-", dir=folder) as made:
-            zmq.auth.create_certificates(made, name)
-            _move_pair(Path(made), paths)
+        zmq.auth.create_certificates(folder, name)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            for path in paths:
+                path.unlink(missing_ok=True)
         do = "make the folder writable, free disk space, or choose another folder with --keys"
         raise ServerError("the keys cannot be written", where=folder, found=error.strerror, do=do) from error
     finally:
@@ -71,26 +72,6 @@ def new_pair(name: str, folder: Path) -> int:
         print(f"{public}: copy to the server's --authorized-keys folder")
         print(f"{secret}: give to {name} only, with the server's .key")
     return 0
-
-
-def _move_pair(made: Path, paths: tuple[Path, Path]) -> None:
-    """Moves both files or neither into place, and never overwrites a file."""
-    moved = []
-    try:
-        for path in paths:
-            try:
-                os.link(made / path.name, path)
-            except FileExistsError:
-                raise
-            except OSError:  # a file system without hard links
-                if path.exists():
-                    raise
-                os.rename(made / path.name, path)
-            moved.append(path)
-    except OSError:
-        for path in moved:
-            path.unlink(missing_ok=True)
-        raise
 
 
 def load(folder: Path | None, players: Path | None, host: str) -> Keys:

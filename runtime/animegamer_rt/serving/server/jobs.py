@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError
 from animegamer_rt.noise import VERSION
-from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
     FrameOptions,
@@ -237,9 +237,8 @@ class Export(Job):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Start(Job):
-    """Turn 0 of a game that starts from a picture (the bytes of its file). seed: of the session opened afterwards."""
+    """Turn 0 of a game that starts from a picture. seed: of the session opened afterwards."""
 
-    picture: Buffer
     work: StartJob
     seed: int
 
@@ -264,7 +263,9 @@ def read_reply(job: Job, message: Message) -> Reply | Message:
 
 def size_of(message: Message) -> int:
     """Bytes that a held message takes."""
-    return sum(len(buffer) for buffer in message.buffers) + EVENT_OVERHEAD_BYTES
+    shots = message.fields.get("shots")  # of a worker's result
+    held = (*message.buffers, *(shots.values() if isinstance(shots, Mapping) else ()))
+    return sum(map(len, held)) + EVENT_OVERHEAD_BYTES
 
 
 def stopped(job: Job, code: str) -> ProtocolError:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
@@ -16,7 +14,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import STAGES
 
-REMEMBERED_TURNS = 100
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram's buckets: from a stage on a fast GPU to the default deadline of a turn."""
 HOST = "127.0.0.1"
@@ -30,7 +27,6 @@ COUNTERS = {
     "ahead_wasted_seconds": "Seconds spent on unused speculative turns.",
 }
 GAUGES = {
-    "first_picture_p95_seconds": "95th percentile of the last 100 times to first frame.",
     "up": "1 while the server runs.",
     "ready": "1 while it accepts turns.",
     "queue": "Turns waiting.",
@@ -66,7 +62,6 @@ class Metrics:
         self._turn_seconds = Histogram(PREFIX + "turn_seconds", text, ["stage"], buckets=SECONDS, registry=registry)
         text, name = "Time to first frame of a turn, in seconds.", PREFIX + "first_picture_seconds"
         self._first_picture_seconds = Histogram(name, text, buckets=SECONDS, registry=registry)
-        self._first_pictures: deque[float] = deque(maxlen=REMEMBERED_TURNS)
         for number in range(1, workers + 1):
             for metric in (*self._worker_counters.values(), *self._worker_gauges.values()):
                 metric.labels(number)
@@ -77,7 +72,6 @@ class Metrics:
     def count(self, name: str, amount: float = 1.0) -> None:
         """Add to one of COUNTERS, or record `first_picture`: a time to first frame, in seconds."""
         if name == "first_picture":
-            self._first_pictures.append(amount)
             self._first_picture_seconds.observe(amount)
         else:
             self._counters[name].inc(amount)
@@ -105,9 +99,6 @@ class Metrics:
         """
         for name, value in gauges.items():
             self._gauges[name].set(value)
-        if self._first_pictures:
-            ordered = sorted(self._first_pictures)
-            self._gauges["first_picture_p95_seconds"].set(ordered[math.ceil(0.95 * len(ordered)) - 1])
         for number, serving, resident_mib in workers:
             self._worker_gauges["worker_ready"].labels(number).set(serving)
             self._worker_gauges["worker_resident_bytes"].labels(number).set((resident_mib or 0.0) * 2**20)

@@ -72,9 +72,6 @@ class ServeOptions:
     )
     send_queue_mib: float = _setting(48.0, "memory for a client that does not read: two full-size clips", 0.01, 65_536)
     worker_timeout_s: float = _setting(60.0, "replace a busy worker that sends nothing for this long", 0.1, 86_400)
-    backoff_s: float = _setting(
-        0.5, "wait before restarting a worker that died; doubles with each death in a row", 0, 30
-    )
     block_list: Path | None = _setting(None, "file of words and phrases to refuse, one per line")
     allow_list: Path | None = _setting(None, "file of words, one per line; instructions with others are refused")
     quota_gib: float = _setting(8.0, "disk space for all sessions", 0.001, 1e6)

@@ -146,8 +146,7 @@ class Requests:
             subscriber=Subscriber(client, message.id),
             accepted_at=now,
             deadline_at=now + self._options.turn_deadline_s,
-            picture=message.buffers[0],
-            work=StartJob(motion, window),
+            work=StartJob(motion, window, bytes(message.buffers[0])),
             seed=seed,
         )
         return self._core.admit(job, now)

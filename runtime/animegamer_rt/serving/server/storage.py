@@ -66,7 +66,7 @@ class Storage:
         Raises StoreError, or ProtocolError if the session moved on without it.
         """
         if isinstance(job, Start):
-            return Message(JOB, job.work.to_fields(), id=job.id, session=job.session, buffers=(job.picture,)), 0
+            return Message(JOB, job.work.to_fields(), id=job.id, session=job.session), 0
         self.remove_now(job.session)
         if isinstance(job, Export):
             job.folder = job.folder or self._new_folder(job.session)
@@ -180,20 +180,16 @@ class Storage:
         export = ExportJob(str(folder), session.seed, session.history_turns, history, seeds, versions)
         start = self.store.start_of(job.session)
         if start is not None:
-            export = replace(export, start_text=start.text, start_scene=start.scene)
-        shots = () if start is None else (start.shot,)
-        return Message(JOB, export.to_fields(), id=job.id, session=job.session, buffers=shots)
+            export = replace(export, start_text=start.text, start_scene=start.scene, start_shot=start.shot)
+        return Message(JOB, export.to_fields(), id=job.id, session=job.session)
 
     def _turn_message(self, job: Played) -> tuple[Message, int]:
         session = self.store.get(job.session)
         if isinstance(job, Turn) and job.turn != session.turns + 1:
             raise ProtocolError("the session has moved on", code="no_such_turn", found=f"turn {job.turn}")
         context = self.store.turn_context(job.session, job.turn)
-        shot_turns = tuple(sorted(context.shots))
-        missing = len(context.log) if session.history_turns and len(shot_turns) < len(context.log) else 0
-        buffers, start = tuple(context.shots[number] for number in shot_turns), context.start
-        if start is not None:
-            shot_turns, buffers = (0, *shot_turns), (start.shot, *buffers)
+        missing = len(context.log) if session.history_turns and len(context.shots) < len(context.log) else 0
+        start = context.start
         turn = TurnJob(
             job.instruction,
             job.seed,
@@ -201,15 +197,14 @@ class Storage:
             context.character,
             omitted_turns=context.first,
             history=context.log,
-            shot_turns=shot_turns,
+            shots=context.shots if start is None else {0: start.shot, **context.shots},
             frames=job.frame_options,
             scene=context.scene,
             start_text=None if start is None else start.text,
             shown=None if isinstance(job, Turn) else self.store.turns(job.session, job.turn, job.turn)[0].scene,
             noise_version=job.noise_version,
         )
-        message = Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn, buffers=buffers)
-        return message, missing
+        return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn), missing
 
     def _new_folder(self, session: str) -> Path:
         earlier = self._exports_of(session)

@@ -26,7 +26,8 @@ from .options import ServeOptions
 from .ray_host import RayCluster, RayHost
 from .sockets import ServerSockets
 
-MAX_BACKOFF_S = 30.0
+BACKOFF_S, MAX_BACKOFF_S = 0.5, 30.0
+"""Wait before a worker that died is restarted. It doubles with each death in a row, up to the second value."""
 _MAX_DOUBLINGS = 30
 """2 to the power of the failures would overflow a float after 1024 of them."""
 STEADY_S = 60.0
@@ -243,7 +244,7 @@ class WorkerProcess:
         self._failures = 1 if steady else self._failures + 1
         self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
         doublings = min(self._failures - 1, _MAX_DOUBLINGS)
-        self._start_at = now + min(MAX_BACKOFF_S, self._options.backoff_s * 2**doublings)
+        self._start_at = now + min(MAX_BACKOFF_S, BACKOFF_S * 2**doublings)
         self.restarts += 1
         self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
         self.last_error, self.failed_at = reason, now

@@ -7,16 +7,7 @@ from __future__ import annotations
 
 from .backup import Backup, back_up
 from .database import Quota
-from .errors import (
-    BundleMismatchError,
-    EnginesMismatchError,
-    NoSuchTurnError,
-    SessionClosedError,
-    StoreFullError,
-    StoreLockedError,
-    UnknownSessionError,
-    WrongTokenError,
-)
+from .errors import SessionRefusedError, StoreFullError, StoreLockedError
 from .retention import SweepResult
 from .store import FILE, Store
 from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnContext
@@ -24,21 +15,16 @@ from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnCon
 __all__ = [
     "FILE",
     "Backup",
-    "BundleMismatchError",
-    "EnginesMismatchError",
     "TurnContext",
     "FinishedTurn",
-    "NoSuchTurnError",
     "Quota",
-    "SessionClosedError",
     "Store",
+    "SessionRefusedError",
     "StoreFullError",
     "StoreLockedError",
     "StoredSession",
     "StoredStart",
     "StoredTurn",
     "SweepResult",
-    "UnknownSessionError",
-    "WrongTokenError",
     "back_up",
 ]

@@ -3,18 +3,14 @@
 StoreError                      the file cannot be read or written
 |-- StoreLockedError            another server uses it
 |-- StoreFullError              the disk or the quota is full
-|-- UnknownSessionError         no such session
-|-- WrongTokenError             the session of another player
-|-- SessionClosedError          the session has been closed
-|-- NoSuchTurnError             a turn that was not played, or that does not follow the last one
-|-- BundleMismatchError         a session of another bundle
-`-- EnginesMismatchError        a session whose turns other engines made
+`-- SessionRefusedError         no such session or turn, or one that cannot be played here
 """
 
 from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from animegamer_rt.errors import TRY_AGAIN, StoreError
 
@@ -31,40 +27,15 @@ class StoreFullError(StoreError):
     exit_code = TRY_AGAIN
 
 
-class UnknownSessionError(StoreError):
-    """No session of that id or token: never opened here, or deleted for its age or a quota."""
+class SessionRefusedError(StoreError):
+    """A session or turn that does not exist or cannot be played here.
 
-    code = "unknown_session"
+    code: unknown_session, wrong_token, session_closed, no_such_turn, bundle_mismatch or engines_mismatch.
+    """
 
-
-class WrongTokenError(StoreError):
-    """The token is not this session's."""
-
-    code = "wrong_token"
-
-
-class SessionClosedError(StoreError):
-    """The session has been closed; no more turns can be played."""
-
-    code = "session_closed"
-
-
-class NoSuchTurnError(StoreError):
-    """The session has no such turn."""
-
-    code = "no_such_turn"
-
-
-class BundleMismatchError(StoreError):
-    """The session was played with another bundle; its turns cannot be rendered again with this one."""
-
-    code = "bundle_mismatch"
-
-
-class EnginesMismatchError(StoreError):
-    """The session's turns were made by another library, kind of device or precision."""
-
-    code = "engines_mismatch"
+    def __init__(self, what: str, *, code: str, **about: Any) -> None:
+        super().__init__(what, **about)
+        self.code = code
 
 
 _SQLITE: tuple[tuple[str, type[StoreError], str, str], ...] = (

@@ -17,7 +17,7 @@ from animegamer_rt.state.game import VALUES, CharacterState
 
 from . import retention, turns
 from .database import Database, Quota, boot_id
-from .errors import NoSuchTurnError, SessionClosedError, StoreFullError, UnknownSessionError, WrongTokenError
+from .errors import SessionRefusedError, StoreFullError
 from .retention import SweepResult
 from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnContext
 
@@ -45,7 +45,8 @@ class Store:
     """All sessions in `folder`/sessions.sqlite. Only one Store at a time may use the folder, from one thread.
 
     A change is on the disk when its method returns (but see `confirm_turn`); if the method raises, nothing is changed.
-    Every method raises StoreError if the file cannot be read or written, and UnknownSessionError.
+    Every method raises StoreError if the file cannot be read or written, and SessionRefusedError if there is no such
+    session or turn, or the session is closed.
     """
 
     def __init__(
@@ -83,10 +84,10 @@ class Store:
         return self.get(session), token
 
     def resume(self, token: str) -> StoredSession:
-        """The session of this token. Raises UnknownSessionError, SessionClosedError."""
+        """The session of this token. Raises SessionRefusedError."""
         found = self._find("token_sha256", _hash(token))
         if found is None:
-            raise UnknownSessionError("no session has this token", do="open a new one")
+            raise SessionRefusedError("no session has this token", code="unknown_session", do="open a new one")
         session = _unless_closed(found).session
         try:
             with self.database.transaction():
@@ -105,10 +106,12 @@ class Store:
         return self._get(session_id).session
 
     def check(self, session_id: str, token: str) -> StoredSession:
-        """The session, if the token is right and it is not closed. Raises WrongTokenError, SessionClosedError."""
+        """The session, if the token is right and it is not closed. Raises SessionRefusedError."""
         found = self._find("id", session_id) or self._get(session_id)
         if not hmac.compare_digest(found.token_sha256, _hash(token)):
-            raise WrongTokenError("the token belongs to another session", where=f"session {session_id}")
+            raise SessionRefusedError(
+                "the token belongs to another session", code="wrong_token", where=f"session {session_id}"
+            )
         return _unless_closed(found).session
 
     def finish_turn(
@@ -125,8 +128,8 @@ class Store:
         engines: those that rendered it; None: unknown. done: False for a turn whose frames are still to come; if the
         process dies before `confirm_turn`, the turn is gone when the store is opened again.
 
-        Does nothing if this very turn is stored already. Raises NoSuchTurnError if it does not follow the last one or
-        has the id of another turn, SessionClosedError, StoreFullError.
+        Does nothing if this very turn is stored already. Raises SessionRefusedError, also if it does not follow the
+        last one or has the id of another turn, and StoreFullError.
         """
         key, _, session = self._playable(session_id)
         turn = finished.turn
@@ -155,7 +158,7 @@ class Store:
             self.database.rows("UPDATE turns SET done = 1 WHERE session = ? AND turn = ?", key, turn)
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
-        """Store shots of finished turns that were predicted again. Raises SessionClosedError, StoreFullError."""
+        """Store shots of finished turns that were predicted again. Raises StoreFullError."""
         key, _, session = self._playable(session_id)
         self._make_room(sum(map(len, shots.values())), session_id)
         kept = turns.kept_shots(session.history_turns)
@@ -175,14 +178,14 @@ class Store:
         return turns.read_turns(self.database, self._get(session_id).key, first, last)
 
     def turn_context(self, session_id: str, turn: int) -> TurnContext:
-        """The context of a finished turn or of the next one. Raises NoSuchTurnError."""
+        """The context of a finished turn or of the next one."""
         key, _, session = self._get(session_id)
         if not 1 <= turn <= session.turns + 1:
             raise _no_such_turn(session, "no such turn", f"turn {turn}", f"1 to {session.turns + 1}")
         return turns.read_history(self.database, key, turn, session.history_turns)
 
     def rewind(self, session_id: str, turn: int) -> StoredSession:
-        """Delete all turns after `turn` (0: the start). Raises NoSuchTurnError, SessionClosedError."""
+        """Delete all turns after `turn` (0: the start)."""
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
         with self.database.transaction():
@@ -195,8 +198,7 @@ class Store:
     def branch(self, session_id: str, turn: int, seed: int | None = None) -> tuple[StoredSession, str]:
         """A new session with this one's turns up to `turn`, and its token; this session does not change.
 
-        seed: of the branch's next turns; None: this session's. Raises NoSuchTurnError, SessionClosedError,
-        StoreFullError.
+        seed: of the branch's next turns; None: this session's. Raises StoreFullError.
         """
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
@@ -275,7 +277,9 @@ class Store:
     def _get(self, session_id: str) -> _Found:
         found = self._find("id", session_id)
         if found is None:
-            raise UnknownSessionError("no such session", found=repr(session_id), do="open a new one")
+            raise SessionRefusedError(
+                "no such session", code="unknown_session", found=repr(session_id), do="open a new one"
+            )
         return found
 
     def _playable(self, session_id: str) -> _Found:
@@ -302,7 +306,8 @@ class Store:
 
 def _unless_closed(found: _Found) -> _Found:
     if found.session.closed:
-        raise SessionClosedError("the session is closed", where=f"session {found.session.id}", do="open a new one")
+        where = f"session {found.session.id}"
+        raise SessionRefusedError("the session is closed", code="session_closed", where=where, do="open a new one")
     return found
 
 
@@ -315,5 +320,5 @@ def _check_played(session: StoredSession, turn: int) -> None:
         raise _no_such_turn(session, "no such turn", f"turn {turn}", f"0 to {session.turns}")
 
 
-def _no_such_turn(session: StoredSession, what: str, found: str, expected: str) -> NoSuchTurnError:
-    return NoSuchTurnError(what, where=f"session {session.id}", found=found, expected=expected)
+def _no_such_turn(session: StoredSession, what: str, found: str, expected: str) -> SessionRefusedError:
+    return SessionRefusedError(what, code="no_such_turn", where=f"session {session.id}", found=found, expected=expected)

@@ -14,7 +14,7 @@ from animegamer_rt.noise import VERSION
 from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameState, Scene, TurnRecord
 
 from .database import Database
-from .errors import BundleMismatchError, EnginesMismatchError
+from .errors import SessionRefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,11 @@ class StoredSession:
     engines: str | None = None
 
     def require_bundle(self, name: str, fingerprint: str) -> None:
-        """Raises BundleMismatchError unless the session was played with the bundle of this fingerprint."""
+        """Raises SessionRefusedError unless the session was played with the bundle of this fingerprint."""
         if fingerprint != self.bundle_fingerprint:
-            raise BundleMismatchError(
+            raise SessionRefusedError(
                 "the session was played with another bundle",
+                code="bundle_mismatch",
                 where=f"session {self.id}",
                 found=f"{self.bundle_name} ({self.bundle_fingerprint})",
                 expected=f"{name} ({fingerprint})",
@@ -46,15 +47,16 @@ class StoredSession:
             )
 
     def require_engines(self, engines: str | None) -> None:
-        """Raises EnginesMismatchError unless `engines` made the session's turns, or either is unknown.
+        """Raises SessionRefusedError unless `engines` made the session's turns, or either is unknown.
 
         Identities of older versions have only kind and precision, and only these are compared.
         """
         if engines is None or self.engines in (None, engines):
             return
         if unlike := difference(self.engines, engines):
-            raise EnginesMismatchError(
+            raise SessionRefusedError(
                 "the session was played with other engines, so its turns would look different",
+                code="engines_mismatch",
                 where=f"session {self.id}",
                 found=unlike[0],
                 expected=unlike[1],

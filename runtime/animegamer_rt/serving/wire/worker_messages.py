@@ -7,14 +7,14 @@
                         and at the end finished (TurnFinished, ExportFinished, GameStarted) or failed (JobFailed)
 
 Both ends are from one installation, so these messages have no version. A message's fields are those of its dataclass;
-absent ones have their default, and shots are buffers.
+absent ones have their default. Shots and pictures are fields too; only a client's frames are buffers.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar, cast
 
 from animegamer_rt.bundle.config import check_choice, read_record, write_record
@@ -22,7 +22,7 @@ from animegamer_rt.errors import ConfigError
 from animegamer_rt.noise import VERSION
 from animegamer_rt.state.game import CharacterState, GameState, Scene, TurnRecord
 
-from .codec import Buffer, Message
+from .codec import Message
 from .schema import CODECS, PIXEL_FORMATS
 
 JOB, CANCEL, STOP = "job", "cancel", "stop"
@@ -60,22 +60,20 @@ class FrameOptions:
 
 
 class WorkerMessage:
-    """Converts a dataclass's fields to a message's, and back."""
+    """Converts a dataclass's fields to a message's, and back. KIND: of a job."""
 
     __slots__ = ()
+    KIND: ClassVar[str | None] = None
 
     @classmethod
     def from_message(cls: type[T], message: Message) -> T:
-        """The inverse of `to_fields` and `buffers`. Raises ConfigError for a missing field or a wrong type."""
+        """The inverse of `to_fields`. Raises ConfigError for a missing field or a wrong type."""
         return _read(cls, message.fields, f"{message.type} {message.id or message.parent}")
 
     def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        return _write(self)
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """Its buffers."""
-        return ()
+        """Its fields. None is left out: an absent field reads as None."""
+        fields = {"kind": self.KIND, **write_record(self)}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +81,24 @@ class TurnJob(WorkerMessage):
     """Play the turn after `history`, which follows `omitted_turns` turns that the model no longer sees.
 
     history: each turn's text as prompts contain it. character, scene: before the turn.
-    shot_turns: the turns whose shots are in the message's buffers, fp16 [226, D] each.
-    start_text: of turn 0 of a game that starts from a picture, whose shot is then the first buffer.
+    shots: turn -> fp16 [226, D], row-major, of the history; of turn 0 if the game starts from a picture.
+    start_text: of that turn 0.
     shown: the scene of a turn that is replayed. noise_version: of the turn's noise.
     """
 
+    KIND = TURN
     instruction: str
     seed: int
     history_turns: int
     character: CharacterState
     omitted_turns: int = 0
     history: tuple[TurnRecord, ...] = ()
-    shot_turns: tuple[int, ...] = ()
+    shots: Mapping[int, bytes] = field(default_factory=dict)
     frames: FrameOptions = FrameOptions()
     scene: Scene | None = None
     start_text: str | None = None
     shown: Scene | None = None
     noise_version: int = VERSION
-
-    def to_fields(self) -> dict[str, Any]:
-        """The fields of `job`."""
-        return {"kind": TURN, **_write(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +106,10 @@ class ExportJob(WorkerMessage):
     """Render all turns of `history` into a folder, as `animegamer-rt play` would have written them.
 
     seeds, noise_versions: one per turn, as a game may have branched off one with another seed or an older noise.
-    start_text, start_scene: of turn 0 of a game that starts from a picture; its shot is then the message's buffer.
+    start_text, start_scene, start_shot: of turn 0 of a game that starts from a picture.
     """
 
+    KIND = EXPORT
     folder: str
     seed: int
     history_turns: int
@@ -122,22 +118,17 @@ class ExportJob(WorkerMessage):
     noise_versions: tuple[int, ...]
     start_text: str | None = None
     start_scene: Scene | None = None
-
-    def to_fields(self) -> dict[str, Any]:
-        """The fields of `job`."""
-        return {"kind": EXPORT, **_write(self)}
+    start_shot: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StartJob(WorkerMessage):
-    """Make turn 0 of a game that starts from the picture in the message's buffer. motion: as in `open`."""
+    """Make turn 0 of a game that starts from a picture, a file's bytes. motion: as in `open`."""
 
+    KIND = START
     motion: str
     history_turns: int
-
-    def to_fields(self) -> dict[str, Any]:
-        """The fields of `job`."""
-        return {"kind": START, **_write(self)}
+    picture: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +154,6 @@ class PredictedShots(WorkerMessage):
     TYPE: ClassVar[str] = "shots"
     shots: Mapping[int, bytes]
 
-    @classmethod
-    def from_message(cls, message: Message) -> PredictedShots:
-        """The inverse of `to_fields` and `buffers`."""
-        return cls(_shots_of(message))
-
-    def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        return {"shots": list(self.shots)}
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """The shots."""
-        return tuple(self.shots.values())
-
 
 @dataclass(frozen=True, slots=True)
 class TurnResult(WorkerMessage):
@@ -191,19 +169,6 @@ class TurnResult(WorkerMessage):
     shots: Mapping[int, bytes]
     scene: Scene | None = None
     engines: str | None = None
-
-    @classmethod
-    def from_message(cls, message: Message) -> TurnResult:
-        """The inverse of `to_fields` and `buffers`. Raises ConfigError."""
-        return replace(_read(cls, {**message.fields, "shots": {}}, message.type), shots=_shots_of(message))
-
-    def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        return {**_write(replace(self, shots={})), "shots": list(self.shots)}
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """The shots."""
-        return tuple(self.shots.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,19 +198,6 @@ class GameStarted(WorkerMessage):
     scene: Scene | None = None
     description: str = ""
 
-    @classmethod
-    def from_message(cls, message: Message) -> GameStarted:
-        """The inverse of `to_fields` and `buffers`. Raises ConfigError."""
-        return _read(cls, {**message.fields, "shot": bytes(message.buffers[0])}, message.type)
-
-    def to_fields(self) -> dict[str, Any]:
-        """Its fields."""
-        return _write(replace(self, shot=b""))
-
-    def buffers(self) -> tuple[Buffer, ...]:
-        """The shot."""
-        return (self.shot,)
-
 
 @dataclass(frozen=True, slots=True)
 class JobFailed(WorkerMessage):
@@ -261,16 +213,7 @@ Reply = PredictedShots | TurnResult | TurnFinished | ExportFinished | GameStarte
 """A message from the worker to the server that does not concern the client."""
 
 
-def _write(record: object) -> dict[str, Any]:
-    """None is left out: an absent field reads as None."""
-    return {name: value for name, value in write_record(record).items() if value is not None}
-
-
 def _read(kind: type[T], fields: Mapping[str, Any], where: str) -> T:
     """Unknown fields are ignored, as everywhere on the wire."""
     names = [field.name for field in dataclasses.fields(cast(Any, kind))]
     return read_record(kind, {name: fields[name] for name in names if name in fields}, where)
-
-
-def _shots_of(message: Message) -> dict[int, bytes]:
-    return {turn: bytes(shot) for turn, shot in zip(message.fields["shots"], message.buffers, strict=True)}

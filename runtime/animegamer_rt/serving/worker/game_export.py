@@ -48,8 +48,8 @@ def _render(retry: PrecisionRetry, message: Message) -> Generator[Message, None,
         raise SessionError("the job needs one seed and one noise version per turn", found=found, expected=turns)
     session = Session.start(pipeline.bundle, job.seed, job.history_turns)
     start = None
-    if job.start_text is not None:
-        shot = read_shot(message.buffers[0], (size.shot_tokens, size.shot_width))
+    if job.start_text is not None and job.start_shot is not None:
+        shot = read_shot(job.start_shot, (size.shot_tokens, size.shot_width))
         session.start_from(HistoryTurn(job.start_text, NEUTRAL, shot), job.start_scene)
         start = {"caption": job.start_text}
     folder = GameFolder(Path(job.folder), manifest.name, pipeline.plan_name, job.seed, size.fps, start=start)

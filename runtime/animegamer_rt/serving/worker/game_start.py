@@ -46,7 +46,7 @@ def start_game(
         what, do = "this server's engines cannot start a game from a picture", "open without a picture"
         raise ProtocolError(what, code="no_encoder", expected="an encoder", do=do)
     job = StartJob.from_message(message)
-    picture = read_image_start(pipeline.bundle, job.history_turns, bytes(message.buffers[0]), job.motion, LIMITS)
+    picture = read_image_start(pipeline.bundle, job.history_turns, job.picture, job.motion, LIMITS)
     heartbeat()
     loader = ThreadPoolExecutor(1, "towers")
     loading: Future[TowerEngines] = loader.submit(start.open_towers)

@@ -61,7 +61,7 @@ class _QueuedJob:
 
     def cancel(self) -> None:
         """Mark it as cancelled, and free its shots, which take megabytes."""
-        self.cancelled, self.message = True, replace(self.message, buffers=())
+        self.cancelled, self.message = True, replace(self.message, fields={})
 
     def prepared_turn(self) -> PreparedTurn | None:
         """Its turn, if it was predicted ahead without error. After an error it is prepared again."""

@@ -34,7 +34,7 @@ class ReplyBuilder:
 
     def to_server(self, reply: Reply) -> Message:
         """A message for the server only."""
-        return self._make(reply.TYPE, reply.to_fields(), reply.buffers(), None)
+        return self._make(reply.TYPE, reply.to_fields(), (), None)
 
     def heartbeat(self) -> Message:
         """A message that only shows that the job still runs."""

@@ -18,7 +18,7 @@ from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.errors import SessionError
 from animegamer_rt.events import Done, FrameReady, Progress, StatePredicted, Understood
 from animegamer_rt.profiling.process_memory import resident_mib
-from animegamer_rt.serving.wire import Buffer, Message
+from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
     PredictedShots,
@@ -59,7 +59,7 @@ def prepare_turn(retry: PrecisionRetry, message: Message, *, ahead: bool = False
     predict the turn, possibly while another one is denoised. Raises AnimeGamerError if it cannot be played.
     """
     job = TurnJob.from_message(message)
-    session = _resume(retry, job, message.buffers)
+    session = _resume(retry, job)
     if message.turn != session.turns + 1:
         raise SessionError("the job is not for the next turn", found=message.turn, expected=session.turns + 1)
     prediction = retry.pipeline.predict(session, Instruction(job.instruction)) if ahead else None
@@ -73,7 +73,7 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
     result comes as soon as the turn is denoised: the server stores it while the vae decodes.
     """
     pipeline, message, job, session = retry.pipeline, prepared.message, prepared.job, prepared.session
-    predicted_again = {turn: shot for turn, shot in session.shots.items() if turn not in job.shot_turns}
+    predicted_again = {turn: shot for turn, shot in session.shots.items() if turn not in job.shots}
     geometry, replies = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
     pixel_format = job.frames.pixel_format if job.frames.codec == "raw" else "rgb24"
     frames = _FrameStream(job.frames, geometry, replies)
@@ -181,7 +181,7 @@ class _ClipStream:
             yield self._replies.event("clip", fields, content)
 
 
-def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> Session:
+def _resume(retry: PrecisionRetry, job: TurnJob) -> Session:
     def predict(history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         retry.heartbeat()
         return retry.predict(history, instruction)
@@ -189,9 +189,7 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
     pipeline = retry.pipeline
     geometry = pipeline.bundle.manifest.geometry
     shape = (geometry.shot_tokens, geometry.shot_width)
-    if len(buffers) != len(job.shot_turns):
-        raise SessionError("one shot per listed turn is needed", found=len(buffers), expected=len(job.shot_turns))
-    shots = {turn: read_shot(buffer, shape) for turn, buffer in zip(job.shot_turns, buffers, strict=True)}
+    shots = {turn: read_shot(shot, shape) for turn, shot in job.shots.items()}
     start = None if job.start_text is None else HistoryTurn(job.start_text, NEUTRAL, shots.pop(0))
     session = Session.resume(
         pipeline.bundle,
@@ -209,12 +207,12 @@ def _resume(retry: PrecisionRetry, job: TurnJob, buffers: Sequence[Buffer]) -> S
     return session
 
 
-def read_shot(buffer: Buffer, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
+def read_shot(shot: bytes, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
     """Decode a shot, fp16 [226, D]. Raises SessionError if it has another size."""
     expected = 2 * shape[0] * shape[1]
-    if len(buffer) != expected:
-        raise SessionError("a shot has the wrong size", found=f"{len(buffer)} bytes", expected=f"{expected} bytes")
-    return np.frombuffer(buffer, "<f2").reshape(shape).astype(np.float16)
+    if len(shot) != expected:
+        raise SessionError("a shot has the wrong size", found=f"{len(shot)} bytes", expected=f"{expected} bytes")
+    return np.frombuffer(shot, "<f2").reshape(shape).astype(np.float16)
 
 
 def _result(

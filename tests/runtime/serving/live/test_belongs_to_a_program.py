@@ -60,7 +60,7 @@ def test_with_port_0_the_first_line_says_where_it_listens(bundle: Path, tmp_path
 
 
 def test_connections_that_say_nothing_keep_no_player_and_no_worker_out(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=LOW_LIMIT, backoff_s=0.05) as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0", code=LOW_LIMIT) as server:
         with server.ready().client() as early:
             game = early.open()
             limits = Path(f"/proc/{server.process.pid}/limits").read_text()

@@ -53,7 +53,7 @@ def test_turns_errors_and_bytes_are_counted(own_server: LiveServer) -> None:
         assert now["animegamer_queue",] == 0
     assert after["animegamer_worker_turns_total", "1"] - before["animegamer_worker_turns_total", "1"] == 2
     pictures_in = "animegamer_first_picture_seconds_sum"
-    assert 0 < (after[pictures_in,] - before[pictures_in,]) / 2 <= now["animegamer_first_picture_p95_seconds",] < 10
+    assert 0 < (after[pictures_in,] - before[pictures_in,]) / 2 < 10
     assert after["animegamer_turns_total",] - before["animegamer_turns_total",] == 2
     for stage in ("queue", "predictor", "denoiser", "vae", "total"):
         name = ("animegamer_turn_seconds_count", stage)

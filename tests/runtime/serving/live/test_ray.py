@@ -17,7 +17,6 @@ from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.ray_host import RayCluster
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the cluster in the place of Ray forks")
-SOON = {"backoff_s": 0.05}
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed(
     bundle: Path, cluster: FakeCluster, tmp_path: Path
 ) -> None:
     first = cluster.add_node()
-    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, device="simulated:0.4", **SOON) as server:
+    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, device="simulated:0.4") as server:
         with server.ready().client() as player:
             game = player.open(seed=21)
             expected = [frames(player.play(game, text)) for text in ("Mia waves.", "Tobo runs.")]
@@ -68,7 +67,7 @@ def test_games_outlive_workers_actors_and_nodes_that_are_killed(
 
 def test_a_server_outlives_its_connection_to_ray(bundle: Path, cluster: FakeCluster, tmp_path: Path) -> None:
     cluster.add_node()
-    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address, **SOON) as server:
+    with LiveServer(bundle, tmp_path / "state", "--ray", cluster.address) as server:
         with server.ready().client() as player:
             game = player.open(seed=21)
             player.play(game, "Mia waves.")

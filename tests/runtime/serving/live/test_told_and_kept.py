@@ -28,7 +28,7 @@ def test_who_joins_a_turn_in_another_form_gets_that_form(bundle: Path, tmp_path:
 
 def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
     tiny = fakes.write_bundle(tmp_path / "tiny")
-    with LiveServer(tiny.folder, tmp_path / "state", device="simulated:0", backoff_s=0.05) as server:
+    with LiveServer(tiny.folder, tmp_path / "state", device="simulated:0") as server:
         with server.ready().client() as player:
             game = player.open()
             assert frames(player.play(game))

@@ -12,16 +12,13 @@ import psutil
 import pytest
 from live_server import LiveServer, error_code, frames
 
-SOON = {"backoff_s": 0.05}
 TRIES = 8
 """A turn may be over before the kill comes, on a busy machine; another one is tried then."""
 
 
 @pytest.fixture(scope="module")
 def mortal(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with LiveServer(
-        bundle, tmp_path_factory.mktemp("mortal"), device="simulated:0.5", worker_timeout_s=4, **SOON
-    ) as server:
+    with LiveServer(bundle, tmp_path_factory.mktemp("mortal"), device="simulated:0.5", worker_timeout_s=4) as server:
         yield server.ready()
 
 
@@ -71,7 +68,7 @@ def test_a_worker_that_hangs_is_replaced(mortal: LiveServer) -> None:
 
 def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
     with (
-        LiveServer(bundle, tmp_path / "state", device="simulated:0.8", **SOON) as server,
+        LiveServer(bundle, tmp_path / "state", device="simulated:0.8") as server,
         server.ready().client() as player,
     ):
         game = player.open()
@@ -109,7 +106,7 @@ def worker_processes(server: LiveServer) -> list[psutil.Process]:
 
 
 def test_games_play_beside_each_other_and_outlive_a_worker_that_is_killed(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", workers=3, backoff_s=0.05) as server:
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", workers=3) as server:
         server.ready()
         with server.client() as one, server.client() as two:
             games = one.open(seed=21), two.open(seed=21)
