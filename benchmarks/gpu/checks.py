@@ -19,7 +19,6 @@ import torch
 
 from animegamer_rt.backends.interface import Engines, StateSlots
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.attention import AttentionChoice
 from animegamer_rt.backends.torch.fused_transformer import FusedTransformer
 from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.rowwise_linear import convert_to_rowwise
@@ -40,8 +39,6 @@ GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
 """Relative errors by precision: about twice the largest that these checks show with pocket on a CPU; three times in
 fp32, where pixels round the other way. A bug gives far larger errors."""
-SCORES_ALLOWED = {**ALLOWED, "fp16": 1.4e-2}
-"""The same for attention with INT8 scores, whose rounding is visible only in float16."""
 EXACT = 0.0
 SKIPPED = "denoiser.latent, blocks skipped,"
 """onnxruntime cannot skip blocks: the reference is this backend on the CPU."""
@@ -66,7 +63,7 @@ class BackendVariant:
     device: str
     precision: str = "bf16"
     kernels: Path | None = None
-    attention: AttentionChoice = "torch"
+    attention: str = "torch"
 
     def open(self, bundle: Bundle, graphs: bool = True) -> Engines:
         """The engines of a bundle. Raises BackendError if they run in another precision."""
@@ -97,8 +94,8 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
 def groups(bundle: Bundle, variant: BackendVariant) -> dict[str, Group]:
     """The checks of a variant; with another attention, only those that depend on it."""
     graphs: dict[str, Group] = {}
-    # Plain operators only in bf16; "fastest" may choose another attention each time.
-    if variant.device == "cuda" and (variant.kernels or variant.precision == "bf16") and variant.attention != "fastest":
+    # Plain operators only in bf16.
+    if variant.device == "cuda" and (variant.kernels or variant.precision == "bf16"):
         graphs = {"graphs": partial(same_under_graphs, bundle), "no waiting": partial(no_waiting, bundle)}
     parts: dict[str, Group] = {"parts": partial(compare_parts, bundle)}
     if variant.attention != "torch":
@@ -161,14 +158,12 @@ def keep(kept: list[torch.Tensor], cache: torch.Tensor) -> None:
 
 
 def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
-    """Every part's outputs against the reference's; and which attention is the fastest, if requested.
+    """Every part's outputs against the reference's.
 
     A dry run omits most steps and the second vae chunk, which turns at tiny size cover.
     """
     dry = variant.device != "cuda"
     engines = variant.open(bundle)
-    if variant.attention == "fastest":
-        yield {**entry("an attention was taken", variant, EXACT, EXACT), "runs_on": engines.device}
     expected, source = reference_answers(bundle.folder, dry)
     if not dry:
         list(answers(bundle, engines))  # The second run uses the graphs.
@@ -275,8 +270,8 @@ def relative_error(found: Array, expected: Array) -> float:
 
 
 def allowed_error(variant: BackendVariant) -> float:
-    """The allowed relative error of a variant's precision and attention."""
-    return (ALLOWED if variant.attention == "torch" else SCORES_ALLOWED)[variant.precision]
+    """The allowed relative error of a variant's precision."""
+    return ALLOWED[variant.precision]
 
 
 def entry(what: str, variant: BackendVariant, error: float, allowed: float | None = None) -> Entry:

@@ -29,7 +29,7 @@ EXPORTED = ("exported-balanced", "exported-fast")
 """Initial coarse plans of an exported bundle, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
 PLANS = ("balanced", "fast", "exact", *EXPORTED, SKIPPING)
 """Short turns first, so that an interrupted run has most of its results."""
-RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-int8": True}
+RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-wgmma": True}
 """Kind -> whether it needs the kernel library."""
 PEER_MODES, PEER_PARTS = ("eager", "compiled"), ("denoiser", "vae", "predictor")
 
@@ -45,7 +45,6 @@ class Variant:
     precision: str
     graphs: bool = True
     kernels: bool = False
-    compiled: bool = False
     attention: str = "torch"
     int4_predictor: bool = False
     memory_gb: float | None = None
@@ -54,7 +53,7 @@ class Variant:
     def name(self) -> str:
         """The name for `--variants`: the precision, and what differs from the defaults."""
         words = [self.precision, "" if self.graphs else "eager"]
-        words += ["kernels" * self.kernels, self._attention, "compiled" * self.compiled]
+        words += ["kernels" * self.kernels, self._attention]
         words += ["int4-predictor" * self.int4_predictor]
         words += [f"{self.memory_gb:g}gb" if self.memory_gb else ""]
         return "-".join(filter(None, words))
@@ -70,7 +69,7 @@ class Variant:
 
 
 FOR_GOALS = (
-    Variant("fp8", kernels=True, attention="int8-wgmma"),
+    Variant("fp8", kernels=True, attention="wgmma"),
     Variant("bf16", kernels=True, attention="wgmma"),
     Variant("fp8", kernels=True),
     Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
@@ -80,10 +79,8 @@ FOR_GOALS = (
 """Expected to reach the goals, and plain operators in case the kernels fail."""
 VARIANTS = (
     *FOR_GOALS,
-    Variant("fp8", kernels=True, attention="fastest"),
     Variant("int8", kernels=True),
     Variant("fp8"),
-    Variant("bf16", compiled=True),
     Variant("bf16", graphs=False),
     Variant("fp8", kernels=True, int4_predictor=True),
 )
@@ -93,7 +90,7 @@ POCKET = ("bf16", "bf16-kernels", "bf16-eager")
 CPU_VARIANTS = (
     Variant("fp32", graphs=False),
     Variant("fp8", graphs=False, kernels=True, int4_predictor=True),
-    Variant("int8", graphs=False, kernels=True, attention="fastest"),
+    Variant("int8", graphs=False, kernels=True, attention="wgmma"),
 )
 """In a dry run, without a GPU: the same code, with the kernels' references."""
 QUEUED = Variant("fp8", kernels=True)
@@ -103,8 +100,7 @@ FURTHER_CHECKS = (
     Variant("fp32"),
     Variant("fp16"),
     Variant("fp32", kernels=True),
-    Variant("bf16", kernels=True, attention="int8"),
-    Variant("fp16", kernels=True, attention="int8"),
+    Variant("fp16", kernels=True, attention="wgmma"),
 )
 """Checked, but not timed."""
 

@@ -102,7 +102,7 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     geometry = bundle.manifest.geometry if size is None else size.geometry
     rowwise = backend.ROWWISE.get(variant.precision)
     steps, which = list(plans.values()), variant.attention
-    setup = backend.EngineSetup(torch_device, geometry, steps, variant.compiled, rowwise, kernels, which)
+    setup = backend.EngineSetup(torch_device, geometry, steps, rowwise, kernels, which)
     engines = backend.build_engines(setup, networks)
     around = SHORT[torch_device.dtype]
     return Parts(

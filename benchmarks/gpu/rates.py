@@ -19,13 +19,19 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.attention import sdpa_kernel
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from animegamer_rt.backends.torch.attention import OWN_ATTENTIONS, SDPA_BACKENDS, Attention, candidates, run_attention
+from animegamer_rt.backends.torch.attention import run_attention
 from animegamer_rt.backends.torch.device import REFUSALS
 from animegamer_rt.backends.torch.kernels import Kernels, RowNorm
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError
 
+SDPA_BACKENDS: Mapping[str, SDPBackend] = {
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+}
+"""PyTorch's implementations, of which it chooses one itself."""
 Entry = dict[str, Any]
 Run = Callable[[], object]
 Prepared = tuple[Sequence[Run], Callable[[], Tensor], Tensor]
@@ -107,7 +113,7 @@ def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: floa
     ones = torch.ones(width, device=device)
     norm = RowNorm(ones, torch.zeros_like(ones), EPSILON)
 
-    def attend(implementation: Attention) -> Tensor:
+    def attend(implementation: str) -> Tensor:
         if kernels is not None:
             return run_attention(implementation, Kernels(kernels), qkv, norm, norm).transpose(1, 2)
         if implementation == "torch":
@@ -115,9 +121,8 @@ def attention(shape: Shape, device: str, kernels: str | None, sustained_ms: floa
         with sdpa_kernel(SDPA_BACKENDS[implementation]):
             return functional.scaled_dot_product_attention(query, key, value)
 
-    theirs: tuple[Attention, ...] = ("torch", *(SDPA_BACKENDS if device == "cuda" else ()))
-    ours = (name for name in candidates(qkv.device) if name in OWN_ATTENTIONS)
-    for name in theirs if kernels is None else ours:
+    theirs = ("torch", *(SDPA_BACKENDS if device == "cuda" else ()))
+    for name in theirs if kernels is None else ("wgmma",):
         about = {"what": f"attention {name}", "of": "attention", "way": name, "a_pair": shape.layers}
         yield about | measure_rate(partial(_attention, partial(attend, name), expected), work, device, sustained_ms)
 

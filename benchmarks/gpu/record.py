@@ -33,6 +33,7 @@ RECORD_NAMES = {"size": "bundle", "branches": "network_rows", "first_prompt_seco
 FAILED = ("failed", "timed out")
 EIGHT_BITS = ("fp8", "int8")
 PRODUCTS = 4
+PYTORCH = ("torch", "cudnn", "flash", "efficient")
 """A transformer block's large products, each with its own rate."""
 
 
@@ -187,7 +188,7 @@ def floor_seconds(
     right = [rate for rate in rates if rate.get("passed")]
     products = [rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == f"product {kind}"]
     attentions = {rate["way"]: rate["ms_p50"] * rate["a_pair"] for rate in right if rate["of"] == "attention"}
-    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else not way.startswith("int8"))]
+    in_use = [ms for way, ms in attentions.items() if (way == attention if attention else way in PYTORCH)]
     if len(products) < PRODUCTS or not in_use:
         return None
     pair_ms = float(sum(products) + min(in_use))

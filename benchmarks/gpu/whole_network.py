@@ -25,8 +25,6 @@ SEED, MOTION_SCOPE = 3, 10.0
 PEAK = 255.0
 ALLOWED = {"fp32": 0.02, "bf16": 0.02, "fp16": 0.02, "int8": 0.04, "fp8": 0.1}
 """Relative errors of the latent, by the denoiser's precision."""
-SCORES_ALLOWED = 0.04
-"""Minimum for attention with INT8 scores."""
 
 Array = npt.NDArray[Any]
 Entry = dict[str, Any]
@@ -56,8 +54,6 @@ def compared(parts: Parts, plan: str, file: Path) -> Entry | None:
     with np.load(file) as stored:
         expected = {name: stored[f"{plan} {name}"] for name in ("latent", "frames")}
     allowed = ALLOWED[parts.precision["denoiser"]]
-    if (parts.engines.attention or "").startswith("int8"):
-        allowed = max(allowed, SCORES_ALLOWED)
     return compare(outputs(parts, parts.plans[plan]), expected, allowed)
 
 

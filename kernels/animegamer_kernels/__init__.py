@@ -11,43 +11,27 @@ torch.Tensor. docs/KERNELS.md lists what each operator computes and how to build
 
 from __future__ import annotations
 
-from .attention import MmaKind, attention, attention_int8
+from .denoiser import attention, epilogue, gate_residual, guided_step, head_norm, noise, norm_modulate
 from .errors import KernelError
-from .heads import Heads, Int8Outputs, head_norm, head_norm_int8, int8_workspace
 from .library import Library, open_library
-from .noise import NOISE_TABLE, noise
-from .packed import FEW_ROWS, Packed, packed_product, unpack
-from .rows import Int32Sums, Norm, epilogue, gate_residual, norm_modulate
-from .step import StepOutputs, guided_step
-from .vae import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
+from .packed import FEW_ROWS, packed_product, unpack
+from .vae import GROUP_WORKSPACE, pixels, spatial_norm
 
 __all__ = [
     "FEW_ROWS",
-    "Heads",
-    "Int8Outputs",
-    "Int32Sums",
+    "GROUP_WORKSPACE",
     "KernelError",
     "Library",
-    "MmaKind",
-    "NOISE_TABLE",
-    "Norm",
-    "Packed",
-    "SpatialNorm",
-    "StepOutputs",
     "attention",
-    "attention_int8",
     "epilogue",
     "gate_residual",
     "guided_step",
     "head_norm",
-    "head_norm_int8",
-    "int8_workspace",
     "noise",
     "norm_modulate",
     "open_library",
     "packed_product",
     "pixels",
     "spatial_norm",
-    "spatial_norm_workspace",
     "unpack",
 ]

@@ -34,6 +34,9 @@ DTYPES = {
 }
 
 
+QUANTISED = (Dtype.E4M3, Dtype.I8)
+
+
 class Array(Protocol):
     """The array interface that operators use. A torch.Tensor has it."""
 
@@ -69,6 +72,14 @@ def dtype_of(array: Array) -> Dtype:
     return DTYPES[name]
 
 
+def sizes_of(what: str, array: Array, axes: str) -> tuple[int, ...]:
+    """The array's sizes. axes: such as "[B, S, D]". Raises KernelError for another number of axes."""
+    sizes = tuple(array.shape)
+    if len(sizes) != len(axes.split(",")):
+        raise KernelError("wrong shape", where=what, found=sizes, expected=axes)
+    return sizes
+
+
 def is_contiguous(array: Array) -> bool:
     """Whether the array is contiguous in row-major order. Strides of axes of size 1 do not matter."""
     expected = 1
@@ -96,39 +107,12 @@ class SameDevice:
         """
         if array is None:
             return None
-        self._check(what, array, dtypes)
-        if tuple(array.shape) != tuple(shape) or not is_contiguous(array):
-            found = f"{tuple(array.shape)}, strides {tuple(array.stride())}"
-            raise KernelError("wrong shape", where=what, found=found, expected=f"{tuple(shape)}, contiguous")
-        return array.data_ptr()
-
-    def strided_address(self, what: str, array: Array | None, shape: Sequence[int], dtype: Dtype) -> int | None:
-        """Like `address`, for any strides."""
-        if array is None:
-            return None
-        self._check(what, array, (dtype,))
-        if tuple(array.shape) != tuple(shape):
-            raise KernelError("wrong shape", where=what, found=tuple(array.shape), expected=tuple(shape))
-        return array.data_ptr()
-
-    def row_address(self, what: str, array: Array | None, batch: int, width: int) -> tuple[int | None, int]:
-        """Address of a float32 array [width] or [batch, width], and its batch stride in elements, 0 if shared.
-
-        The last axis must be contiguous. Raises KernelError.
-        """
-        if array is None:
-            return None, 0
-        self._check(what, array, (Dtype.F32,))
-        strides = tuple(array.stride())
-        shared = tuple(array.shape) == (width,)
-        if not (shared or tuple(array.shape) == (batch, width)) or strides[-1] != 1:
-            found = f"{tuple(array.shape)}, strides {strides}"
-            raise KernelError("wrong shape", where=what, found=found, expected=f"[{width}] or [{batch}, {width}]")
-        return array.data_ptr(), 0 if shared or batch == 1 else strides[0]
-
-    def _check(self, what: str, array: Array, dtypes: Sequence[Dtype]) -> None:
         if array.device != self.device:
             raise KernelError("on a different device", where=what, found=array.device, expected=self.device)
         if dtype_of(array) not in dtypes:
             expected = " or ".join(dtype.name for dtype in dtypes)
             raise KernelError("wrong dtype", where=what, found=array.dtype, expected=expected)
+        if tuple(array.shape) != tuple(shape) or not is_contiguous(array):
+            found = f"{tuple(array.shape)}, strides {tuple(array.stride())}"
+            raise KernelError("wrong shape", where=what, found=found, expected=f"{tuple(shape)}, contiguous")
+        return array.data_ptr()

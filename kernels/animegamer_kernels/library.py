@@ -23,8 +23,6 @@ OPERATORS = (
     "guided_step",
     "noise",
     "head_norm",
-    "head_norm_int8",
-    "attention_int8",
     "attention",
     "pixels",
     "spatial_norm",
@@ -44,8 +42,17 @@ class Status(IntEnum):
     TOO_WIDE = 7
     NO_CUDA = 8
     SMALL_WORKSPACE = 9
-    BAD_OPTION = 10
     CUDA_ERROR = 1000
+
+
+def integers(*names: str) -> list[tuple[str, type[ctypes.c_int64]]]:
+    """Fields of an argument struct of type int64_t."""
+    return [(name, ctypes.c_int64) for name in names]
+
+
+def pointers(*names: str) -> list[tuple[str, type[ctypes.c_void_p]]]:
+    """Fields of an argument struct that are addresses of arrays."""
+    return [(name, ctypes.c_void_p) for name in names]
 
 
 class Arguments(ctypes.Structure):
@@ -109,12 +116,6 @@ class Library:
         code = self.call(name, arguments, stream)
         if code != Status.OK:
             raise KernelError(self.last_error(), where=self.path.name, found=f"code {code}: {self.error_text(code)}")
-
-    def workspace(self, name: str, arguments: ctypes.Structure) -> int:
-        """Workspace size that an operator needs for these arguments, in bytes."""
-        function = getattr(self._library, f"agk_{name}_workspace")
-        function.argtypes, function.restype = (ctypes.c_void_p,), ctypes.c_int64
-        return int(function(ctypes.addressof(arguments)))
 
     def last_error(self) -> str:
         """Text of this thread's last failed call."""

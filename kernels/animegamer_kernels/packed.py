@@ -1,16 +1,16 @@
 """4-bit and 8-bit weights: dequantised to a full matrix, or multiplied directly by a few tokens.
 
-Source: kernels/csrc/animegamer_kernels.h has the layout and the contract.
+weight [N, K] = code * scale, one scale per block of b inputs. codes: int8 [N, K / b, b] in 8 bits, int8
+[N, K / b, b / 2] in 4 bits. A byte of two 4-bit codes holds element i of the block in its low nibble and element
+i + b / 2 in its high nibble. scales: float32 [N, K / b, 1]. Contract: kernels/csrc/animegamer_kernels.h.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 
-from .arrays import Array, Dtype, SameDevice, dtype_of
-from .errors import KernelError
-from .library import Arguments, Library
+from .arrays import Array, Dtype, SameDevice, dtype_of, sizes_of
+from .library import Arguments, Library, integers, pointers
 
 FEW_ROWS = 4
 """The most tokens that `packed_product` accepts. Source: AGK_FEW_ROWS."""
@@ -19,11 +19,18 @@ FEW_ROWS = 4
 class PackedStruct(ctypes.Structure):
     """struct agk_packed."""
 
-    _fields_ = [
-        *((name, ctypes.c_int64) for name in ("outputs", "inputs", "block")),
-        ("bits", ctypes.c_int32),
-        *((name, ctypes.c_void_p) for name in ("codes", "scales")),
-    ]
+    _fields_ = [*integers("outputs", "inputs", "block"), ("bits", ctypes.c_int32), *pointers("codes", "scales")]
+
+    @classmethod
+    def of(cls, device: SameDevice, codes: Array, scales: Array, four_bits: bool) -> PackedStruct:
+        """Raises KernelError if the arrays do not match."""
+        outputs, blocks, stored = sizes = sizes_of("codes", codes, "[N, K / b, b]")
+        block = stored * (2 if four_bits else 1)
+        addresses = (
+            device.address("codes", codes, sizes, Dtype.I8),
+            device.address("scales", scales, (outputs, blocks, 1), Dtype.F32),
+        )
+        return cls(outputs, blocks * block, block, 4 if four_bits else 8, *addresses)
 
 
 class UnpackArguments(Arguments):
@@ -33,7 +40,7 @@ class UnpackArguments(Arguments):
         ("struct_bytes", ctypes.c_uint32),
         ("dtype", ctypes.c_int32),
         ("weight", PackedStruct),
-        ("out", ctypes.c_void_p),
+        *pointers("out"),
     ]
 
 
@@ -44,52 +51,27 @@ class PackedProductArguments(Arguments):
         ("struct_bytes", ctypes.c_uint32),
         ("dtype", ctypes.c_int32),
         ("weight", PackedStruct),
-        ("rows", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("x", "out")),
+        *integers("rows"),
+        *pointers("x", "out"),
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """A quantised weight [N, K]: weight = code * scale, one scale per block of b inputs.
-
-    codes: int8 [N, K / b, b] in 8 bits, int8 [N, K / b, b / 2] in 4 bits. A byte of two 4-bit codes holds element i of
-    the block in its low nibble and element i + b / 2 in its high nibble. scales: float32 [N, K / b].
-    """
-
-    codes: Array
-    scales: Array
-    bits: int
-
-    def sizes(self) -> tuple[int, int, int]:
-        """N, K and b."""
-        outputs, blocks, held = self.codes.shape
-        block = held * 8 // self.bits
-        return outputs, blocks * block, block
-
-    def struct(self, device: SameDevice) -> PackedStruct:
-        """The C struct. Raises KernelError if the arrays do not match."""
-        if len(self.codes.shape) != 3:
-            raise KernelError("wrong shape", where="codes", found=tuple(self.codes.shape), expected="3 axes")
-        codes = device.address("codes", self.codes, self.codes.shape, Dtype.I8)
-        scales = device.address("scales", self.scales, self.codes.shape[:2], Dtype.F32)
-        return PackedStruct(*self.sizes(), self.bits, codes, scales)
-
-
-def unpack(library: Library, weight: Packed, out: Array, stream: int = 0) -> None:
+def unpack(library: Library, codes: Array, scales: Array, four_bits: bool, out: Array, stream: int = 0) -> None:
     """Writes the dequantised weight to out [N, K], rounded to out's dtype. Raises KernelError."""
     device, dtype = SameDevice(out), dtype_of(out)
-    packed = weight.struct(device)
-    address = device.address("out", out, weight.sizes()[:2], dtype)
-    library.run("unpack", UnpackArguments(0, dtype, packed, address), device.stream(stream))
+    weight = PackedStruct.of(device, codes, scales, four_bits)
+    address = device.address("out", out, (weight.outputs, weight.inputs), dtype)
+    library.run("unpack", UnpackArguments(0, dtype, weight, address), device.stream(stream))
 
 
-def packed_product(library: Library, weight: Packed, x: Array, out: Array, stream: int = 0) -> None:
+def packed_product(
+    library: Library, x: Array, codes: Array, scales: Array, four_bits: bool, out: Array, stream: int = 0
+) -> None:
     """out [R, N] = x [R, K] weight^T, in x's dtype; R is 1 to FEW_ROWS. Raises KernelError."""
-    if len(x.shape) != 2:
-        raise KernelError("wrong shape", where="x", found=tuple(x.shape), expected="[R, K]")
-    device, dtype, rows = SameDevice(x), dtype_of(x), x.shape[0]
-    packed = weight.struct(device)
-    outputs, inputs, _ = weight.sizes()
-    arrays = device.address("x", x, (rows, inputs), dtype), device.address("out", out, (rows, outputs), dtype)
-    library.run("packed_product", PackedProductArguments(0, dtype, packed, rows, *arrays), device.stream(stream))
+    device, dtype, (rows, _) = SameDevice(x), dtype_of(x), sizes_of("x", x, "[R, K]")
+    weight = PackedStruct.of(device, codes, scales, four_bits)
+    arrays = (
+        device.address("x", x, (rows, weight.inputs), dtype),
+        device.address("out", out, (rows, weight.outputs), dtype),
+    )
+    library.run("packed_product", PackedProductArguments(0, dtype, weight, rows, *arrays), device.stream(stream))

@@ -4,8 +4,8 @@
  *   agk_NAME(const agk_NAME_args*, void* stream)   the kernel, on device memory; asynchronous on the stream
  *   agk_NAME_host(const agk_NAME_args*)            the plain reference, on host memory; one thread, slow
  * Both return AGK_OK or a status code; agk_last_error() describes this thread's last error. No operator allocates memory
- * or synchronises, so every call can be captured in a CUDA graph. Arrays are contiguous in row-major order unless strides
- * are given, and aligned to 16 bytes. D is the width of a row. Mathematics: MODEL.md sections 2, 4, 5 and 6.
+ * or synchronises, so every call can be captured in a CUDA graph. Arrays are contiguous in row-major order and aligned to
+ * 16 bytes. D is the width of a row. Mathematics: MODEL.md sections 2, 4, 5 and 6.
  */
 #ifndef ANIMEGAMER_KERNELS_H
 #define ANIMEGAMER_KERNELS_H
@@ -34,8 +34,7 @@ enum agk_code {
     AGK_UNALIGNED_WIDTH = 6,   /* a row is not a multiple of 16 bytes */
     AGK_TOO_WIDE = 7,          /* a row is larger than 16 KiB, the most that a block holds */
     AGK_NO_CUDA = 8,           /* this library was built without a CUDA compiler */
-    AGK_SMALL_WORKSPACE = 9,   /* the workspace is smaller than agk_NAME_workspace() */
-    AGK_BAD_OPTION = 10,       /* an unknown value of an enum */
+    AGK_SMALL_WORKSPACE = 9,   /* the workspace is too small */
     AGK_CUDA_ERROR = 1000      /* plus the CUDA runtime's own code */
 };
 
@@ -48,20 +47,19 @@ AGK_API int agk_has_cuda(void);
 /* 1 if the kernels run on the current CUDA device: one exists, they were built for it, and its driver is new enough. */
 AGK_API int agk_runs_here(void);
 
-/* Rows of width D. Each batch entry has `tokens` rows: first `shot_tokens` of the shot, then the image's.
- * modulation_stride: batch stride of shifts, scales and gates in floats; 0 if all batch entries share them. */
+/* Rows of width D. Each batch entry has `tokens` rows: first `shot_tokens` of the shot, then the image's. */
 typedef struct agk_rows {
-    int64_t rows, tokens, shot_tokens, width, modulation_stride;
+    int64_t rows, tokens, shot_tokens, width;
     int32_t dtype; /* of the activations: AGK_F32, AGK_F16, AGK_BF16 */
 } agk_rows;
 
 /* y = LayerNorm(row) * weight + bias, then y * (1 + scale) + shift, written as `out_dtype`. Statistics in float32.
- * weight, bias [D]: both or none. Shifts and scales [batch, D] with modulation_stride: the shot's if there are shot rows, the
- * image's if there are image rows; or none at all. out [rows, D]: in the activations' dtype; or AGK_E4M3 or AGK_I8 with
- * out_scales [rows], value = out * out_scale, the largest magnitude of a row at 448 or 127. A NaN in a row makes its scale NaN. */
+ * image, shot [2, D]: shift and scale, the shot's if there are shot rows, the image's if there are image rows; or none at all.
+ * out [rows, D]: in the activations' dtype; or AGK_E4M3 or AGK_I8 with out_scales [rows], value = out * out_scale, the largest
+ * magnitude of a row at 448 or 127. A NaN in a row makes its scale NaN. */
 typedef struct agk_norm {
-    const float *weight, *bias;
-    const float *image_shift, *image_scale, *shot_shift, *shot_scale;
+    const float *weight, *bias; /* [D] */
+    const float *image, *shot;
     void* out;
     float* out_scales;
     float epsilon;
@@ -78,14 +76,13 @@ typedef struct agk_norm_modulate_args {
 AGK_API int agk_norm_modulate(const agk_norm_modulate_args* args, void* stream);
 AGK_API int agk_norm_modulate_host(const agk_norm_modulate_args* args);
 
-/* x_next = x + gate * branch with the shot's or the image's gate, rounded to the activations' dtype. Then, unless norm.out is
- * NULL, the norm of x_next. x_next may be x. */
+/* x += gate * branch with the shot's or the image's gate, rounded to the activations' dtype. Then the norm of x. */
 typedef struct agk_gate_residual_args {
     uint32_t struct_bytes;
     agk_rows shape;
-    const void *x, *branch;              /* [rows, D] */
-    const float *image_gate, *shot_gate; /* [batch, D] with modulation_stride */
-    void* x_next;                        /* [rows, D] */
+    void* x;                             /* [rows, D] */
+    const void* branch;                  /* [rows, D] */
+    const float *image_gate, *shot_gate; /* [D] */
     agk_norm norm;
 } agk_gate_residual_args;
 
@@ -150,18 +147,16 @@ AGK_API int agk_packed_product_host(const agk_packed_product_args* args);
  * patch in the order channel, row, column. coefficients [8]: signal, sigma, guidance_minus_one, reuse, c_latent, c_x0,
  * c_x0_prev, c_noise, read when the kernel runs:
  *   d = v_last - v_first + reuse * difference;  v = v_last + guidance_minus_one * d;  x0 = signal * latent - sigma * v;
- *   next_latent = c_latent * latent + c_x0 * x0 + c_x0_prev * x0_prev + c_noise * noise;  next_difference = d.
- * An output may alias the input of the same meaning. next_patches, if not NULL, receives next_latent as patches. */
+ *   latent = c_latent * latent + c_x0 * x0 + c_x0_prev * (x0 of the step before) + c_noise * noise;  difference = d.
+ * latent, x0 and difference are updated in place. */
 typedef struct agk_guided_step_args {
     uint32_t struct_bytes;
-    int32_t dtype; /* of patches and next_patches */
+    int32_t dtype; /* of patches */
     int64_t batch; /* 1: the conditional row; 2: the unconditional row first */
     int64_t frames, channels, height, width;
-    const void* patches;                                  /* [batch, frames * height/2 * width/2, channels * 4] */
-    const float *latent, *x0_prev, *noise, *difference;   /* [frames, channels, height, width] */
-    const float* coefficients;                            /* [8] */
-    float *next_latent, *x0, *next_difference;            /* [frames, channels, height, width] */
-    void* next_patches;                                   /* [frames * height/2 * width/2, channels * 4] or NULL */
+    const void* patches;              /* [batch, frames * height/2 * width/2, channels * 4] */
+    float *latent, *x0, *difference;  /* [frames, channels, height, width], as noise */
+    const float *noise, *coefficients;
 } agk_guided_step_args;
 
 AGK_API int agk_guided_step(const agk_guided_step_args* args, void* stream);
@@ -186,97 +181,41 @@ typedef struct agk_noise_args {
 AGK_API int agk_noise(const agk_noise_args* args, void* stream);
 AGK_API int agk_noise_host(const agk_noise_args* args);
 
-/* Queries, keys and values, and the LayerNorms of the heads of queries and keys. */
-typedef struct agk_heads {
-    int64_t batch, tokens, heads, head_width;
-    const void* qkv; /* [batch, tokens, 3, heads, head_width] */
-    const float *query_weight, *query_bias, *key_weight, *key_bias; /* [head_width] */
-    float epsilon;
-    int32_t dtype; /* of qkv; a head is 16 bytes times a power of two, at most 512 bytes */
-} agk_heads;
-
-/* Writes normalised queries and keys, and unless `value` is NULL a copy of the values. Element (entry, token, head, i) goes to
- * entry * batch_stride + token * token_stride + head * head_stride + i. Strides are in elements and multiples of 16 bytes.
- * query and key may be in place, with the strides of qkv. */
+/* LayerNorm of every head of queries and keys, in place. */
 typedef struct agk_head_norm_args {
     uint32_t struct_bytes;
-    agk_heads shape;
-    void *query, *key, *value; /* in qkv's dtype */
-    int64_t batch_stride, token_stride, head_stride;
+    int32_t dtype; /* of qkv; a head is 16 bytes times a power of two, at most 512 bytes */
+    int64_t batch, tokens, heads, head_width;
+    void* qkv; /* [batch, tokens, 3, heads, head_width] */
+    const float *query_weight, *query_bias, *key_weight, *key_bias; /* [head_width] */
+    float epsilon;
 } agk_head_norm_args;
 
 AGK_API int agk_head_norm(const agk_head_norm_args* args, void* stream);
 AGK_API int agk_head_norm_host(const agk_head_norm_args* args);
 
-/* The same in INT8, for 8-bit attention: value = int8 * scale, one scale for `query_group` (`key_group`) consecutive tokens of a
- * head. The mean of the keys over the tokens is subtracted from them first, and written to key_mean; softmax does not
- * depend on it. workspace: agk_head_norm_int8_workspace() bytes. */
-typedef struct agk_head_norm_int8_args {
-    uint32_t struct_bytes;
-    agk_heads shape;
-    int8_t *query, *key;              /* [batch, heads, tokens, head_width] */
-    float *query_scales, *key_scales; /* [batch, heads, ceil(tokens / group)] */
-    float* key_mean;                  /* [batch, heads, head_width] */
-    void* workspace;
-    int64_t workspace_bytes;
-    int64_t query_group, key_group;
-} agk_head_norm_int8_args;
-
-AGK_API int agk_head_norm_int8(const agk_head_norm_int8_args* args, void* stream);
-AGK_API int agk_head_norm_int8_host(const agk_head_norm_int8_args* args);
-AGK_API int64_t agk_head_norm_int8_workspace(const agk_heads* shape);
-
-/* The MMA instruction of attention_int8. AGK_WARPS: mma.sync, on every GPU. AGK_HALF_SUMS: mma.sync with weights, values (scaled
- * by 1/64) and the sums of each 64 keys in float16, twice the rate on GeForce; values below 0.004 lose precision, down to
- * 2e-6. AGK_WARPGROUPS: wgmma, on sm_90 only; elsewhere the launch fails with a CUDA runtime error. */
-typedef enum agk_products { AGK_WARPS = 0, AGK_HALF_SUMS = 1, AGK_WARPGROUPS = 2 } agk_products;
-
-/* Attention over all tokens, softmax(query key^T / 8) value. Queries and keys are as agk_head_norm_int8 writes them, with a
- * key_group that is a multiple of 64. Element (entry, token, head, i) of value is at entry * batch_stride +
- * token * token_stride + head * head_stride + i; strides are in elements and multiples of 16 bytes. Scores are exact integers
- * times their scales, softmax and sums float32, weights rounded to dtype (but see AGK_HALF_SUMS). NaN scales propagate. */
-typedef struct agk_attention_int8_args {
-    uint32_t struct_bytes;
-    int32_t dtype; /* of value and out: AGK_F16 or AGK_BF16 */
-    int64_t batch, tokens, heads, head_width;       /* head_width: 64 */
-    const int8_t *query, *key;                      /* [batch, heads, tokens, head_width] */
-    const float *query_scales, *key_scales;         /* [batch, heads, ceil(tokens / group)] */
-    int64_t query_group, key_group;
-    const void* value;
-    int64_t batch_stride, token_stride, head_stride; /* of value */
-    void* out;                                      /* [batch, tokens, heads, head_width] */
-    int32_t products; /* agk_products */
-} agk_attention_int8_args;
-
-AGK_API int agk_attention_int8(const agk_attention_int8_args* args, void* stream);
-AGK_API int agk_attention_int8_host(const agk_attention_int8_args* args);
-
-/* The same attention with queries and keys in dtype. Element (entry, token, head, i) of query, key and value is at
- * entry * batch_stride + token * token_stride + head * head_stride + i; strides are in elements and multiples of 16 bytes.
- * Scores, softmax and sums are float32, weights are rounded to dtype. wgmma, on sm_90 only; elsewhere the launch fails with a
- * CUDA runtime error. */
+/* Attention over all tokens, softmax(query key^T / 8) value. Scores, softmax and sums are float32, weights are rounded to dtype.
+ * wgmma, on sm_90 only; elsewhere the launch fails with a CUDA runtime error. */
 typedef struct agk_attention_args {
     uint32_t struct_bytes;
-    int32_t dtype; /* of all arrays: AGK_F16 or AGK_BF16 */
-    int64_t batch, tokens, heads, head_width;        /* head_width: 64 */
-    const void *query, *key, *value;
-    int64_t batch_stride, token_stride, head_stride; /* of query, key and value */
-    void* out;                                       /* [batch, tokens, heads, head_width] */
+    int32_t dtype; /* AGK_F16 or AGK_BF16 */
+    int64_t batch, tokens, heads, head_width; /* head_width: 64 */
+    const void* qkv; /* [batch, tokens, 3, heads, head_width], normalised */
+    void* out;       /* [batch, tokens, heads, head_width] */
 } agk_attention_args;
 
 AGK_API int agk_attention(const agk_attention_args* args, void* stream);
 AGK_API int agk_attention_host(const agk_attention_args* args);
 
 /* Converts decoded frames, about -1..1, to bytes: clamp((x + 1) / 2) * 255, truncated. order [out_channels]: the channel of each
- * byte, 0 to 3 for R, G, B and A (always 255). flip: bottom row first. interleaved 0: x is [3, frames, height, width];
- * 1: [frames, height, width, 3]. width: a multiple of 8. */
+ * byte, 0 to 3 for R, G, B and A (always 255). flip: bottom row first. width: a multiple of 8. */
 typedef struct agk_pixels_args {
     uint32_t struct_bytes;
     int32_t dtype;
     int64_t frames, height, width;
-    const void* x;
-    uint8_t* out; /* [frames, height, width, out_channels] */
-    int32_t interleaved, flip, out_channels;
+    const void* x; /* [frames, height, width, 3] */
+    uint8_t* out;  /* [frames, height, width, out_channels] */
+    int32_t flip, out_channels;
     int32_t order[4];
 } agk_pixels_args;
 
@@ -287,7 +226,9 @@ AGK_API int agk_pixels_host(const agk_pixels_args* args);
  * frames. x_bias may be NULL; it is the bias of the preceding convolution, which then needs no pass of its own.
  * scale and shift are projections of the latent, read at the nearest latent position; the latent's sizes divide x's. If x has
  * an odd number of frames above 1, its first frame maps to the latent's first, and the others to the others.
- * channels / groups: a multiple of 4. out may be x. workspace: agk_spatial_norm_workspace() bytes. */
+ * channels / groups: a multiple of 4. out may be x. workspace:
+ * AGK_GROUP_WORKSPACE bytes for each group. */
+#define AGK_GROUP_WORKSPACE 4104
 typedef struct agk_spatial_norm_args {
     uint32_t struct_bytes;
     int32_t dtype; /* of x, scale, shift and out */
@@ -305,7 +246,6 @@ typedef struct agk_spatial_norm_args {
 
 AGK_API int agk_spatial_norm(const agk_spatial_norm_args* args, void* stream);
 AGK_API int agk_spatial_norm_host(const agk_spatial_norm_args* args);
-AGK_API int64_t agk_spatial_norm_workspace(const agk_spatial_norm_args* args);
 
 #ifdef __cplusplus
 }

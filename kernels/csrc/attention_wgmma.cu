@@ -1,28 +1,36 @@
-// Attention on Hopper with wgmma, which has twice the rate of mma.sync and reads keys and values from shared memory:
-// attention_int8, and attention with 16-bit queries and keys.
+// Attention on Hopper with wgmma, which has twice the rate of mma.sync and reads keys and values from shared memory.
 //
 // A producer warp group copies tiles of keys and values to a ring of stages; three consumer warp groups have 64 queries each.
 // Each stage has two mbarriers: producers arrive on `full` when their copies have landed, consumer warps on `empty` when no MMA
 // reads the stage any more. One warp group's MMAs overlap another's softmax. Within a warp group, QK^T of a tile is issued
-// before PV of the previous one, which runs during the softmax. (Source: FlashAttention-3, arXiv:2407.08608.) An INT8 kernel
-// without warp specialization, with a __syncthreads() per tile, took 1.4 times as long on an H100.
+// before PV of the previous one, which runs during the softmax. (Source: FlashAttention-3, arXiv:2407.08608.)
+//
+// Of every 16 queries of its warp a thread holds two rows (lane / 4 and 8 below), and two of every eight columns. This is the
+// layout of wgmma's accumulators in the PTX ISA.
 #include "warpgroup.cuh"
 
 namespace agk {
 namespace {
 
-constexpr int CONSUMER_WARPS = 12, THREADS = COPY_THREADS + CONSUMER_WARPS * WARP, QUERIES = CONSUMER_WARPS * ROWS;
+constexpr int COPY_THREADS = 4 * WARP, CONSUMER_WARPS = 12, THREADS = COPY_THREADS + CONSUMER_WARPS * WARP;
+// An MMA has 16 rows a warp and tiles of 8 columns.
+constexpr int ROWS = 16, COLUMNS = 8, QUERIES = CONSUMER_WARPS * ROWS;
+constexpr int KEYS = 64, WIDTH = ATTENTION_WIDTH;
+static_assert(KEYS == TILES * COLUMNS && WIDTH == TILES * COLUMNS);
+constexpr int STEPS = KEYS / DEPTH;
 // For setmaxnreg. A launch of 512 threads gives each 128 registers; consumers need more.
 constexpr int PRODUCER_REGISTERS = 32, CONSUMER_REGISTERS = 160;
 // One for PV, one for QK^T, two in flight.
 constexpr int STAGES = 4;
 // An MMA reads 32 bytes of a row of keys.
 constexpr unsigned KEY_STEP_BYTES = 32;
+// exp(x / sqrt(64)) as a power of two.
+constexpr float LOG2E_BY_8 = 1.4426950408889634f / 8.0f;
 
-template <typename Key, typename T>
+template <typename T>
 struct Shared {
     struct alignas(1024) {
-        Key keys[KEYS * WIDTH];
+        T keys[KEYS * WIDTH];
         T values[KEYS * WIDTH];
     } stages[STAGES];
     Mbarrier full[STAGES], empty[STAGES];
@@ -38,111 +46,156 @@ struct PipelineState {
     }
 };
 
-// Waits for PV, then rescales the output to the new row maximum.
-__device__ __forceinline__ void wait_and_rescale(float (&out)[WIDTH_TILES][4], uint32_t (&weights)[STEPS][4],
-                                                 const float (&correction)[1][2]) {
-    wgmma_wait<0>(out, weights);
-    if (any_maximum_changed(correction)) rescale(out, correction[0]);
+// Elements from one token's queries, keys or values to the next one's.
+__device__ __forceinline__ int64_t token_stride(const agk_attention_args& a) { return 3 * a.heads * WIDTH; }
+
+// This block's head of the queries (part 0), keys (1) or values (2). The grid is (tiles of queries, heads, batch).
+template <typename T>
+__device__ __forceinline__ const T* head_of(const agk_attention_args& a, int part) {
+    return static_cast<const T*>(a.qkv) + ((blockIdx.z * a.tokens * 3 + part) * a.heads + blockIdx.y) * WIDTH;
 }
 
-__device__ __forceinline__ int max3(int a, int b, int c) { return __vimax3_s32(a, b, c); }
-__device__ __forceinline__ float max3(float a, float b, float c) { return fmaxf(a, fmaxf(b, c)); }
+// Copies a head's keys or values to shared memory with COPY_THREADS threads, KEYS rows at a time. Rows are swizzled in chunks of
+// 16 bytes to avoid bank conflicts, as wgmma's 128-byte swizzle does.
+template <typename T>
+class RowLoader {
+  public:
+    __device__ __forceinline__ RowLoader(const T* head, int64_t stride)
+        : from(head + threadIdx.x / CHUNKS * stride + threadIdx.x % CHUNKS * CHUNK), stride(stride) {}
 
-// Softmax weights of a tile from its int32 or float32 scores; only the first `keys` keys exist. correction: see online_softmax.
-template <typename Score>
-__device__ __forceinline__ void tile_softmax(Softmax& softmax, Score (&scores)[KEY_TILES][4], float (&weights)[KEY_TILES][4],
-                                             int keys, float key_scale, float (&correction)[2]) {
+    // Starts to copy the next rows. Only `remaining` of them exist; the others become zeros.
+    __device__ __forceinline__ void next(T* to, int remaining) {
+        const int row = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS ^ row % 8;
 #pragma unroll
-    for (int i = 0; i < KEY_TILES * 4; ++i) weights[i / 4][i % 4] = static_cast<float>(scores[i / 4][i % 4]);
-    if (keys < KEYS) {
-        mask(weights, keys, -INFINITY);
-        if constexpr (std::is_same_v<Score, int>) {
-            mask(scores, keys, INT32_MIN);
-        } else {
-            mask(scores, keys, -INFINITY);
+        for (int first = 0; first < KEYS; first += ROWS_PER_PASS) {
+            cp_async(to + (first + row) * WIDTH + chunk * CHUNK, from + first * stride, first + row < remaining);
         }
+        from += KEYS * stride;
     }
-    float maximum[2];
+
+  private:
+    static constexpr int CHUNK = 16 / sizeof(T), CHUNKS = WIDTH / CHUNK, ROWS_PER_PASS = COPY_THREADS / CHUNKS;
+    static_assert(ROWS_PER_PASS % 8 == 0, "a thread's swizzled chunk is the same in all its rows");
+
+    const T* from;
+    int64_t stride;
+};
+
+template <typename T>
+__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
+    uint32_t bits;
+    if constexpr (std::is_same_v<T, __half>) {
+        const __half2 both = __floats2half2_rn(low, high);
+        memcpy(&bits, &both, sizeof bits);
+    } else {
+        const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+        memcpy(&bits, &both, sizeof bits);
+    }
+    return bits;
+}
+
+// Loads 16 queries in the layout of operand A: of every 16 columns a thread holds 2 (lane % 4), the next, and the same two 8 later.
+template <typename T>
+__device__ __forceinline__ void load_queries(uint32_t (&query)[WIDTH / DEPTH][4], const agk_attention_args& a, int first_row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        Score highest = max(scores[0][2 * half], scores[0][2 * half + 1]);
+        const int row = first_row + half * 8;
+        const auto* words = reinterpret_cast<const uint32_t*>(head_of<T>(a, 0) + row * token_stride(a));
 #pragma unroll
-        for (int tile = 1; tile < KEY_TILES; ++tile) {
-            highest = max3(highest, scores[tile][2 * half], scores[tile][2 * half + 1]);
+        for (int pair = 0; pair < 2 * WIDTH / DEPTH; ++pair) {
+            query[pair / 2][pair % 2 * 2 + half] = row < a.tokens ? words[pair * 4 + threadIdx.x % 4] : 0;
         }
-        maximum[half] = static_cast<float>(row_max(highest));
     }
-    online_softmax(softmax, weights, maximum, key_scale, correction);
 }
 
-// The parts of the kernel that depend on the scores' type. K_STEPS: MMAs along the head width for QK^T.
-template <typename T>
-struct Int8Scores {
-    using Args = agk_attention_int8_args;
-    using Key = int8_t;
-    using Value = T;
-    using Score = int;
-    static constexpr int K_STEPS = WIDTH / 32;
+// Maximum and sum over the four threads that hold a row.
+__device__ __forceinline__ float row_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ __forceinline__ float row_sum(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
 
-    HeadPointers<T> head;
-    KeyScales scales;
-
-    __device__ __forceinline__ explicit Int8Scores(const Args& a) : head(a), scales(head.key_scales, a.key_group) {}
-    __device__ __forceinline__ RowLoader<Key> keys(const Args&) const { return {head.keys, WIDTH}; }
-    __device__ __forceinline__ RowLoader<T> values(const Args& a) const { return {head.values, a.token_stride}; }
-    __device__ __forceinline__ void load(Softmax& softmax, uint32_t (&query)[K_STEPS][4], const Args& a, int row) const {
-        load_queries(softmax, query, a, head, row);
-    }
-    __device__ __forceinline__ float key_scale() { return scales.next(); }
-    template <bool ADD>
-    static __device__ __forceinline__ void multiply(Score (&scores)[KEY_TILES][4], const uint32_t (&query)[4], uint64_t keys) {
-        mma<ADD>(scores, query, keys);
-    }
+// The running maximum and sum of weights of a thread's two rows, which are 8 apart.
+struct Softmax {
+    float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
 };
 
-template <typename T>
-struct HalfScores {
-    using Args = agk_attention_args;
-    using Key = T;
-    using Value = T;
-    using Score = float;
-    static constexpr int K_STEPS = WIDTH / DEPTH;
-
-    int64_t head;
-
-    __device__ __forceinline__ explicit HalfScores(const Args& a)
-        : head(blockIdx.z * a.batch_stride + blockIdx.y * a.head_stride) {}
-    __device__ __forceinline__ RowLoader<T> keys(const Args& a) const {
-        return {static_cast<const T*>(a.key) + head, a.token_stride};
-    }
-    __device__ __forceinline__ RowLoader<T> values(const Args& a) const {
-        return {static_cast<const T*>(a.value) + head, a.token_stride};
-    }
-    // Of every 16 columns a thread holds 2 (lane % 4), the next, and the same two 8 later.
-    __device__ __forceinline__ void load(Softmax& softmax, uint32_t (&query)[K_STEPS][4], const Args& a, int first_row) const {
+// Turns scores of 16 queries by KEYS keys, of which the first `keys` exist, into weights of at most 1, in place, and adds them to
+// the sums. correction: the factor that rescales earlier results to the new running maximum.
+__device__ __forceinline__ void online_softmax(Softmax& softmax, float (&weights)[TILES][4], int keys, float (&correction)[2]) {
+    if (keys < KEYS) {
+        const int column = threadIdx.x % 4 * 2;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int row = first_row + half * 8;
-            softmax.factor[half] = LOG2E_BY_8;
-            softmax.maximum[half] = -INFINITY;
-            const auto* words = reinterpret_cast<const uint32_t*>(static_cast<const T*>(a.query) + head + row * a.token_stride);
-#pragma unroll
-            for (int pair = 0; pair < 2 * K_STEPS; ++pair) {
-                query[pair / 2][pair % 2 * 2 + half] = row < a.tokens ? words[pair * 4 + threadIdx.x % 4] : 0;
-            }
+        for (int i = 0; i < TILES * 4; ++i) {
+            if (i / 4 * COLUMNS + column + i % 2 >= keys) weights[i / 4][i % 4] = -INFINITY;
         }
     }
-    __device__ __forceinline__ float key_scale() { return 1.0f; }
-    template <bool ADD>
-    static __device__ __forceinline__ void multiply(Score (&scores)[KEY_TILES][4], const uint32_t (&query)[4], uint64_t keys) {
-        mma<T, ADD, true>(scores, query, keys);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float highest = fmaxf(weights[0][2 * half], weights[0][2 * half + 1]);
+#pragma unroll
+        for (int tile = 1; tile < TILES; ++tile) {
+            highest = fmaxf(highest, fmaxf(weights[tile][2 * half], weights[tile][2 * half + 1]));
+        }
+        const float maximum = fmaxf(softmax.maximum[half], row_max(highest) * LOG2E_BY_8);
+        correction[half] = exp2_approx(softmax.maximum[half] - maximum);
+        softmax.maximum[half] = maximum;
+        softmax.sum[half] *= correction[half];
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) {
+            float &low = weights[tile][2 * half], &high = weights[tile][2 * half + 1];
+            low = exp2_approx(fmaf(low, LOG2E_BY_8, -maximum));
+            high = exp2_approx(fmaf(high, LOG2E_BY_8, -maximum));
+            softmax.sum[half] += low + high;
+        }
     }
-};
+}
 
-template <typename Kind, typename Memory>
-__device__ __forceinline__ void produce(Memory& shared, const Kind& kind, const typename Kind::Args& a) {
-    auto keys = kind.keys(a);
-    auto values = kind.values(a);
+// Packs weights in pairs of type T, in the layout of operand A of PV.
+template <typename T>
+__device__ __forceinline__ void pack(const float (&weights)[TILES][4], uint32_t (&pairs)[STEPS][4]) {
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            pairs[tile / 2][tile % 2 * 2 + half] = pack_pair<T>(weights[tile][2 * half], weights[tile][2 * half + 1]);
+        }
+    }
+}
+
+// Waits for PV, then rescales the output to the new row maxima. No row of a warp has one after the first few tiles, mostly.
+__device__ __forceinline__ void wait_and_rescale(float (&out)[TILES][4], uint32_t (&weights)[STEPS][4],
+                                                 const float (&correction)[2]) {
+    wgmma_wait<0>(out, weights);
+    if (!__any_sync(~0u, correction[0] != 1.0f || correction[1] != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < TILES * 4; ++i) out[i / 4][i % 4] *= correction[i % 4 / 2];
+}
+
+// Epilogue: divides the outputs of 16 queries by their sums of weights and writes them.
+template <typename T>
+__device__ __forceinline__ void store_out(const agk_attention_args& a, const float (&out)[TILES][4], const Softmax& softmax,
+                                          int first_row) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float inverse = 1.0f / row_sum(softmax.sum[half]);
+        const int row = first_row + half * 8;
+        if (row >= a.tokens) continue;
+        T* to = static_cast<T*>(a.out) + ((blockIdx.z * a.tokens + row) * a.heads + blockIdx.y) * WIDTH + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int column = 0; column < TILES; ++column) {
+            const float result[2] = {out[column][2 * half] * inverse, out[column][2 * half + 1] * inverse};
+            store(to + column * COLUMNS, result);
+        }
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void produce(Shared<T>& shared, const agk_attention_args& a) {
+    RowLoader<T> keys(head_of<T>(a, 1), token_stride(a)), values(head_of<T>(a, 2), token_stride(a));
     PipelineState current, previous;
     const auto arrive_full = [&](const PipelineState& at) {
         fence_async_proxy();
@@ -167,28 +220,25 @@ __device__ __forceinline__ void produce(Memory& shared, const Kind& kind, const 
     arrive_full(previous);
 }
 
-template <typename Kind, typename Memory>
-__device__ __forceinline__ void consume(Memory& shared, Kind& kind, const typename Kind::Args& a) {
-    using T = typename Kind::Value;
+template <typename T>
+__device__ __forceinline__ void consume(Shared<T>& shared, const agk_attention_args& a) {
     constexpr unsigned STAGE_BYTES = sizeof(shared.stages[0]), VALUE_STEP_BYTES = DEPTH * WIDTH * sizeof(T);
     const int tokens = static_cast<int>(a.tokens);
     const int first_row = blockIdx.x * QUERIES + (threadIdx.x - COPY_THREADS) / WARP * ROWS + threadIdx.x % WARP / 4;
-    const uint64_t key_descriptor = make_descriptor(shared.stages[0].keys, 8 * WIDTH * sizeof(typename Kind::Key),
-                                                    sizeof(typename Kind::Key) == 1 ? Swizzle::Bytes64 : Swizzle::Bytes128);
-    const uint64_t value_descriptor = make_descriptor(shared.stages[0].values, 8 * WIDTH * sizeof(T), Swizzle::Bytes128);
+    const uint64_t key_descriptor = make_descriptor(shared.stages[0].keys, 8 * WIDTH * sizeof(T));
+    const uint64_t value_descriptor = make_descriptor(shared.stages[0].values, 8 * WIDTH * sizeof(T));
 
     Softmax softmax;
-    float out[WIDTH_TILES][4] = {}, sum[2] = {}, weights[KEY_TILES][4], correction[1][2];
-    uint32_t query[Kind::K_STEPS][4], packed[STEPS][4];
-    typename Kind::Score scores[KEY_TILES][4];
+    float out[TILES][4] = {}, scores[TILES][4], weights[TILES][4], correction[2];
+    uint32_t query[WIDTH / DEPTH][4], packed[STEPS][4];
     const auto issue_qk = [&](const PipelineState& at) {
         shared.full[at.stage].wait(at.phase);
         const uint64_t keys = advance_descriptor(key_descriptor, at.stage * STAGE_BYTES);
         wgmma_fence();
-        Kind::template multiply<false>(scores, query[0], keys);
+        mma<T, false, true>(scores, query[0], keys);
 #pragma unroll
-        for (int step = 1; step < Kind::K_STEPS; ++step) {
-            Kind::template multiply<true>(scores, query[step], advance_descriptor(keys, step * KEY_STEP_BYTES));
+        for (int step = 1; step < WIDTH / DEPTH; ++step) {
+            mma<T, true, true>(scores, query[step], advance_descriptor(keys, step * KEY_STEP_BYTES));
         }
         wgmma_commit();
     };
@@ -197,15 +247,16 @@ __device__ __forceinline__ void consume(Memory& shared, Kind& kind, const typena
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            mma<T>(out, packed[step], advance_descriptor(values, step * VALUE_STEP_BYTES));
+            mma<T, true, false>(out, packed[step], advance_descriptor(values, step * VALUE_STEP_BYTES));
         }
         wgmma_commit();
     };
     const auto softmax_tile = [&](int keys) {
-        tile_softmax(softmax, scores, weights, keys, kind.key_scale(), correction[0]);
-        add_weights(sum, weights, correction[0]);
+#pragma unroll
+        for (int i = 0; i < TILES * 4; ++i) weights[i / 4][i % 4] = scores[i / 4][i % 4];
+        online_softmax(softmax, weights, keys, correction);
     };
-    kind.load(softmax, query, a, first_row);
+    load_queries<T>(query, a, first_row);
     PipelineState current, previous;
     issue_qk(current);
     wgmma_wait<0>(scores);
@@ -228,14 +279,13 @@ __device__ __forceinline__ void consume(Memory& shared, Kind& kind, const typena
     pack<T>(weights, packed);
     issue_pv(current);
     wgmma_wait<0>(out);
-    store_out<T>(a, out, {row_sum(sum[0]), row_sum(sum[1])}, first_row);
+    store_out<T>(a, out, softmax, first_row);
 }
 
-// Grid: (tiles of QUERIES queries, heads, batch). One block per multiprocessor.
-template <typename Kind>
-__global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(typename Kind::Args a) {
-    using Memory = Shared<typename Kind::Key, typename Kind::Value>;
-    AGK_DYNAMIC_SHARED(Memory, shared);
+// One block per multiprocessor.
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(agk_attention_args a) {
+    AGK_DYNAMIC_SHARED(Shared<T>, shared);
     if (threadIdx.x == 0) {
 #pragma unroll
         for (int stage = 0; stage < STAGES; ++stage) {
@@ -244,42 +294,32 @@ __global__ void __launch_bounds__(THREADS, 1) warpgroup_kernel(typename Kind::Ar
         }
     }
     __syncthreads();
-    Kind kind(a);
     if (threadIdx.x < COPY_THREADS) {
         dealloc_registers<PRODUCER_REGISTERS>();
-        produce(shared, kind, a);
+        produce(shared, a);
     } else {
         alloc_registers<CONSUMER_REGISTERS>();
-        consume(shared, kind, a);
+        consume(shared, a);
     }
 }
 
-template <typename Kind>
-int launch(const char* name, const typename Kind::Args& args, cudaStream_t stream) {
-    constexpr size_t BYTES = sizeof(Shared<typename Kind::Key, typename Kind::Value>);
-    const auto kernel = warpgroup_kernel<Kind>;
-    const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(BYTES));
-    if (error != cudaSuccess) return cuda_result(name, error);
-    const dim3 grid(static_cast<unsigned>(divide_up(args.tokens, QUERIES)), static_cast<unsigned>(args.heads),
-                    static_cast<unsigned>(args.batch));
-    kernel<<<grid, THREADS, BYTES, stream>>>(args);
-    return launch_result(name);
-}
-
 }  // namespace
-
-int attention_int8_by_warpgroups(const agk_attention_int8_args& args, cudaStream_t stream) {
-    return with_halves(args.dtype, [&](auto element) {
-        return launch<Int8Scores<decltype(element)>>("attention_int8", args, stream);
-    });
-}
-
 }  // namespace agk
 
-extern "C" int agk_attention(const agk_attention_args* args, void* to) {
+extern "C" int agk_attention(const agk_attention_args* args, void* stream) {
     using namespace agk;
+    const char* name = "attention";
     if (const int code = check(args)) return code;
-    return with_halves(args->dtype, [&](auto element) {
-        return launch<HalfScores<decltype(element)>>("attention", *args, static_cast<cudaStream_t>(to));
-    });
+    const auto launch = [&](auto element) {
+        using T = decltype(element);
+        const auto kernel = warpgroup_kernel<T>;
+        constexpr size_t BYTES = sizeof(Shared<T>);
+        const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(BYTES));
+        if (error != cudaSuccess) return cuda_result(name, error);
+        const dim3 grid(static_cast<unsigned>(divide_up(args->tokens, QUERIES)), static_cast<unsigned>(args->heads),
+                        static_cast<unsigned>(args->batch));
+        kernel<<<grid, THREADS, BYTES, static_cast<cudaStream_t>(stream)>>>(*args);
+        return launch_result(name);
+    };
+    return args->dtype == AGK_F16 ? launch(__half{}) : launch(__nv_bfloat16{});
 }

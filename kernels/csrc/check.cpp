@@ -41,11 +41,6 @@ int check_rows(const char* name, const agk_rows& shape) {
         return fail(AGK_BAD_SHAPE, "%s: shot_tokens %" PRId64 ": expected 0 to tokens (%" PRId64 ")", name,
                     shape.shot_tokens, shape.tokens);
     }
-    // Shifts and scales are read 16 bytes at a time too.
-    if (shape.modulation_stride < 0 || shape.modulation_stride % 4 != 0) {
-        return fail(AGK_BAD_SHAPE, "%s: modulation_stride %" PRId64 ": expected a multiple of 4 floats, 0 or more", name,
-                    shape.modulation_stride);
-    }
     return check_width(name, shape.width, shape.dtype);
 }
 
@@ -65,13 +60,10 @@ int check_output(const char* name, int dtype, int out_dtype, const float* out_sc
 
 int check_norm(const char* name, const agk_rows& shape, const agk_norm& norm) {
     if (const int code = check_array(name, "norm.out", norm.out)) return code;
-    if (norm.weight != nullptr || norm.bias != nullptr) {
-        if (const int code = check_array(name, "norm.weight", norm.weight)) return code;
-        if (const int code = check_array(name, "norm.bias", norm.bias)) return code;
-    }
-    if (norm.image_shift || norm.image_scale || norm.shot_shift || norm.shot_scale) {
-        if (const int code = check_shot_and_image(name, "norm.*_shift", shape, norm.image_shift, norm.shot_shift)) return code;
-        if (const int code = check_shot_and_image(name, "norm.*_scale", shape, norm.image_scale, norm.shot_scale)) return code;
+    if (const int code = check_array(name, "norm.weight", norm.weight)) return code;
+    if (const int code = check_array(name, "norm.bias", norm.bias)) return code;
+    if (norm.image || norm.shot) {
+        if (const int code = check_shot_and_image(name, "norm.image or norm.shot", shape, norm.image, norm.shot)) return code;
     }
     if (!(norm.epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: norm.epsilon %g: expected above 0", name, norm.epsilon);
     return check_output(name, shape.dtype, norm.out_dtype, norm.out_scales);
@@ -93,9 +85,8 @@ int check(const agk_gate_residual_args* args) {
     if (const int code = check_rows(name, args->shape)) return code;
     if (const int code = check_array(name, "x", args->x)) return code;
     if (const int code = check_array(name, "branch", args->branch)) return code;
-    if (const int code = check_array(name, "x_next", args->x_next)) return code;
     if (const int code = check_shot_and_image(name, "*_gate", args->shape, args->image_gate, args->shot_gate)) return code;
-    return args->norm.out == nullptr ? AGK_OK : check_norm(name, args->shape, args->norm);
+    return check_norm(name, args->shape, args->norm);
 }
 
 int check(const agk_epilogue_args* args) {
@@ -131,16 +122,13 @@ int check(const agk_guided_step_args* args) {
                     args->width);
     }
     const struct { const char* what; const void* array; } arrays[] = {
-        {"patches", args->patches},           {"latent", args->latent},
-        {"x0_prev", args->x0_prev},           {"noise", args->noise},
-        {"difference", args->difference},     {"coefficients", args->coefficients},
-        {"next_latent", args->next_latent},   {"x0", args->x0},
-        {"next_difference", args->next_difference},
+        {"patches", args->patches}, {"latent", args->latent}, {"x0", args->x0}, {"difference", args->difference},
+        {"noise", args->noise},     {"coefficients", args->coefficients},
     };
     for (const auto& each : arrays) {
         if (const int code = check_array(name, each.what, each.array)) return code;
     }
-    return args->next_patches == nullptr ? AGK_OK : check_array(name, "next_patches", args->next_patches);
+    return AGK_OK;
 }
 
 int check(const agk_noise_args* args) {

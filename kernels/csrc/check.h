@@ -12,11 +12,11 @@ constexpr int64_t VECTOR_BYTES = 16;
 constexpr int64_t MAX_ROW_BYTES = 1024 * VECTOR_BYTES;
 // Patches of the latent are 2 x 2 (MODEL.md section 4).
 constexpr int64_t PATCH = 2;
-// Tokens per block of the keys' sum, and blocks of the statistics; workspace sizes follow from them.
-constexpr int64_t KEY_CHUNK = 256;
+// Blocks of the statistics. The workspace holds mean and sum of squares per group and block, and mean and 1 / deviation per group.
 constexpr int64_t STATISTICS_BLOCKS = 512;
-// Attention is written for heads of 64 and tiles of 64 keys.
-constexpr int ATTENTION_WIDTH = 64, ATTENTION_KEYS = 64;
+static_assert(AGK_GROUP_WORKSPACE == (STATISTICS_BLOCKS + 1) * 2 * sizeof(float));
+// Attention is written for heads of 64.
+constexpr int ATTENTION_WIDTH = 64;
 // Noise: table values from a block of Philox.
 constexpr int64_t NOISE_VALUES = 16;
 // 16 bytes of each channel with 16-bit inputs; the output is a whole number of 8-byte stores.
@@ -38,8 +38,6 @@ int check(const agk_packed_product_args* args);
 int check(const agk_guided_step_args* args);
 int check(const agk_noise_args* args);
 int check(const agk_head_norm_args* args);
-int check(const agk_head_norm_int8_args* args);
-int check(const agk_attention_int8_args* args);
 int check(const agk_attention_args* args);
 int check(const agk_pixels_args* args);
 int check(const agk_spatial_norm_args* args);

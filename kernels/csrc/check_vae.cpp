@@ -75,14 +75,9 @@ int check(const agk_spatial_norm_args* args) {
         if (const int code = check_array(name, "x_bias", args->x_bias)) return code;
     }
     if (!(args->epsilon > 0.0f)) return fail(AGK_BAD_SHAPE, "%s: epsilon %g: expected above 0", name, args->epsilon);
-    const int64_t needed = agk_spatial_norm_workspace(args);
+    const int64_t needed = args->groups * AGK_GROUP_WORKSPACE;
     if (args->workspace_bytes >= needed) return AGK_OK;
     return fail(AGK_SMALL_WORKSPACE, "%s: workspace_bytes %" PRId64 ": expected %" PRId64, name, args->workspace_bytes, needed);
 }
 
 }  // namespace agk
-
-// Mean and sum of squares per group and block, and mean and 1 / deviation per group.
-extern "C" int64_t agk_spatial_norm_workspace(const agk_spatial_norm_args* args) {
-    return (agk::STATISTICS_BLOCKS + 1) * args->groups * 2 * static_cast<int64_t>(sizeof(float));
-}

@@ -1,6 +1,6 @@
 // Fused epilogue of a matrix product: dequantise int32 sums, GELU, quantise for the next product.
 #include "rows.cuh"
-#include "tensor_cores.cuh"
+#include "ptx.cuh"
 
 namespace agk {
 namespace {

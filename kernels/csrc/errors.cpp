@@ -33,7 +33,6 @@ extern "C" const char* agk_error_text(int code) {
         case AGK_TOO_WIDE: return "a row is larger than 16 KiB";
         case AGK_NO_CUDA: return "the library was built without a CUDA compiler";
         case AGK_SMALL_WORKSPACE: return "the workspace is too small";
-        case AGK_BAD_OPTION: return "unknown enum value";
         default: return code >= AGK_CUDA_ERROR ? "CUDA runtime error" : "unknown code";
     }
 }

@@ -1,4 +1,4 @@
-// Unpatchify, guidance and solver update in one pass over the latent; optionally writes the next step's patches.
+// Unpatchify, guidance and solver update in one pass over the latent.
 //
 // A thread handles one channel of one patch, four values: one access to the patches, two of 8 bytes to the latent, whose rows
 // (90 floats) allow no wider aligned ones. Neighbouring threads handle neighbouring patches, so accesses to the latent are
@@ -23,15 +23,15 @@ __global__ void __launch_bounds__(WARP * CHANNELS_PER_BLOCK) step_kernel(agk_gui
     for (int64_t channel = threadIdx.y; channel < a.channels; channel += blockDim.y) {
         const int64_t feature = (patch * a.channels + channel) * PATCH * PATCH;
         const int64_t top = (frame * a.channels + channel) * a.height * a.width + corner;
-        float last[4], first[4], next[4];
+        float last[4], first[4];
         to_floats(load<4>(last_row + feature), last);
         to_floats(load<4>(first_row + feature), first);
 #pragma unroll
         for (int row = 0; row < PATCH; ++row) {
             const int64_t at = top + row * a.width;
-            float latent[2], x0_prev[2], noise[2], difference[2], x0[2], advanced[2];
+            float latent[2], x0_prev[2], noise[2], difference[2], x0[2];
             load_floats(a.latent + at, latent);
-            load_floats(a.x0_prev + at, x0_prev);
+            load_floats(a.x0 + at, x0_prev);
             load_floats(a.noise + at, noise);
             load_floats(a.difference + at, difference);
 #pragma unroll
@@ -39,14 +39,12 @@ __global__ void __launch_bounds__(WARP * CHANNELS_PER_BLOCK) step_kernel(agk_gui
                 const float v = last[2 * row + i];
                 difference[i] = v - first[2 * row + i] + c[3] * difference[i];
                 x0[i] = c[0] * latent[i] - c[1] * (v + c[2] * difference[i]);
-                advanced[i] = c[4] * latent[i] + c[5] * x0[i] + c[6] * x0_prev[i] + c[7] * noise[i];
-                next[2 * row + i] = advanced[i];
+                latent[i] = c[4] * latent[i] + c[5] * x0[i] + c[6] * x0_prev[i] + c[7] * noise[i];
             }
-            store(a.next_difference + at, difference);
+            store(a.difference + at, difference);
             store(a.x0 + at, x0);
-            store(a.next_latent + at, advanced);
+            store(a.latent + at, latent);
         }
-        if (a.next_patches != nullptr) store(static_cast<T*>(a.next_patches) + feature, next);
     }
 }
 

@@ -19,12 +19,6 @@ int with_activations(int dtype, Visit&& visit) {
     }
 }
 
-// As with_activations, without float32.
-template <typename Visit>
-int with_halves(int dtype, Visit&& visit) {
-    return dtype == AGK_F16 ? visit(__half{}) : visit(__nv_bfloat16{});
-}
-
 // As with_activations, for an output in the activations' type T or quantised.
 template <typename T, typename Visit>
 int with_output(int dtype, Visit&& visit) {

@@ -18,8 +18,6 @@ int agk_packed_product(const agk_packed_product_args*, void*) { return no_cuda("
 int agk_guided_step(const agk_guided_step_args*, void*) { return no_cuda("guided_step"); }
 int agk_noise(const agk_noise_args*, void*) { return no_cuda("noise"); }
 int agk_head_norm(const agk_head_norm_args*, void*) { return no_cuda("head_norm"); }
-int agk_head_norm_int8(const agk_head_norm_int8_args*, void*) { return no_cuda("head_norm_int8"); }
-int agk_attention_int8(const agk_attention_int8_args*, void*) { return no_cuda("attention_int8"); }
 int agk_attention(const agk_attention_args*, void*) { return no_cuda("attention"); }
 int agk_pixels(const agk_pixels_args*, void*) { return no_cuda("pixels"); }
 int agk_spatial_norm(const agk_spatial_norm_args*, void*) { return no_cuda("spatial_norm"); }

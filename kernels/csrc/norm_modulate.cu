@@ -7,8 +7,7 @@ extern "C" int agk_norm_modulate(const agk_norm_modulate_args* args, void* strea
         using T = decltype(element);
         return agk::with_output<T>(args->norm.out_dtype, [&](auto out) {
             return agk::launch_rows<T, decltype(out), false>("norm_modulate", args->shape, args->x, nullptr, nullptr,
-                                                             nullptr, nullptr, args->norm,
-                                                             static_cast<cudaStream_t>(stream));
+                                                             nullptr, args->norm, static_cast<cudaStream_t>(stream));
         });
     });
 }

@@ -1,6 +1,6 @@
 // Converts decoded frames to bytes in the requested channel order and orientation.
 //
-// A thread handles eight pixels: with 16-bit inputs three 16-byte loads, in either layout, and 8-byte stores.
+// A thread handles eight pixels: with 16-bit inputs three 16-byte loads and 8-byte stores.
 #include "launch.cuh"
 
 namespace agk {
@@ -18,20 +18,10 @@ __global__ void __launch_bounds__(THREADS) pixel_kernel(agk_pixels_args a, int64
     if (run >= runs) return;
     const T* x = static_cast<const T*>(a.x);
     uint8_t colours[4][N];
-    if (a.interleaved) {
-        float values[3 * N];
-        to_floats(load<3 * N>(x + run * 3 * N), values);
+    float values[3 * N];
+    to_floats(load<3 * N>(x + run * 3 * N), values);
 #pragma unroll
-        for (int i = 0; i < 3 * N; ++i) colours[i % 3][i / 3] = to_byte(values[i]);
-    } else {
-#pragma unroll
-        for (int channel = 0; channel < 3; ++channel) {
-            float values[N];
-            to_floats(load<N>(x + (channel * runs + run) * N), values);
-#pragma unroll
-            for (int i = 0; i < N; ++i) colours[channel][i] = to_byte(values[i]);
-        }
-    }
+    for (int i = 0; i < 3 * N; ++i) colours[i % 3][i / 3] = to_byte(values[i]);
     const int64_t runs_per_row = a.width / N;
     const int64_t line = run / runs_per_row, frame = line / a.height, row = line - frame * a.height;
     const int64_t to_line = a.flip ? frame * a.height + a.height - 1 - row : line;

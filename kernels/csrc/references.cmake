@@ -5,7 +5,6 @@ set(REFERENCES
   ${SOURCES}/check_packed.cpp
   ${SOURCES}/check_vae.cpp
   ${SOURCES}/errors.cpp
-  ${SOURCES}/host/attention.cpp
   ${SOURCES}/host/guided_step.cpp
   ${SOURCES}/host/heads.cpp
   ${SOURCES}/host/noise.cpp

@@ -14,26 +14,16 @@ constexpr int VECTORS = 2;
 constexpr int MAX_THREADS = MAX_WARPS * WARP;
 static_assert(MAX_ROW_BYTES == VECTORS * MAX_THREADS * VECTOR_BYTES);
 
+// Combines weight, bias and modulation [2, width], shift and scale: normalised * gain + offset = (normalised * weight + bias) * (1 + scale) + shift.
 template <int N>
-__device__ __forceinline__ void fill(float (&to)[N], float value) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) to[i] = value;
-}
-
-// Combines weight, bias, scale and shift: normalised * gain + offset = (normalised * weight + bias) * (1 + scale) + shift.
-template <int N>
-__device__ __forceinline__ void load_modulation(const agk_norm& norm, const float* shift, const float* scale,
-                                                int column, float (&gain)[N], float (&offset)[N]) {
-    fill(gain, 1.0f);
-    fill(offset, 0.0f);
-    if (norm.weight != nullptr) {
-        load_floats(norm.weight + column, gain);
-        load_floats(norm.bias + column, offset);
-    }
-    if (scale == nullptr) return;
+__device__ __forceinline__ void load_modulation(const agk_norm& norm, const float* modulation, int width, int column,
+                                                float (&gain)[N], float (&offset)[N]) {
+    load_floats(norm.weight + column, gain);
+    load_floats(norm.bias + column, offset);
+    if (modulation == nullptr) return;
     float factor[N], addend[N];
-    load_floats(scale + column, factor);
-    load_floats(shift + column, addend);
+    load_floats(modulation + column, addend);
+    load_floats(modulation + width + column, factor);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
         gain[i] *= 1.0f + factor[i];
@@ -83,11 +73,11 @@ __device__ __forceinline__ void scale_row(float (&value)[VECTORS][N], unsigned (
     for (int i = 0; i < VECTORS * N; ++i) value[i / N][i % N] *= factor;
 }
 
-// Out is T, __nv_fp8_e4m3 or int8_t. With GATED, x_next = x + gate * branch is the norm's input, and norm.out may be NULL.
+// Out is T, __nv_fp8_e4m3 or int8_t. With GATED, x += gate * branch first.
 template <typename T, typename Out, bool GATED>
 __global__ void __launch_bounds__(MAX_THREADS)
-    row_kernel(agk_rows shape, const T* x, const T* branch, const float* image_gate, const float* shot_gate, T* x_next,
-               agk_norm norm, int64_t rows_per_block) {
+    row_kernel(agk_rows shape, std::conditional_t<GATED, T, const T>* x, const T* branch, const float* image_gate,
+               const float* shot_gate, agk_norm norm, int64_t rows_per_block) {
     constexpr int N = VECTOR<T>;
     __shared__ float sums[2][MAX_WARPS];
     __shared__ unsigned maxima[MAX_WARPS];
@@ -100,23 +90,19 @@ __global__ void __launch_bounds__(MAX_THREADS)
     const float inverse_width = 1.0f / static_cast<float>(columns.width);
     Words<T, N> prefetched[VECTORS] = {}, prefetched_branch[VECTORS] = {};
     int64_t at = row * shape.width;
-    load_row(x + at, columns, prefetched);
+    load_row(static_cast<const T*>(x) + at, columns, prefetched);
     if constexpr (GATED) load_row(branch + at, columns, prefetched_branch);
     while (row < last) {
         // Load the modulation for the rows up to the next change of shot, image or batch entry.
-        const int64_t entry = row / shape.tokens, token = row % shape.tokens, begin = entry * shape.modulation_stride;
+        const int64_t token = row % shape.tokens;
         const bool shot = token < shape.shot_tokens;
         const int64_t end = min(last, row - token + (shot ? shape.shot_tokens : shape.tokens));
         float gain[VECTORS][N] = {}, offset[VECTORS][N] = {}, gate[VECTORS][N] = {};
 #pragma unroll
         for (int v = 0; v < VECTORS; ++v) {
             if (!columns.inside(v)) continue;
-            if constexpr (GATED) load_floats((shot ? shot_gate : image_gate) + begin + columns[v], gate[v]);
-            const float* shift = shot ? norm.shot_shift : norm.image_shift;
-            const float* scale = shot ? norm.shot_scale : norm.image_scale;
-            const bool plain = scale == nullptr;
-            load_modulation(norm, plain ? nullptr : shift + begin, plain ? nullptr : scale + begin, columns[v], gain[v],
-                            offset[v]);
+            if constexpr (GATED) load_floats((shot ? shot_gate : image_gate) + columns[v], gate[v]);
+            load_modulation(norm, shot ? norm.shot : norm.image, columns.width, columns[v], gain[v], offset[v]);
         }
         for (; row < end; ++row, at += shape.width) {
             float value[VECTORS][N];
@@ -130,13 +116,12 @@ __global__ void __launch_bounds__(MAX_THREADS)
                     for (int i = 0; i < N; ++i) value[v][i] = to_float(from_float<T>(value[v][i] + gate[v][i] * added[i]));
                 }
             }
-            if constexpr (GATED) store_row(x_next + at, columns, value);
+            if constexpr (GATED) store_row(x + at, columns, value);
             // Prefetch the next row while this one is reduced.
             if (row + 1 < last) {
-                load_row(x + at + shape.width, columns, prefetched);
+                load_row(static_cast<const T*>(x) + at + shape.width, columns, prefetched);
                 if constexpr (GATED) load_row(branch + at + shape.width, columns, prefetched_branch);
             }
-            if (GATED && norm.out == nullptr) continue;
 
             float sum = 0.0f, squares = 0.0f;
 #pragma unroll
@@ -182,13 +167,13 @@ int make_row_grid(const char* name, Kernel kernel, int64_t rows, int64_t width, 
 }
 
 template <typename T, typename Out, bool GATED>
-int launch_rows(const char* name, const agk_rows& shape, const void* x, const void* branch, const float* image_gate,
-                const float* shot_gate, void* x_next, const agk_norm& norm, cudaStream_t stream) {
+int launch_rows(const char* name, const agk_rows& shape, std::conditional_t<GATED, void, const void>* x, const void* branch,
+                const float* image_gate, const float* shot_gate, const agk_norm& norm, cudaStream_t stream) {
     const auto kernel = row_kernel<T, Out, GATED>;
     RowGrid grid;
     if (const int code = make_row_grid<T>(name, kernel, shape.rows, shape.width, grid)) return code;
     kernel<<<grid.blocks, grid.threads, 0, stream>>>(
-        shape, static_cast<const T*>(x), static_cast<const T*>(branch), image_gate, shot_gate, static_cast<T*>(x_next),
+        shape, static_cast<std::conditional_t<GATED, T, const T>*>(x), static_cast<const T*>(branch), image_gate, shot_gate,
         norm, grid.rows_per_block);
     return launch_result(name);
 }

@@ -4,7 +4,7 @@
 // and sums of squared deviations, merged in a fixed order (Chan, Golub, LeVeque 1983), so a large mean costs no precision. The
 // bias of x is folded into offsets that both passes add anyway.
 #include "launch.cuh"
-#include "tensor_cores.cuh"
+#include "ptx.cuh"
 
 namespace agk {
 namespace {

@@ -1,16 +1,16 @@
 // wgmma (the MMA of a warp group, four aligned warps), mbarrier and setmaxnreg. wgmma and setmaxnreg exist on sm_90a only.
 //
-// Operand A is in registers, 16 rows per warp, in the layout of mma.sync (tensor_cores.cuh), as are the accumulators; d[tile] is
-// eight columns. Operand B is read from shared memory through a descriptor. wgmma is asynchronous: accumulators must not be read
+// Operand A is in registers, 16 rows per warp, as are the accumulators; d[tile] is eight columns. Operand B is read from shared memory through a descriptor. wgmma is asynchronous: accumulators must not be read
 // or written, and operands must not change, before wgmma_wait(). Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
 // Multiply-Accumulate Instructions". Tests emulate them in tests/kernels/emulation.
 #pragma once
 
-#include "attention.cuh"
+#include "launch.cuh"
+#include "ptx.cuh"
 
 namespace agk {
-// K of an MMA with 16-bit operands.
-constexpr int DEPTH = 16;
+// K of an MMA with 16-bit operands, and its tiles of eight columns.
+constexpr int DEPTH = 16, TILES = 8;
 }  // namespace agk
 
 #ifndef __CUDACC__
@@ -29,10 +29,10 @@ __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.a
 // Commits all MMAs since the last commit as one group.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-template <typename Register, int TILES>
-__device__ __forceinline__ void use_registers(Register (&held)[TILES][4]) {
+template <typename Register, int COUNT>
+__device__ __forceinline__ void use_registers(Register (&held)[COUNT][4]) {
 #pragma unroll
-    for (int i = 0; i < TILES * 4; ++i) {
+    for (int i = 0; i < COUNT * 4; ++i) {
         if constexpr (std::is_same_v<Register, float>) {
             asm volatile("" : "+f"(held[i / 4][i % 4])::"memory");
         } else {
@@ -94,26 +94,8 @@ __device__ __forceinline__ void alloc_registers() {
     extern __shared__ __align__(1024) unsigned char dynamic_shared[]; \
     Type& name = *reinterpret_cast<Type*>(dynamic_shared)
 
-// d = a b, or with ADD d += a b, int8 to int32: a 64 x 32 row-major; b 32 x 64, 32 elements of a column in a 64-byte row.
-template <bool ADD>
-__device__ __forceinline__ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile(
-        "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, %37;"
-        : "+r"(d[0][0]), "+r"(d[0][1]), "+r"(d[0][2]), "+r"(d[0][3]),
-          "+r"(d[1][0]), "+r"(d[1][1]), "+r"(d[1][2]), "+r"(d[1][3]),
-          "+r"(d[2][0]), "+r"(d[2][1]), "+r"(d[2][2]), "+r"(d[2][3]),
-          "+r"(d[3][0]), "+r"(d[3][1]), "+r"(d[3][2]), "+r"(d[3][3]),
-          "+r"(d[4][0]), "+r"(d[4][1]), "+r"(d[4][2]), "+r"(d[4][3]),
-          "+r"(d[5][0]), "+r"(d[5][1]), "+r"(d[5][2]), "+r"(d[5][3]),
-          "+r"(d[6][0]), "+r"(d[6][1]), "+r"(d[6][2]), "+r"(d[6][3]),
-          "+r"(d[7][0]), "+r"(d[7][1]), "+r"(d[7][2]), "+r"(d[7][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD));
-}
-
-// The same for 16-bit T to float32: a 64 x DEPTH row-major; b DEPTH x 64, row-major or with K_MAJOR column-major.
+// d = a b, or with ADD d += a b, 16-bit T to float32: a 64 x DEPTH row-major; b DEPTH x 64, row-major or with K_MAJOR
+// column-major.
 #define AGK_WGMMA_HALVES(TYPE)                                                                                          \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                           \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "   \
@@ -127,8 +109,8 @@ __device__ __forceinline__ void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[
                    "+f"(d[7][2]), "+f"(d[7][3])                                                                            \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADD), "n"(!K_MAJOR))
 
-template <typename T, bool ADD = true, bool K_MAJOR = false>
-__device__ __forceinline__ void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
+template <typename T, bool ADD, bool K_MAJOR>
+__device__ __forceinline__ void mma(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
     if constexpr (std::is_same_v<T, __half>) {
         AGK_WGMMA_HALVES("f16");
     } else {
@@ -143,12 +125,10 @@ __device__ __forceinline__ void mma(float (&d)[WIDTH_TILES][4], const uint32_t (
 namespace agk {
 
 // PTX ISA, "Matrix Descriptor Format": start address (bit 0) and stride between groups of 8 rows (bit 32), in units of 16 bytes,
-// and the swizzle (bit 62). A row is as wide as the swizzle.
-enum class Swizzle : uint64_t { Bytes128 = 1, Bytes64 = 2 };
-
-__device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned bytes_of_8_rows, Swizzle swizzle) {
+// and a swizzle of 128 bytes (bit 62), the width of a row.
+__device__ __forceinline__ uint64_t make_descriptor(const void* shared, unsigned bytes_of_8_rows) {
     const auto field = [](uint64_t bytes) { return (bytes & 0x3ffff) >> 4; };
-    return field(shared_address(shared)) | field(bytes_of_8_rows) << 32 | static_cast<uint64_t>(swizzle) << 62;
+    return field(shared_address(shared)) | field(bytes_of_8_rows) << 32 | uint64_t{1} << 62;
 }
 
 __device__ __forceinline__ uint64_t advance_descriptor(uint64_t descriptor, unsigned bytes) { return descriptor + bytes / 16; }

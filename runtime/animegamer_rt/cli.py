@@ -8,8 +8,6 @@ Each subcommand is a function that gets its parser: it adds options, or verbs by
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +15,6 @@ from types import MappingProxyType
 
 from .arguments import Parser
 from .bundle.config import suggest_only
-from .completion import NAMES, SHELLS, names, script
 from .errors import ConfigError
 from .failures import output_error, output_lost, ready_streams, report
 from .version import __version__
@@ -33,7 +30,6 @@ OWN: Mapping[str, str] = MappingProxyType(
         "serve": "animegamer_rt.serving.server.command:add_serve",
         "keys": "animegamer_rt.serving.server.command:add_keys",
         "sessions": "animegamer_rt.serving.server.command:add_sessions",
-        "completion": "animegamer_rt.cli:add_completion",
     }
 )
 HELP: Mapping[str, str] = MappingProxyType(
@@ -46,7 +42,6 @@ HELP: Mapping[str, str] = MappingProxyType(
         "serve": "serve games to other programs over a socket",
         "keys": "make key pairs for serving to other machines",
         "sessions": "back up a server's sessions, even while it runs",
-        "completion": "print a script that completes commands in bash or zsh",
         "build-engines": "build TensorRT engines for a bundle",
         "export": "make a bundle from checkpoints",
         "fetch": "download the published checkpoints",
@@ -78,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     called = words[0] if words else ""
     try:
-        options, unknown = command_parser({called}).parse_known_args(words)
+        options, unknown = command_parser(called).parse_known_args(words)
         if unknown:  # argparse itself would show the whole program's usage, without this command's options
             near = suggest_only(unknown[0].partition("=")[0], options.parser._option_string_actions)
             options.parser.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {near}" if near else ""))
@@ -97,31 +92,14 @@ def _run(words: list[str]) -> int:
     return code
 
 
-def command_parser(complete: set[str] | None = None) -> Parser:
-    """The program's parser. Only the commands in `complete` get options; None: all whose libraries are installed."""
+def command_parser(called: str) -> Parser:
+    """The program's parser, in which only the called command has options."""
     parser = Parser(prog="animegamer-rt", description="Text in, next game state and a 17-frame clip out.")
     parser.add_argument("--version", action="version", version=f"animegamer-rt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     added = sorted(entry_points(group=COMMAND_GROUP), key=lambda point: point.name)
     for point in (*(EntryPoint(name, where, COMMAND_GROUP) for name, where in OWN.items()), *added):
         command = commands.add_parser(point.name, help=HELP.get(point.name, ""))
-        if complete is None:
-            with contextlib.suppress(ModuleNotFoundError):
-                point.load()(command)
-        elif point.name in complete:
+        if point.name == called:
             point.load()(command)
     return parser
-
-
-def add_completion(parser: argparse.ArgumentParser) -> None:
-    """`animegamer-rt completion`."""
-    parser.add_argument("shell", choices=(*SHELLS, *NAMES), metavar="{bash,zsh}", help="shell to print it for")
-    parser.set_defaults(run=_completion)
-
-
-def _completion(options: argparse.Namespace) -> int:
-    if options.shell in NAMES:  # called by the script
-        print("\n".join(names(options.shell)))
-    else:
-        print(script(command_parser(), options.shell))
-    return 0

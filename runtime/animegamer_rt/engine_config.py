@@ -64,19 +64,10 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
 ATTENTIONS: Mapping[str, str] = MappingProxyType(
     {
         "torch": "PyTorch's choice",
-        "cudnn": "cuDNN",
-        "flash": "FlashAttention",
-        "efficient": "PyTorch's memory-efficient attention",
-        "wgmma": "our sm_90 kernel with 16-bit scores",
-        "int8": "our kernel with INT8 scores, sm_80 and later",
-        "int8-wgmma": "our sm_90 kernel with INT8 scores",
-        "fastest": "the fastest accurate one, timed when the engines are opened",
+        "wgmma": "our kernel for H100 and H200",
     }
 )
-"""Attention implementations of PyTorch's denoiser. All but `torch` need this project's kernels."""
-
-
-FASTEST = "fastest"
+"""Attention implementations of PyTorch's denoiser."""
 
 
 def _arguments(options: Mapping[str, str | None]) -> list[str]:
@@ -156,7 +147,7 @@ class EngineConfig:
         if self.device in INT8_DEVICES and "int8" in computed:
             return replace(self, device=f"{self.device}-fp32")
         if self.device == "torch-cpu" and set(computed) - {"fp32"}:
-            return replace(self, precision="fp32")
+            return replace(self, precision="fp32", attention=None)
         if self.device == "torch" and {"fp16", "fp16-sums", "fp8", "int8"} & set(computed):
             return replace(self, precision="fp32" if self.precision is None else "bf16")
         return None
@@ -221,7 +212,7 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
     add(
         "--attention",
         choices=tuple(ATTENTIONS),
-        help=f"only for PyTorch; all but torch need our kernels: {_choices(ATTENTIONS)} (default: torch)",
+        help=f"only for PyTorch: {_choices(ATTENTIONS)} (default: torch)",
     )
     add("--threads", type=int, metavar="N", help="only for onnxruntime: CPU threads (default: one per core)")
 

@@ -74,9 +74,9 @@ elif job["stage"] == "checks":
 elif job["stage"] == "serve":
     say(part="a part", passed=faults.get(name) != "wrong")
 """
-FOUR = ["--variants", "bf16,fp8,bf16-eager,bf16-compiled", "--size", "full", "--commit", "abc"]
+THREE = ["--variants", "bf16,fp8,bf16-eager", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")
-ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-compiled", "bf16-eager") for plan in PLANS]
+ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-eager") for plan in PLANS]
 ALL[3:3] = [("bf16", plan) for plan in ("exported-balanced", "exported-fast", "balanced-skipping")]
 
 
@@ -90,7 +90,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def run(*arguments: str, faults: dict[str, str] | None = None) -> int:
         (tmp_path / "faults").write_text(json.dumps(faults or {}))
         (tmp_path / "log").write_text("")
-        return gpu.main([*FOUR, "--results", str(tmp_path / "results"), *arguments])
+        return gpu.main([*THREE, "--results", str(tmp_path / "results"), *arguments])
 
     monkeypatch.setattr(gpu, "command", stand_in)
     monkeypatch.setattr(gpu, "POLL_S", 0.01)
@@ -154,7 +154,6 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
         "machine cuda ",
         "build library ",
         "turns full-fp8 balanced",
-        "turns full-bf16-compiled balanced",
         "turns full-bf16-eager balanced",
         "turns full-bf16 balanced,fast,exported-balanced,exported-fast,balanced-skipping",
     ]
@@ -187,9 +186,9 @@ def test_jobs_that_did_not_fit_are_listed_as_not_run(
     _, record = record_in(tmp_path)
     assert record["not_run"] == [
         "reference full",
-        *(f"turns full-{name}" for name in ("bf16", "fp8", "bf16-compiled", "bf16-eager")),
+        *(f"turns full-{name}" for name in ("bf16", "fp8", "bf16-eager")),
     ]
-    assert "5 jobs not run: reference full, " in capsys.readouterr().out
+    assert "4 jobs not run: reference full, " in capsys.readouterr().out
     assert run("--stages", "turns", "--minutes", "10") == 0
     assert [json.loads(path.read_text())["not_run"] for path in (tmp_path / "results").iterdir()].count([]) == 1
 

@@ -69,7 +69,6 @@ def engines(
     plan: DenoisePlan = PLAN,
     rowwise: torch.dtype | None = None,
     kernels: Kernels | None = None,
-    compiled: bool = False,
     window: int = WINDOW,
 ) -> Engines:
     torch_device = torch_device or TorchDevice()
@@ -85,8 +84,6 @@ def engines(
             if kernels is None
             else FusedTransformer(denoiser, torch_device.dtype, kernels)
         )
-        if compiled:
-            transformer.compile(backend="aot_eager")
         return Engines(
             PredictorPart(torch_device.on_side_stream(), predictor, merge_layers(predictor), window),
             DenoiserPart(torch_device, transformer, unconditional, [step.timestep for step in plan], kernels),

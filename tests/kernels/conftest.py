@@ -121,7 +121,7 @@ def kernels(library: Library) -> Kernels:
 def both_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kernels:
     """The PyTorch backend's kernels for tensors on the CPU: the references, or the emulated kernels, which are slow."""
     found: Operators = request.getfixturevalue(request.param)
-    monkeypatch.setattr(custom_ops, "_library", lambda path: found.library)
+    monkeypatch.setattr(custom_ops, "opened", lambda path: found.library)
     return Kernels(str(found.library.path))
 
 

@@ -6,13 +6,18 @@ import ctypes
 from collections.abc import Mapping
 
 from animegamer_kernels.arrays import Dtype
-from animegamer_kernels.attention import AttentionArguments, AttentionInt8Arguments
-from animegamer_kernels.heads import HeadNormArguments, HeadNormInt8Arguments
+from animegamer_kernels.denoiser import (
+    NOISE_TABLE,
+    AttentionArguments,
+    EpilogueArguments,
+    GateResidualArguments,
+    GuidedStepArguments,
+    HeadNormArguments,
+    NoiseArguments,
+    NormModulateArguments,
+)
 from animegamer_kernels.library import Arguments
-from animegamer_kernels.noise import NOISE_TABLE, NoiseArguments
 from animegamer_kernels.packed import PackedProductArguments, UnpackArguments
-from animegamer_kernels.rows import EpilogueArguments, GateResidualArguments, NormModulateArguments
-from animegamer_kernels.step import GuidedStepArguments
 from animegamer_kernels.vae import PixelsArguments, SpatialNormArguments
 
 MEMORY = (ctypes.c_float * (NOISE_TABLE + 4))()
@@ -21,7 +26,7 @@ ADDRESS = -(-ctypes.addressof(MEMORY) // 16) * 16
 
 ROWS = {"shape.rows": 4, "shape.tokens": 2, "shape.shot_tokens": 1, "shape.width": 8, "norm.epsilon": 1e-5}
 WEIGHT = {"weight.outputs": 3, "weight.inputs": 16, "weight.block": 8, "weight.bits": 4}
-HEADS = {"shape.batch": 1, "shape.tokens": 3, "shape.heads": 2, "shape.head_width": 8, "shape.epsilon": 1e-6}
+HEADS = {"batch": 1, "tokens": 3, "heads": 2}
 SIZES: Mapping[str, tuple[type[Arguments], Mapping[str, float]]] = {
     "norm_modulate": (NormModulateArguments, ROWS),
     "gate_residual": (GateResidualArguments, ROWS),
@@ -30,18 +35,8 @@ SIZES: Mapping[str, tuple[type[Arguments], Mapping[str, float]]] = {
     "packed_product": (PackedProductArguments, {**WEIGHT, "rows": 2}),
     "guided_step": (GuidedStepArguments, {"batch": 1, "frames": 1, "channels": 2, "height": 2, "width": 2}),
     "noise": (NoiseArguments, {"draws": 1, "count": 33, "first": 0}),
-    "head_norm": (HeadNormArguments, {**HEADS, "batch_stride": 48, "token_stride": 16, "head_stride": 8}),
-    "head_norm_int8": (HeadNormInt8Arguments, {**HEADS, "query_group": 2, "key_group": 3, "workspace_bytes": 64}),
-    "attention_int8": (
-        AttentionInt8Arguments,
-        {"dtype": Dtype.F16, "batch": 1, "tokens": 3, "heads": 2, "head_width": 64, "query_group": 2, "key_group": 64}
-        | {"batch_stride": 1152, "token_stride": 384, "head_stride": 64},
-    ),
-    "attention": (
-        AttentionArguments,
-        {"dtype": Dtype.BF16, "batch": 1, "tokens": 3, "heads": 2, "head_width": 64}
-        | {"batch_stride": 1152, "token_stride": 384, "head_stride": 64},
-    ),
+    "head_norm": (HeadNormArguments, {**HEADS, "head_width": 8, "epsilon": 1e-6}),
+    "attention": (AttentionArguments, {**HEADS, "dtype": Dtype.BF16, "head_width": 64}),
     "pixels": (PixelsArguments, {"frames": 1, "height": 2, "width": 8, "out_channels": 4}),
     "spatial_norm": (
         SpatialNormArguments,

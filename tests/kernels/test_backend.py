@@ -109,14 +109,6 @@ def test_graphs_hold_the_kernels(kernels: Kernels) -> None:
     assert torch_device.captured == 4
 
 
-def test_compiled_blocks_hold_the_kernels(kernels: Kernels) -> None:
-    turn = Turn()
-    for rowwise, allowed in ((None, NEAR[torch.float32]), (FP8, NEAR_ROWWISE), (INT8, NEAR_ROWWISE)):
-        torch._dynamo.reset()  # recompilations for other types count against a limit
-        found = turn.latents(engines(rowwise=rowwise, kernels=kernels, compiled=True))[0]
-        assert relative_error(found, turn.latents(engines(rowwise=rowwise))[0]) <= allowed, rowwise
-
-
 def packed_predictor(four_bits: bool) -> Predictor:
     """A small predictor whose blocks hold codes of 4 or 8 bits."""
     network, random = networks()[0], torch.Generator().manual_seed(0)

@@ -10,7 +10,7 @@ from kernel_results import Operators, Outputs, assert_same, case_id, quantise_ro
 from torch import Tensor
 from torch.nn import functional
 
-from animegamer_kernels import Int32Sums, epilogue
+from animegamer_kernels import epilogue
 
 F16, BF16, F32, F8, I8 = torch.float16, torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.int8
 
@@ -68,10 +68,10 @@ def inputs(case: Case) -> tuple[Tensor, tuple[Tensor, ...]]:
 
 def run(case: Case, operators: Operators) -> dict[str, Tensor]:
     (x, factors), out, device = inputs(case), Outputs(operators.device), operators.device
-    sums = Int32Sums(*(part.to(device) for part in factors)) if factors else None
+    sums = [part.to(device) for part in factors] or [None, None, None]
     written = out.new("out", x.shape, case.out or case.dtype)
     scales = None if case.out is None else out.new("out_scales", x.shape[:1], F32)
-    epilogue(operators.library, x.to(device), written, scales, sums, case.gelu)
+    epilogue(operators.library, x.to(device), *sums, case.gelu, written, scales)
     return out.read()
 
 
@@ -103,6 +103,6 @@ def test_full_size_kernel_is_the_references_result(reference: Operators, gpu: Op
 def test_gelu_of_extreme_values_is_right(operators: Operators) -> None:
     far = torch.tensor([[-1e30, -100.0, -0.0, 0.0, 100.0, 1e30, float("inf"), float("nan")]], device=operators.device)
     out = torch.empty_like(far)
-    epilogue(operators.library, far, out, gelu=True)
+    epilogue(operators.library, far, None, None, None, True, out)
     assert out[0, :-1].tolist() == [0.0, 0.0, 0.0, 0.0, 100.0, pytest.approx(1e30), float("inf")]
     assert bool(out[0, -1].isnan())

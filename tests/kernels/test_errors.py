@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -15,19 +14,7 @@ import torch
 from kernel_arguments import set_field, valid_arguments
 from torch import Tensor
 
-from animegamer_kernels import (
-    Int8Outputs,
-    KernelError,
-    Library,
-    Norm,
-    Packed,
-    attention,
-    attention_int8,
-    epilogue,
-    gate_residual,
-    norm_modulate,
-    packed_product,
-)
+from animegamer_kernels import KernelError, Library, attention, epilogue, norm_modulate, packed_product
 from animegamer_kernels.arrays import Dtype
 from animegamer_kernels.library import OPERATORS, Status
 
@@ -36,7 +23,7 @@ REFUSED = (
     ("norm_modulate", "norm.epsilon", 0.0, Status.BAD_SHAPE, "epsilon"),
     ("norm_modulate", "shape.dtype", Dtype.I8, Status.BAD_DTYPE, "dtype 4"),
     ("norm_modulate", "shape.rows", 3, Status.BAD_SHAPE, "multiple of tokens"),
-    ("norm_modulate", "shape.modulation_stride", 6, Status.BAD_SHAPE, "modulation_stride 6"),
+    ("norm_modulate", "norm.shot", None, Status.NULL_POINTER, "norm.shot is missing"),
     ("norm_modulate", "shape.width", 9, Status.UNALIGNED_WIDTH, "36 bytes"),
     ("norm_modulate", "shape.width", 4100, Status.TOO_WIDE, "at most 16384"),
     ("gate_residual", "image_gate", None, Status.NULL_POINTER, "*_gate"),
@@ -50,16 +37,9 @@ REFUSED = (
     ("noise", "draws", 1001, Status.BAD_SHAPE, "draws 1001: expected 0 to 1000"),
     ("noise", "count", 0, Status.BAD_SHAPE, "a positive count"),
     ("noise", "weights", None, Status.NULL_POINTER, "weights is missing"),
-    ("head_norm", "shape.head_width", 256, Status.TOO_WIDE, "at most 512"),
-    ("head_norm", "token_stride", 18, Status.BAD_SHAPE, "stride of 18"),
-    ("head_norm_int8", "key_group", 0, Status.BAD_SHAPE, "0 tokens"),
-    ("head_norm_int8", "workspace_bytes", 63, Status.SMALL_WORKSPACE, "expected 64"),
-    ("attention_int8", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
-    ("attention_int8", "key_group", 32, Status.BAD_SHAPE, "32 keys: expected a positive multiple of 64"),
-    ("attention_int8", "products", 5, Status.BAD_OPTION, "products 5"),
-    ("attention_int8", "token_stride", 388, Status.BAD_SHAPE, "stride of 388"),
+    ("head_norm", "head_width", 256, Status.TOO_WIDE, "at most 512"),
     ("attention", "head_width", 128, Status.BAD_SHAPE, "head_width 128: expected 64"),
-    ("attention", "head_stride", 68, Status.BAD_SHAPE, "stride of 68"),
+    ("attention", "dtype", Dtype.F32, Status.BAD_DTYPE, "dtype 0: expected AGK_F16 or AGK_BF16"),
     ("pixels", "width", 12, Status.UNALIGNED_WIDTH, "multiple of 8"),
     ("pixels", "order", (ctypes.c_int32 * 4)(0, 1, 2, 4), Status.BAD_SHAPE, "order[3] is 4"),
     ("spatial_norm", "latent_frames", 1, Status.BAD_SHAPE, "multiples of the latent"),
@@ -113,34 +93,21 @@ def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.zeros(shape, dtype=dtype)
 
 
-F16, I8 = torch.float16, torch.int8
-X, PAIR, TABLE, ROWS, VECTOR = zeros(1, 2, 8), zeros(2, 2, 8), zeros(2, 8), zeros(2, 8), zeros(8)
-WEIGHT = Packed(zeros(3, 2, 4, dtype=I8), zeros(3, 2), 4)
-CODES, SCALES = zeros(1, 2, 65, 64, dtype=I8), zeros(1, 2, 3)
-HEADS = Int8Outputs(CODES, CODES, SCALES, SCALES[:, :, :2].contiguous(), VECTOR, VECTOR)
-VALUE = zeros(1, 65, 2, 64, dtype=F16)
-WIDER = zeros(1, 65, 2, 72, dtype=F16)[..., :64]
-
-
-def norm(out: Tensor = X, weight: Tensor | None = None) -> Norm:
-    return Norm(out, 1e-5, weight=weight, bias=None if weight is None else VECTOR)
-
-
-SHAPE, DTYPE = "wrong shape", "wrong dtype"
-modulate, gate = partial(norm_modulate, shot_tokens=0), partial(gate_residual, shot_tokens=1)
-product = partial(packed_product, weight=WEIGHT, x=zeros(2, 16), out=zeros(2, 3))
-attend = partial(attention_int8, heads=HEADS, value=VALUE, out=VALUE, query_group=32, key_group=64)
+I8, SHAPE, DTYPE = torch.int8, "wrong shape", "wrong dtype"
+X, ROWS, VECTOR = zeros(1, 2, 8), zeros(2, 8), zeros(8)
+QKV = zeros(1, 65, 3, 2, 72, dtype=torch.float16)[..., :64]
+modulate = partial(norm_modulate, x=X, weight=VECTOR, bias=VECTOR, epsilon=1e-5, shot=None, image=None, shot_tokens=0)
+unscaled = partial(epilogue, row_scales=None, column_scales=None, bias=None, gelu=False)
+product = partial(packed_product, codes=zeros(3, 2, 4, dtype=I8), four_bits=True, x=zeros(2, 16), out=zeros(2, 3))
 MISFITS: tuple[tuple[str, Callable[..., None]], ...] = (
-    (f"out: {SHAPE}", partial(modulate, x=X, norm=norm(zeros(1, 2, 16)))),
-    (f"weight: {DTYPE}", partial(modulate, x=X, norm=norm(weight=VECTOR.half()))),
-    ("out: on a different device", partial(modulate, x=X, norm=norm(torch.empty(1, 2, 8, device="meta")))),
-    ("unsupported dtype", partial(modulate, x=X.double(), norm=norm())),
-    ("expected one stride", partial(gate, x=PAIR, branch=PAIR, image_gate=TABLE, shot_gate=VECTOR, x_next=PAIR)),
-    ("out_scales is missing", partial(epilogue, x=ROWS, out=ROWS.to(I8))),
-    (f"scales: {SHAPE}", partial(product, weight=replace(WEIGHT, scales=zeros(3, 1)))),
-    (f"key_scales: {SHAPE}", partial(attend, heads=replace(HEADS, key_scales=HEADS.key_scales[:, :, :1]))),
-    (f"value: {SHAPE}", partial(attend, value=VALUE.flatten(2))),
-    ("key: strides differ", partial(attention, query=VALUE, key=WIDER, value=VALUE, out=VALUE)),
+    (f"out: {SHAPE}", partial(modulate, out=zeros(1, 2, 16))),
+    (f"weight: {DTYPE}", partial(modulate, weight=VECTOR.half(), out=X)),
+    ("out: on a different device", partial(modulate, out=torch.empty(1, 2, 8, device="meta"))),
+    ("unsupported dtype", partial(modulate, x=X.double(), out=X)),
+    (f"shot: {SHAPE}", partial(modulate, shot=VECTOR, out=X)),
+    ("out_scales is missing", partial(unscaled, x=ROWS, out=ROWS.to(I8))),
+    (f"scales: {SHAPE}", partial(product, scales=zeros(3, 1, 1))),
+    ("qkv: wrong shape.*strides", partial(attention, qkv=QKV, out=QKV[:, :, 0])),
 )
 
 

@@ -9,7 +9,7 @@ import torch
 from kernel_results import Operators, Outputs, assert_close, case_id
 from torch import Tensor
 
-from animegamer_kernels import Packed, packed_product, unpack
+from animegamer_kernels import packed_product, unpack
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
@@ -55,21 +55,18 @@ def tokens(case: Case) -> Tensor:
     return torch.randn(case.rows, case.inputs, generator=torch.Generator().manual_seed(7)).to(case.dtype)
 
 
-def packed(case: Case, device: str) -> Packed:
-    weight = layer(case)
-    return Packed(weight.codes.to(device), weight.scales[..., 0].contiguous().to(device), case.bits)
-
-
 def run_unpack(case: Case, operators: Operators) -> Tensor:
-    out = Outputs(operators.device)
-    unpack(operators.library, packed(case, operators.device), out.new("out", (case.outputs, case.inputs), case.dtype))
+    out, weight = Outputs(operators.device), layer(case).to(operators.device)
+    written = out.new("out", (case.outputs, case.inputs), case.dtype)
+    unpack(operators.library, weight.codes, weight.scales, case.bits == 4, written)
     return out.read()["out"]
 
 
 def run_product(case: Case, operators: Operators) -> Tensor:
-    out = Outputs(operators.device)
+    out, weight = Outputs(operators.device), layer(case).to(operators.device)
     written = out.new("out", (case.rows, case.outputs), case.dtype)
-    packed_product(operators.library, packed(case, operators.device), tokens(case).to(operators.device), written)
+    x = tokens(case).to(operators.device)
+    packed_product(operators.library, x, weight.codes, weight.scales, case.bits == 4, written)
     return out.read()["out"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import pytest
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from animegamer_export.parts.vae import pixels as exported_pixels
-from animegamer_kernels import SpatialNorm, pixels, spatial_norm, spatial_norm_workspace
+from animegamer_kernels import GROUP_WORKSPACE, pixels, spatial_norm
 from animegamer_rt.backends.interface import PIXEL_FORMATS
 from animegamer_rt.models.vae import NORM_EPSILON, LatentNorm, VaeSize
 
@@ -21,23 +21,21 @@ from animegamer_rt.models.vae import NORM_EPSILON, LatentNorm, VaeSize
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_pixels_are_the_exported_decoders(operators: Operators, channels: int, dtype: torch.dtype) -> None:
     formats = [order for order in PIXEL_FORMATS.values() if len(order) == channels]
-    for order, flip, interleaved in product(formats, (False, True), (False, True)):
-        assert_pixels(operators, order, flip, interleaved, dtype)
+    for order, flip in product(formats, (False, True)):
+        assert_pixels(operators, order, flip, dtype)
 
 
-def assert_pixels(
-    operators: Operators, order: tuple[int, ...], flip: bool, interleaved: bool, dtype: torch.dtype
-) -> None:
+def assert_pixels(operators: Operators, order: tuple[int, ...], flip: bool, dtype: torch.dtype) -> None:
     library, device = operators.library, operators.device
     random = torch.Generator().manual_seed(0)
     frames = (1.2 * torch.randn((3, 2, 5, 24), generator=random)).to(dtype)
     frames[:, 0, 0, :4] = torch.tensor([-1.0, 1.0, 0.0, float("inf")])
     expected = exported_pixels(frames.float().transpose(0, 1), torch.tensor(order), torch.tensor([flip]))
-    x = frames.permute(1, 2, 3, 0).contiguous() if interleaved else frames
+    x = frames.permute(1, 2, 3, 0).contiguous()
     outputs = Outputs(device)
     out = outputs.new("out", expected.shape, torch.uint8)
-    pixels(library, x.to(device), out, order, flip, interleaved)
-    assert torch.equal(outputs.read()["out"], expected), (order, flip, interleaved)
+    pixels(library, x.to(device), order, flip, out)
+    assert torch.equal(outputs.read()["out"], expected), (order, flip)
 
 
 @dataclass(frozen=True)
@@ -84,9 +82,9 @@ def run(case: Case, operators: Operators) -> Tensor:
     x, scale, shift, weight, bias, x_bias = (array.to(device) for array in inputs(case))
     outputs = Outputs(device)
     out = outputs.new("out", x.shape, case.dtype)
-    given = SpatialNorm(x, scale, shift, weight, bias, out, case.groups, NORM_EPSILON, x_bias if case.biased else None)
-    workspace = torch.empty(spatial_norm_workspace(library, given), dtype=torch.uint8, device=device)
-    spatial_norm(library, replace(given, workspace=workspace))
+    added = x_bias if case.biased else None
+    workspace = torch.empty(case.groups * GROUP_WORKSPACE, dtype=torch.uint8, device=device)
+    spatial_norm(library, x, scale, shift, weight, bias, added, case.groups, NORM_EPSILON, workspace, out)
     return outputs.read()["out"]
 
 

@@ -60,7 +60,6 @@ VERBS = {
     "keys new": "--keys",
     "sessions backup": "NEW_DIR",
     "kiosk watch": "--config",
-    "completion": "{bash,zsh}",
     "build-engines": "--gpu",
     "export": "--checkpoints",
     "fetch": "--accept-licence",
@@ -265,62 +264,6 @@ def test_square_brackets_are_shown_and_not_obeyed(
         assert main(options) == 0
         shown = "".join(capsys.readouterr().out.split())
         assert all(word in shown for word in words)
-
-
-PRESS_TAB = """
-animegamer-rt() {{ "{python}" -m animegamer_rt "$@"; }}
-source "{script}"
-COMP_WORDS=({words} "{begun}")
-COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-_shtab_animegamer_rt
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
-
-
-@pytest.fixture(scope="module")
-def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("bash") / "animegamer-rt"
-    command = [sys.executable, "-m", "animegamer_rt", "completion", "bash"]
-    path.write_bytes(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("words", "begun", "offered"),
-    [
-        ("", "pl", {"play"}),
-        ("", "ver", {"verify"}),
-        ("play", "--hist", {"--history-turns"}),
-        ("play --bundle", "ti", {"tiny"}),
-        ("serve --plan", "ex", {"exact"}),
-        ("quantize", "ti", {"tiny"}),
-        ("quantize", "--cal", {"--calibration-turns"}),
-        ("bench", "sh", {"show"}),
-        ("bench show", "--fo", {"--format"}),
-        ("info", "", {"pocket", "tiny"}),
-    ],
-)
-def test_tab_offers_what_may_follow(
-    script: Path, words: str, begun: str, offered: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fakes.write_bundle(tmp_path / "bundles" / "tiny")
-    monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "bundles"))
-    typed = PRESS_TAB.format(python=sys.executable, script=script, words=f"animegamer-rt {words}", begun=begun)
-    done = subprocess.run(["bash", "-c", typed], check=True, text=True, capture_output=True, cwd=tmp_path)
-    assert set(done.stdout.split()) >= offered if not begun else set(done.stdout.split()) == offered, done.stderr
-
-
-def test_zsh_gets_a_script_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "zsh"]) == 0
-    assert capsys.readouterr().out.startswith("#compdef animegamer-rt")
-
-
-def test_without_shtab_the_command_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "bash"]) == 2
-    assert "is not installed" in (said := capsys.readouterr().err) and "pip install shtab" in said
 
 
 NAMES = ("types", "random", "runpy", "json", "numpy", "zmq", "animegamer_rt", "animegamer_export", "sitecustomize")

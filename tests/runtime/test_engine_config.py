@@ -21,7 +21,7 @@ def parsed(*arguments: str) -> EngineConfig:
 def test_another_process_gets_the_same_configuration() -> None:
     more = (
         EngineConfig("cpu-fp32", threads=3),
-        EngineConfig("torch", "fp8", "int8"),
+        EngineConfig("torch", "fp8", "wgmma"),
         EngineConfig("simulated:0.5:overlapping"),
     )
     for config in (*map(EngineConfig, DEVICES), *more):
@@ -58,7 +58,7 @@ def test_only_commands_that_need_no_pictures_take_simulated_engines(capsys: pyte
         (EngineConfig(), set[str](), None),
         (EngineConfig("cpu-fp32"), set[str](), None),
         (EngineConfig("torch", "fp16-sums"), {"fp16", "fp16-sums"}, EngineConfig("torch", "bf16")),
-        (EngineConfig("torch", "fp8", "int8"), {"bf16", "fp8"}, EngineConfig("torch", "bf16", "int8")),
+        (EngineConfig("torch", "fp8", "wgmma"), {"bf16", "fp8"}, EngineConfig("torch", "bf16", "wgmma")),
         (EngineConfig("torch"), {"fp16"}, EngineConfig("torch", "fp32")),
         (EngineConfig("torch"), {"bf16"}, None),
         (EngineConfig("torch-cpu", "bf16"), {"bf16"}, EngineConfig("torch-cpu", "fp32")),

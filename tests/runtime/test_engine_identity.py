@@ -17,9 +17,7 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.engine_identity import EngineIdentity, difference, named_fields
-from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling import host
-from animegamer_rt.serving.worker import __main__ as worker
 
 GPU = EngineIdentity(
     "PyTorch on CUDA",
@@ -98,40 +96,6 @@ def test_settings_of_the_manifest_belong_to_it_and_a_plan_that_others_play_does_
 def test_threads_do_not_change_what_onnxruntime_is(tiny: Bundle) -> None:
     one, two = (open_engines(tiny, EngineConfig(threads=threads)).identity(tiny) for threads in (1, 2))
     assert one == two
-
-
-def opened(attention: str | None, machine: str) -> object:
-    class Opened:
-        def identity(self, bundle: Bundle) -> str:
-            return str(replace(GPU, attention=attention or "", machine=machine))
-
-    return Opened()
-
-
-@pytest.mark.parametrize(
-    ("before", "machine", "chosen"),
-    [
-        (str(replace(GPU, attention="flash")), GPU.machine, "flash"),
-        (str(replace(GPU, attention="flash")), "NVIDIA H200 sm90", "wgmma"),
-        (str(replace(GPU, attention="cudnn")), GPU.machine, "wgmma"),
-        (OLD, GPU.machine, "wgmma"),
-        (None, GPU.machine, "wgmma"),
-    ],
-    ids=["the same machine", "another GPU", "cannot run any more", "an older text", "a new store"],
-)
-def test_the_fastest_attention_is_chosen_once(
-    before: str | None, machine: str, chosen: str, tiny: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is timed now is wgmma."""
-
-    def open_now(bundle: Bundle, config: EngineConfig, plan: str | None) -> object:
-        if config.attention == "cudnn":
-            raise BackendError("attention 'cudnn' is not usable on this device")
-        return opened("wgmma" if config.attention == "fastest" else config.attention, machine)
-
-    monkeypatch.setattr(worker, "open_engines", open_now)
-    engines = worker.open_as_before(tiny, EngineConfig("torch", attention="fastest"), None, before)
-    assert named_fields(engines.identity(tiny))["attention"] == chosen
 
 
 def test_pytorch_computes_deterministically(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,9 @@ extern "C" int agk_guided_step_host(const agk_guided_step_args* args) {
         const float difference = last - first + c[3] * args->difference[at];
         const float v = last + c[2] * difference;
         const float x0 = c[0] * args->latent[at] - c[1] * v;
-        const float next = c[4] * args->latent[at] + c[5] * x0 + c[6] * args->x0_prev[at] + c[7] * args->noise[at];
-        args->next_latent[at] = next;
+        args->latent[at] = c[4] * args->latent[at] + c[5] * x0 + c[6] * args->x0[at] + c[7] * args->noise[at];
         args->x0[at] = x0;
-        args->next_difference[at] = difference;
-        if (args->next_patches != nullptr) put(args->next_patches, args->dtype, place, next);
+        args->difference[at] = difference;
     }
     return AGK_OK;
 }

@@ -9,10 +9,9 @@
 namespace agk::host {
 namespace {
 
-// The image's or the shot's vector for a row, at its batch entry; NULL if there is none.
+// The image's or the shot's vectors for a row; NULL if there are none.
 const float* of_row(const agk_rows& shape, int64_t row, const float* image, const float* shot) {
-    const float* kind = row % shape.tokens < shape.shot_tokens ? shot : image;
-    return kind == nullptr ? nullptr : kind + row / shape.tokens * shape.modulation_stride;
+    return row % shape.tokens < shape.shot_tokens ? shot : image;
 }
 
 // Writes a row in `dtype`. A quantised row is scaled so that its largest magnitude is the format's largest value.
@@ -41,13 +40,11 @@ void normalise(const agk_rows& shape, const agk_norm& norm, int64_t row, const s
     for (const float value : x) variance += (value - mean) * (value - mean);
     variance /= static_cast<double>(shape.width);
     const double inverse = 1.0 / std::sqrt(variance + norm.epsilon);
-    const float* shift = of_row(shape, row, norm.image_shift, norm.shot_shift);
-    const float* scale = of_row(shape, row, norm.image_scale, norm.shot_scale);
+    const float* modulation = of_row(shape, row, norm.image, norm.shot);
     std::vector<float> out(x.size());
     for (int64_t i = 0; i < shape.width; ++i) {
-        double value = (x[i] - mean) * inverse;
-        if (norm.weight != nullptr) value = value * norm.weight[i] + norm.bias[i];
-        if (scale != nullptr) value = value * (1.0 + scale[i]) + shift[i];
+        double value = (x[i] - mean) * inverse * norm.weight[i] + norm.bias[i];
+        if (modulation != nullptr) value = value * (1.0 + modulation[shape.width + i]) + modulation[i];
         out[i] = static_cast<float>(value);
     }
     put_row(norm.out, norm.out_scales, norm.out_dtype, row, out);
@@ -77,11 +74,11 @@ extern "C" int agk_gate_residual_host(const agk_gate_residual_args* args) {
         const float* gate = of_row(shape, row, args->image_gate, args->shot_gate);
         for (int64_t i = 0; i < shape.width; ++i) {
             const int64_t at = row * shape.width + i;
-            put(args->x_next, shape.dtype, at, get(args->x, shape.dtype, at) + gate[i] * get(args->branch, shape.dtype, at));
+            put(args->x, shape.dtype, at, get(args->x, shape.dtype, at) + gate[i] * get(args->branch, shape.dtype, at));
             // The norm uses the sum as rounded to dtype.
-            x[i] = get(args->x_next, shape.dtype, at);
+            x[i] = get(args->x, shape.dtype, at);
         }
-        if (args->norm.out != nullptr) normalise(shape, args->norm, row, x);
+        normalise(shape, args->norm, row, x);
     }
     return AGK_OK;
 }

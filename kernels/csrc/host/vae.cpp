@@ -9,12 +9,11 @@ using namespace agk::host;
 
 extern "C" int agk_pixels_host(const agk_pixels_args* args) {
     if (const int code = agk::check(args)) return code;
-    const int64_t plane = args->frames * args->height * args->width;
-    for (int64_t position = 0; position < plane; ++position) {
+    const int64_t pixels = args->frames * args->height * args->width;
+    for (int64_t position = 0; position < pixels; ++position) {
         uint8_t colours[4] = {0, 0, 0, 255};
         for (int64_t channel = 0; channel < 3; ++channel) {
-            const int64_t at = args->interleaved ? position * 3 + channel : channel * plane + position;
-            const float unit = (get(args->x, args->dtype, at) + 1.0f) / 2.0f;
+            const float unit = (get(args->x, args->dtype, position * 3 + channel) + 1.0f) / 2.0f;
             colours[channel] = static_cast<uint8_t>(std::fmin(std::fmax(unit, 0.0f), 1.0f) * 255.0f);
         }
         const int64_t column = position % args->width, row = position / args->width % args->height;

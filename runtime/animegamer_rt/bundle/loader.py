@@ -320,15 +320,6 @@ def list_bundles() -> dict[str, Path]:
     return bundles
 
 
-def list_plans() -> set[str]:
-    """The plans of all bundles that `list_bundles` finds, unverified; unreadable bundles are skipped."""
-    plans: set[str] = set()
-    for folder in list_bundles().values():
-        with contextlib.suppress(BundleError):
-            plans.update(_read_manifest(folder / MANIFEST).plans)
-    return plans
-
-
 def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
     """The complete bundles next to the one in `folder`, by folder name, unverified; unreadable ones are skipped."""
     folder = Path(folder).absolute()

@@ -14,33 +14,29 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import FrameType
 
 from animegamer_rt.api import ClipBuilder, Game, Player
 from animegamer_rt.arguments import Parser, whole
-from animegamer_rt.backends.interface import PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import lock_folder, make_folder
-from animegamer_rt.bundle.loader import Bundle, list_bundles, open_bundle, sibling_bundles
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig, add_bundle_options, add_engine_options
 from animegamer_rt.errors import (
     INTERRUPTED,
     AnimeGamerError,
-    BundleError,
-    BundleNotFoundError,
     ConfigError,
     InstructionError,
-    PlanError,
 )
 from animegamer_rt.events import FrameReady
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
-from .game_folder import GameFolder, check_folder, new_folder, next_folder
+from .game_folder import GameFolder, check_folder, new_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
-from .terminal import OTHER_BUNDLE, Terminal
+from .terminal import Terminal
 
 GAMES_FOLDER = Path("games")
 
@@ -142,11 +138,10 @@ class PlayedGame:
             raise KeyboardInterrupt
 
 
-def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = None) -> PlayedGame:
+def open_game(options: PlayOptions, bundle: Bundle) -> PlayedGame:
     """Everything up to the first prompt: folder checked, engines loaded. Raises AnimeGamerError.
 
     An earlier game in the folder stays until this one's first turn is complete. On failure a new folder is removed.
-    `cache`: parts that the previous game left on the same device (`registry.open_engines`).
     """
     plan = bundle.default_plan if options.plan is None else options.plan
     bundle.plan(plan)
@@ -160,7 +155,7 @@ def open_game(options: PlayOptions, bundle: Bundle, cache: PartCache | None = No
         with contextlib.ExitStack() as stack:
             stack.enter_context(lock_folder(out))
             check_folder(out)
-            engines = open_engines(bundle, options.engines, cache, plan)
+            engines = open_engines(bundle, options.engines, None, plan)
             player = Player(bundle, engines, plan=plan, config=options.engines)
             if start is not None:
                 session.start_from(*player.encode_image(start))
@@ -200,43 +195,32 @@ def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str 
 
 
 def play(options: PlayOptions) -> int:
-    """Play games until the player quits; returns the exit code. Raises AnimeGamerError for user errors."""
+    """Play a game until the player quits; returns the exit code. Raises AnimeGamerError for user errors."""
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
     bundle = open_bundle(options.bundle)
     script = [] if interactive else _script(options.instructions, bundle)
-    cache: PartCache = {}
-    next_bundle: Bundle | None = bundle
     try:
-        while next_bundle is not None:
-            next_bundle = _play_game(options, next_bundle, script, interactive, cache)
-            # The next game gets its own folder and starts without a picture.
-            out = None if options.out is None else next_folder(options.out.parent)
-            options = replace(options, out=out, image=None, motion=None)
+        _play_game(options, bundle, script, interactive)
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
 
 
-def _play_game(
-    options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool, cache: PartCache
-) -> Bundle | None:
-    """Play one game to its end; returns the bundle that the player chose for the next one."""
-    game = open_game(options, bundle, cache)
+def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool) -> None:
+    game = open_game(options, bundle)
     terminal = Terminal(bundle, preview=options.preview and interactive)
-    next_bundle = None
     try:
         terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
         if game.pipeline.reader is not None and game.session.initial_scene is not None:
             terminal.picture(game.pipeline.reader.describe(game.session.initial_scene))
         if interactive:
-            next_bundle = _ask_turns(game, terminal, options)
+            _ask_turns(game, terminal)
         for text in script:
             terminal.instruction(game.next_turn, text)
             game.play_turn(text, terminal)
     finally:
         game.close()
         terminal.closing(game.folder, game.session.turns)
-    return next_bundle
 
 
 def _script(instructions: str | None, bundle: Bundle) -> list[str]:
@@ -245,39 +229,21 @@ def _script(instructions: str | None, bundle: Bundle) -> list[str]:
     return read_script(STDIN) if stdin_has_lines() else example_script(bundle.manifest.world)
 
 
-def _ask_turns(game: PlayedGame, terminal: Terminal, options: PlayOptions) -> Bundle | None:
-    """Ask for turns until the player quits (None) or chooses another bundle (returned).
-
-    Ctrl-C stops the turn; at the prompt it ends the game.
-    """
+def _ask_turns(game: PlayedGame, terminal: Terminal) -> None:
+    """Ask for turns until the player quits. Ctrl-C stops the turn; at the prompt it ends the game."""
     while True:
         with game.prepared():
             text = terminal.ask(game.next_turn)
         if text is None:
-            return None
-        command, _, name = text.partition(" ")
+            return
         try:
-            if command == OTHER_BUNDLE:
-                return _open_other(name.strip(), game.pipeline.bundle, options)
-            if command[0] in "/:":  # a mistyped command must not be played as a turn
-                known = f"{OTHER_BUNDLE} NAME, help or quit"
-                raise InstructionError("no such command", found=repr(command), expected=known)
+            if text[0] in "/:":  # a mistyped command must not be played as a turn
+                raise InstructionError("no such command", found=repr(text.split()[0]), expected="help or quit")
             game.play_turn(text, terminal)
-        except (InstructionError, BundleError, PlanError) as error:
+        except InstructionError as error:
             terminal.refused(error)
         except KeyboardInterrupt:
             terminal.turn_stopped(game.next_turn)
-
-
-def _open_other(name: str, here: Bundle, options: PlayOptions) -> Bundle:
-    """The bundle of this name next to the current one, or wherever `find` looks. Raises BundleError, PlanError."""
-    siblings = sibling_bundles(here.folder)
-    if not name:
-        known = ", ".join(sorted({*siblings, *list_bundles()}))
-        raise BundleNotFoundError("no bundle given", expected=f"{OTHER_BUNDLE} and one of {known}")
-    bundle = open_bundle(siblings[name].folder if name in siblings else name)
-    bundle.plan(options.plan)
-    return bundle
 
 
 @contextlib.contextmanager

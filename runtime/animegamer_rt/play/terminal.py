@@ -1,10 +1,8 @@
-"""A game in the terminal: prompt with completions, state bars, progress bar, clip; or plain lines elsewhere."""
+"""A game in the terminal: prompt, state bars, progress bar, clip; or plain lines elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,24 +20,21 @@ from rich.text import Text
 
 from animegamer_rt import events
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS, World
+from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.state.game import VALUES, CharacterState
 from animegamer_rt.untrusted import plain
 
 from .game_folder import GameFolder
-from .suggestions import completions
 
 BAR_CELLS = 20
 PREVIEW_CELLS = 72
 """Widest preview of a clip, in terminal columns."""
 COLOURS = dict(zip(VALUES, ("red", "magenta", "yellow"), strict=True))
 QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
-OTHER_BUNDLE = "/bundle"
-LIBEDIT = ("bind ^I rl_complete",)
 # In the C locale GNU readline would treat non-ASCII letters as commands and lose them.
-READLINE = ("tab: complete", "set input-meta on", "set output-meta on", "set convert-meta off")
+READLINE = ("set input-meta on", "set output-meta on", "set convert-meta off")
 
 
 class Terminal:
@@ -48,12 +43,12 @@ class Terminal:
     def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True)
         self._bundle = bundle
-        self._world = _plain_words(bundle.manifest.world)
         self._preview = preview and self._console.is_terminal and _shows_pictures(self._console)
         self._full, self._empty = "#." if self._console.options.ascii_only else "█░"
         self._character = CharacterState()
         self._vae_seconds = 0.0
         self._frames: list[Picture] = []
+        _edit_lines()
 
     def opening(self, plan: str, seed: int, folder: GameFolder, interactive: bool) -> None:
         """Print what is played and where it is saved."""
@@ -76,7 +71,7 @@ class Terminal:
 
     def help(self) -> None:
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-        world, reader = self._world, self._bundle.manifest.reader
+        world, reader = self._bundle.manifest.world, self._bundle.manifest.reader
         for name, words in {
             "characters": world.characters,
             "motions": world.motions,
@@ -89,10 +84,9 @@ class Terminal:
         if world.examples:
             sentences = [example for example in world.examples if ":" not in example]
             example = max(sentences or world.examples[:1], key=len)  # the longest has who, what and where
-            table.add_row(Text("for example", "cyan"), Text(example, "italic"))
+            table.add_row(Text("for example", "cyan"), Text(plain(example), "italic"))
         self._console.print(table, soft_wrap=False)
-        self._print("Type who does what where. Tab completes, Ctrl-C stops a turn.", "dim")
-        self._print(f"help shows this, quit ends the game, {OTHER_BUNDLE} NAME plays another bundle.", "dim")
+        self._print("Type who does what where. Ctrl-C stops a turn, help shows this, quit ends the game.", "dim")
 
     def ask(self, turn: int) -> str | None:
         """The next instruction; None when the player quits. Raises KeyboardInterrupt on Ctrl-C."""
@@ -100,8 +94,7 @@ class Terminal:
             self._print("")
             prompt = f"turn {turn} > "
             try:
-                with _suggesting(self._world, self._console, prompt):
-                    text = input(prompt).strip()
+                text = input(prompt).strip()
             except EOFError:
                 self._print("")
                 return None
@@ -198,11 +191,6 @@ class Terminal:
         self._console.print(Text(plain(text, lines=True), style), soft_wrap=True)
 
 
-def _plain_words(world: World) -> World:
-    """The words without terminal escapes, as Tab writes them into the line."""
-    return World(*(tuple(map(plain, getattr(world, field.name))) for field in dataclasses.fields(world)))
-
-
 def _show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> None:
     """Play the frames once, within `seconds`; the last one stays."""
     with Live(console=console, auto_refresh=False) as live:
@@ -235,33 +223,10 @@ def _shows_pictures(console: Console) -> bool:
     return console.color_system in ("256", "truecolor") and not (console.no_color or console.options.ascii_only)
 
 
-@contextlib.contextmanager
-def _suggesting(world: World, console: Console, prompt: str) -> Iterator[None]:
-    """Make Tab complete instructions while a line is read, if the system has a line editor."""
-    try:
+def _edit_lines() -> None:
+    """Give `input` line editing and a history, if the system has a line editor."""
+    with contextlib.suppress(ImportError):
         import readline
-    except ImportError:
-        yield
-        return
 
-    def complete(text: str, state: int) -> str | None:
-        if state == 0:
-            found[:] = completions(text, world)
-        return found[state] if state < len(found) else None
-
-    def display(_: str, matches: Sequence[str], __: int) -> None:
-        console.print(Text("\n" + "\n".join(f"  {match}" for match in matches[:24]), "dim"))
-        sys.stdout.write(prompt + readline.get_line_buffer())
-        sys.stdout.flush()
-
-    found: list[str] = []
-    readline.set_completer_delims("")
-    readline.set_completer(complete)
-    readline.set_completion_display_matches_hook(display)
-    for setting in LIBEDIT if "libedit" in (readline.__doc__ or "") else READLINE:
-        readline.parse_and_bind(setting)
-    readline.set_auto_history(True)
-    try:
-        yield
-    finally:
-        readline.set_completer(None)
+        for setting in READLINE if "libedit" not in (readline.__doc__ or "") else ():
+            readline.parse_and_bind(setting)

@@ -120,8 +120,6 @@ std::common_type_t<A, B> max(A a, B b) {
     return a < b ? b : a;
 }
 
-inline int __vimax3_s32(int a, int b, int c) { return std::max(a, std::max(b, c)); }
-
 // Other CUDA functions are defined in emulation.cpp.
 template <typename Kernel>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel) {

@@ -1,13 +1,24 @@
-// Emulates the instructions of kernels/csrc/warpgroup.cuh, one warp of fibers at a time, from the tables of the PTX ISA.
+// Emulates the instructions of kernels/csrc/warpgroup.cuh, one warp of fibers at a time, from the tables of the PTX ISA. The first
+// lane computes the whole product, and every lane takes its elements. Sums are rounded once, unlike a tensor core's.
 //
 // An MMA is computed when it is waited for, from the registers and shared memory at that time. So a kernel that reads
 // accumulators or overwrites operands too early gives wrong results. Addresses of B's elements are computed from its descriptor,
 // by the canonical layouts and the swizzle of address bits.
 #pragma once
 
-#include "emulated_tensor_cores.h"
+#include "emulated_ptx.h"
 
 namespace emulation {
+
+// Element i of a lane's fragment: of the accumulators, and of operand A with 16-bit elements.
+struct Position {
+    unsigned row, column;
+};
+inline Position of_sum(unsigned lane, unsigned i) { return {i < 2 ? lane / 4 : lane / 4 + 8, lane % 4 * 2 + (i & 1)}; }
+inline Position of_left(unsigned lane, unsigned i) {
+    const bool upper = i < 2 || (4 <= i && i < 6);
+    return {upper ? lane / 4 : lane / 4 + 8, lane % 4 * 2 + (i & 1) + (i < 4 ? 0 : 8)};
+}
 
 struct PendingMma {
     unsigned group;
@@ -30,14 +41,14 @@ inline uint8_t* from_shared(uint32_t address) {
 
 // "Matrix Descriptor Format", "Canonical Layouts": the address of element (k, n) of operand B, `bytes` an element.
 struct Descriptor {
-    uint32_t start, stride, swizzle_bytes;
+    static constexpr uint32_t SWIZZLE_BYTES = 128;
+    uint32_t start, stride;
 
     explicit Descriptor(uint64_t bits)
         : start((bits & 0x3fff) << 4), stride((bits >> 32 & 0x3fff) << 4) {
-        constexpr uint32_t SWIZZLES[] = {16, 128, 64, 32};
-        swizzle_bytes = SWIZZLES[bits >> 62];
+        if (bits >> 62 != 1) fail("a descriptor with another swizzle than 128 bytes");
         if (bits >> 49 & 7) fail("a descriptor with a base offset");
-        if (start % (8 * swizzle_bytes) >= swizzle_bytes) {
+        if (start % (8 * SWIZZLE_BYTES) >= SWIZZLE_BYTES) {
             fail("a matrix that does not start in the first row of its swizzle pattern");
         }
     }
@@ -45,20 +56,20 @@ struct Descriptor {
     const uint8_t* at(unsigned k, unsigned n, unsigned bytes, bool n_major) const {
         // along: the contiguous index. A row is as wide as the swizzle, and 8 rows are one pattern.
         const unsigned along = (n_major ? n : k) * bytes, across = n_major ? k : n;
-        if (along >= swizzle_bytes) fail("a row longer than its swizzle");
-        uint32_t address = start + across / 8 * stride + across % 8 * swizzle_bytes + along;
-        address ^= (address >> 7 & (swizzle_bytes / 16 - 1)) << 4;
+        if (along >= SWIZZLE_BYTES) fail("a row longer than its swizzle");
+        uint32_t address = start + across / 8 * stride + across % 8 * SWIZZLE_BYTES + along;
+        address ^= (address >> 7 & 7) << 4;
         return from_shared(address);
     }
 };
 
 // Queues d = a b, or d += a b, for 16 rows of a warp. Keeps references: the values at the time of the wait are used.
-template <typename Element, unsigned DEPTH, bool ADD, bool N_MAJOR, typename Sum, std::size_t TILES>
-void queue_mma(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout left) {
+template <typename Element, unsigned DEPTH, bool ADD, bool N_MAJOR, std::size_t TILES>
+void queue_mma(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
     constexpr unsigned LEFT = 16 / sizeof(Element), COLUMNS = 8 * TILES;
     MmaQueue& mine = mmas[threadIdx.x];
     if (!mine.fenced) fail("wgmma without wgmma_fence()");
-    mine.queue.push_back({mine.groups, [&d, &a, b, left] {
+    mine.queue.push_back({mine.groups, [&d, &a, b] {
         static double sums[32][16][COLUMNS];
         auto& product = sums[threadIdx.x / 32];
         const uint64_t* all = warp_exchange(bits<const uint32_t*>(a));
@@ -68,7 +79,7 @@ void queue_mma(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout le
             for (unsigned other = 0; other < 32; ++other) {
                 Element its[LEFT];
                 std::memcpy(static_cast<void*>(its), value<const uint32_t*>(all[other]), sizeof its);
-                for (unsigned i = 0; i < LEFT; ++i) rows[left(other, i).row][left(other, i).column] = static_cast<float>(its[i]);
+                for (unsigned i = 0; i < LEFT; ++i) rows[of_left(other, i).row][of_left(other, i).column] = static_cast<float>(its[i]);
             }
             for (unsigned n = 0; n < COLUMNS; ++n) {
                 for (unsigned k = 0; k < DEPTH; ++k) {
@@ -89,7 +100,7 @@ void queue_mma(Sum (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b, Layout le
             for (unsigned i = 0; i < 4; ++i) {
                 const Position at = of_sum(lane(), i);
                 const double before = ADD ? static_cast<double>(d[tile][i]) : 0.0;
-                d[tile][i] = static_cast<Sum>(before + product[at.row][8 * tile + at.column]);
+                d[tile][i] = static_cast<float>(before + product[at.row][8 * tile + at.column]);
             }
         }
         warp_exchange(0);
@@ -145,14 +156,9 @@ void alloc_registers() {}
 
 #define AGK_DYNAMIC_SHARED(Type, name) static Type name
 
-template <bool ADD>
-void mma(int (&d)[KEY_TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    emulation::queue_mma<int8_t, 32, ADD, false>(d, a, b, emulation::of_left_bytes);
-}
-
-template <typename T, bool ADD = true, bool K_MAJOR = false>
-void mma(float (&d)[WIDTH_TILES][4], const uint32_t (&a)[4], uint64_t b) {
-    emulation::queue_mma<T, DEPTH, ADD, !K_MAJOR>(d, a, b, emulation::of_left_halves);
+template <typename T, bool ADD, bool K_MAJOR>
+void mma(float (&d)[TILES][4], const uint32_t (&a)[4], uint64_t b) {
+    emulation::queue_mma<T, DEPTH, ADD, !K_MAJOR>(d, a, b);
 }
 
 }  // namespace agk

@@ -122,10 +122,10 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(PATH_VARIABLE, OFF)
-    command = ["bench", "run", "--device", "torch-cpu", "--attention", "int8", "--results", str(tmp_path)]
+    command = ["bench", "run", "--device", "torch-cpu", "--attention", "wgmma", "--results", str(tmp_path)]
     assert cli.main(command) == 2
     said = capsys.readouterr().err
-    assert "cannot play this bundle; found choosing the attention needs the kernels" in said and said.count("\n") == 1
+    assert "cannot play this bundle; found this attention needs the kernels" in said and said.count("\n") == 1
 
 
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
@@ -171,15 +171,16 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     monkeypatch.setattr(f"{module}.open_engines", opened)
     monkeypatch.setattr(bench, "measure_fresh_process", lambda *given: {})
     words = [word.format(file=tmp_path / "turns.txt", folder=tmp_path) for word in arguments]
-    assert cli.main([*name.split(), *words, "--device", "torch-cpu", "--precision", "fp16", "--attention", "int8"]) == 2
-    assert f"opened {EngineConfig('torch-cpu', 'fp16', 'int8')}" in capsys.readouterr().err
+    chosen = ["--device", "torch-cpu", "--precision", "fp16", "--attention", "wgmma"]
+    assert cli.main([*name.split(), *words, *chosen]) == 2
+    assert f"opened {EngineConfig('torch-cpu', 'fp16', 'wgmma')}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "command",
     [
         ["serve", "--device", "simulated:1", "--precision", "fp16"],
-        ["selftest", "--device", "cuda", "--attention", "int8"],
+        ["selftest", "--device", "cuda", "--attention", "wgmma"],
     ],
     ids=lambda command: f"{command[0]}{command[-2]}",
 )

@@ -25,7 +25,6 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.interface import StateSlots
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.attention import Attention
 from animegamer_rt.backends.torch.device import TorchDevice, Work
 from animegamer_rt.backends.torch.kernels import Kernels
 from animegamer_rt.backends.torch.networks import Models
@@ -55,7 +54,7 @@ class Case:
     name: str
     products: torch.dtype | None = None
     kernels: bool = False
-    attention: Attention = "torch"
+    attention: str = "torch"
     four_bits: bool = False
     free: float = 2**40
 
@@ -65,8 +64,8 @@ CASES = (
     Case("fp8", FP8),
     Case("int8", INT8),
     Case("kernels", kernels=True, four_bits=True),
-    Case("fp8-kernels", FP8, kernels=True, attention="cudnn"),
-    Case("int8-kernels", INT8, kernels=True, attention="int8"),
+    Case("fp8-kernels", FP8, kernels=True),
+    Case("int8-kernels", INT8, kernels=True, attention="wgmma"),
     Case("little-memory", free=0.0),
     Case("little-memory-kernels", kernels=True, free=0.0),
 )
@@ -116,7 +115,7 @@ class Elsewhere(TorchDevice):
 @pytest.fixture
 def no_numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda layer: None)
-    monkeypatch.setattr(backend, "select_attention", lambda choice, *given: (choice, ""))
+    monkeypatch.setattr(backend, "check_attention", lambda *given: None)
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield
 

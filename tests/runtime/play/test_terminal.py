@@ -116,47 +116,13 @@ def test_bad_instruction_is_explained_and_asked_for_again(player: Player, tmp_pa
     player.type("x" * 600 + "\n")
     player.read_until("the instruction is too long")
     player.type("/bundlex other\n:rewind 1\n")
-    player.read_until("no such command; found '/bundlex'; expected /bundle NAME, help or quit")
+    player.read_until("no such command; found '/bundlex'; expected help or quit")
     player.read_until("no such command; found ':rewind'")
-    player.type("/bundle " + "x" * 1000 + "\n")
-    player.read_until("error: no bundle 'xxx")
     player.read_until("turn 1 > ")
     player.type("\x04")
     assert "no turn was finished" in player.read_until("no turn was finished")
     assert player.leave() == 0
     assert turns(tmp_path) == []
-
-
-def test_tab_completes_what_the_world_knows(player: Player, tmp_path: Path) -> None:
-    player.read_until("turn 1 > ")
-    player.type("Character: T\t")
-    player.read_until("Character: Tobo")
-    player.type("; Motion: quickly f\t")
-    player.read_until("fly on a kite")
-    player.type("\n")
-    player.read_until("turn 2 > ")
-    assert turns(tmp_path) == ["Character: Tobo; Motion: quickly fly on a kite"]
-
-
-def test_another_bundle_begins_another_game(player: Player, tmp_path: Path) -> None:
-    fakes.write_bundle(tmp_path / "other", name="other")
-    assert "/bundle NAME" in player.read_until("turn 1 > ")
-    player.type("Mia waves\n")
-    player.read_until("turn 2 > ")
-    player.type("/bundle\n")
-    player.read_until("no bundle given")
-    player.type("/bundle nowhere\n")
-    player.read_until("no bundle 'nowhere'")
-    player.type("/bundle other\n")
-    assert "1 turn: clips and game.json in mine" in player.read_until("other: turns of 17 frames")
-    player.read_until("turn 1 > ")
-    player.type("Tobo runs\n")
-    player.read_until("turn 2 > ")
-    player.type("quit\n")
-    assert player.leave() == 0
-    assert turns(tmp_path) == ["Mia waves"]
-    second = json.loads((tmp_path / "game-001" / "game.json").read_text())
-    assert (second["bundle"], [turn["instruction"] for turn in second["turns"]]) == ("other", ["Tobo runs"])
 
 
 def test_interrupt_at_the_prompt_ends_the_game(player: Player, tmp_path: Path) -> None:

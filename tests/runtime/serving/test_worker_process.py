@@ -154,33 +154,17 @@ def test_a_worker_with_other_engines_than_the_first_plays_no_turn(
     fingerprint = load(tmp_path / "tiny").fingerprint
     process.watch(0.0)
     say_ready(process, fingerprint, IDENTITY)
-    assert process.serving and "--engines-before" not in Started.commands[-1]
+    assert process.serving
     process._clean_up(0.1, "it died")
     process.watch(100.0)
-    assert Started.commands[-1][-2:] == ["--engines-before", IDENTITY], "it chooses as the first one did"
-    say_ready(process, fingerprint, IDENTITY.replace("wgmma", "int8"))
+    say_ready(process, fingerprint, IDENTITY.replace("wgmma", "torch"))
     assert not process.serving
     reason = process.watch(100.1)
     assert reason is not None
-    assert "engines differ from the first worker's; found attention: int8; expected attention: wgmma" in reason
+    assert "engines differ from the first worker's; found attention: torch; expected attention: wgmma" in reason
     process.watch(200.0)
     say_ready(process, fingerprint, IDENTITY, "other steps")
     assert not process.serving and "changed while the server was running" in (process.watch(200.1) or "")
     process.watch(300.0)
     say_ready(process, fingerprint, IDENTITY)
     assert process.serving
-
-
-def test_the_engines_of_the_last_turn_are_named_to_the_first_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subprocess, "Popen", Started)
-    bundle, options = fakes.write_bundle(tmp_path / "tiny"), ServeOptions(state_dir=tmp_path)
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-        required = RequiredWorker(bundle.fingerprint, STEPS, IDENTITY)
-        first = WorkerProcess(options, required, socket, LocalHost(options, bundle, "tcp://127.0.0.1:1"))
-        first.watch(0.0)
-        assert Started.commands[-1][-2:] == ["--engines-before", IDENTITY]
-        other = IDENTITY.replace("wgmma", "flash")
-        say_ready(first, bundle.fingerprint, other)
-        assert first.serving and required.engines == other, "on another machine, say: then it decides for all others"

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from animegamer_kernels import Library, open_library
+from animegamer_kernels.denoiser import NoiseArguments
 from animegamer_kernels.library import find_library
-from animegamer_kernels.noise import NoiseArguments
 from animegamer_rt.errors import BackendError, EngineStaleError
 from animegamer_rt.noise import Noise
 from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT

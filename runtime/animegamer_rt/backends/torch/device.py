@@ -11,9 +11,7 @@ import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from statistics import median
 from types import MappingProxyType
 
 import numpy as np
@@ -46,8 +44,6 @@ ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """Variables with which users configure PyTorch's allocator."""
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """Variable that gives each stream a cuBLAS workspace (docs.nvidia.com/cuda/cublas, "Results reproducibility")."""
-TIMED_RUNS = 6
-"""Runs of the work to be timed. The first is not counted, as libraries initialise in it."""
 
 
 class TorchDevice:
@@ -130,15 +126,6 @@ class TorchDevice:
 
     def wait(self, mark: object) -> None:
         """Returns once the device has passed the mark."""
-
-    def milliseconds(self, work: Callable[[], object]) -> float:
-        """Median milliseconds of the work over TIMED_RUNS - 1 runs, after one warm-up run; waits for each run."""
-        times = []
-        for _ in range(TIMED_RUNS):
-            started = time.perf_counter()
-            work()
-            times.append(1000 * (time.perf_counter() - started))
-        return median(times[1:])
 
     def capture(self, work: Work) -> Work:
         """Captures the work without running it; the result replays it on the same addresses."""
@@ -265,17 +252,6 @@ class CudaTorchDevice(TorchDevice):
     def wait(self, mark: object) -> None:
         assert isinstance(mark, torch.cuda.Event)
         mark.synchronize()
-
-    def milliseconds(self, work: Callable[[], object]) -> float:
-        times: list[float] = []
-        for _ in range(TIMED_RUNS):
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            before.record(self.stream)
-            work()
-            after.record(self.stream)
-            after.synchronize()
-            times.append(before.elapsed_time(after))
-        return median(times[1:])
 
     def memory(self) -> DeviceMemory:
         """The peak of PyTorch's memory on this GPU in this process."""

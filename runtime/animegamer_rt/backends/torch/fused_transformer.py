@@ -7,7 +7,7 @@ that product's dtype, FP8 and INT8 with their scales. Kernels compute in float32
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser
 
-from .attention import Attention, run_attention
+from .attention import run_attention
 from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
 from .rowwise_linear import INT8, RowwiseLinear
 from .transformer import IMAGE, SHOT, BlockCacheBuffer, Transformer
@@ -34,11 +34,11 @@ class FusedBlock:
     query_norm: RowNorm
     key_norm: RowNorm
     mlp_norm: RowNorm
-    attention: Attention
+    attention: str
     fuses_gelu: bool
 
     @classmethod
-    def of(cls, block: Block, attention: Attention) -> FusedBlock:
+    def of(cls, block: Block, attention: str) -> FusedBlock:
         """Wraps a block; the weights are shared."""
         layers = block.attention_norm, block.attention.query_norm, block.attention.key_norm, block.mlp_norm
         first, query, key, second = (RowNorm.of(layer) for layer in layers)
@@ -54,28 +54,20 @@ class NextNorm:
     dtype: torch.dtype
 
 
-BlockFunction = Callable[[Kernels, FusedBlock, Tensor, Normed, Tensor, NextNorm], Normed]
-
-
 class FusedTransformer(Transformer):
     """Transformer with our kernels, which read the modulation table in float32."""
 
-    def __init__(self, network: Denoiser, dtype: torch.dtype, kernels: Kernels, attention: Attention = "torch") -> None:
+    def __init__(self, network: Denoiser, dtype: torch.dtype, kernels: Kernels, attention: str = "torch") -> None:
         super().__init__(network, dtype)
         self._kernels = kernels
         self._fused = [FusedBlock.of(block, attention) for block in self._blocks]
         self._final_norm, self._head_norm = RowNorm.of(network.final_norm), RowNorm.of(network.head.norm)
-        self._run_fused: BlockFunction = run_block
         self._one = self._final_norm.weight.new_ones(self.size.hidden)
 
     @property
     def table_dtype(self) -> torch.dtype:
         """float32, as the kernels read it."""
         return torch.float32
-
-    def compile(self, backend: str = "inductor") -> None:
-        """Compiles the function that runs a block; the kernels remain calls inside it."""
-        self._run_fused = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
     def patches(
         self, latent: Tensor, shots: Tensor, row: Tensor, cached_blocks: BlockCacheBuffer | None = None
@@ -105,7 +97,7 @@ class FusedTransformer(Transformer):
                 continue
             if cached_blocks is not None:
                 cached_blocks.before(number, x)
-            normed = self._run_fused(kernels, block, x, normed, block_factors, next_norm)
+            normed = run_block(kernels, block, x, normed, block_factors, next_norm)
             if cached_blocks is not None:
                 cached_blocks.after(number, x)
         # Includes the shot's few tokens: a slice without them would have to be copied first.
@@ -193,7 +185,7 @@ def dequantize_sums(
     """An INT8 layer's output in the dtype `out`, through GELU if `gelu`; one pass over the int32 sums."""
     assert inputs.scales is not None
     sums = layer.sums(inputs.rows.flatten(0, 1)).unflatten(0, inputs.rows.shape[:2])
-    return kernels.epilogue_of_sums(sums, (inputs.scales, layer.scale.flatten(), layer.bias), out, gelu)
+    return kernels.epilogue(sums, out, gelu, (inputs.scales, layer.scale.flatten(), layer.bias))
 
 
 def gelu_product(kernels: Kernels, fused: FusedBlock, inputs: Normed, dtype: torch.dtype) -> Normed:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-import animegamer_kernels as operators
+from animegamer_kernels import GROUP_WORKSPACE
 from animegamer_kernels.library import PATH_VARIABLE, find_library, open_library
 from animegamer_rt.backends.cuda_errors import as_backend_error
 from animegamer_rt.bundle.files import sha256
@@ -44,10 +44,6 @@ class Modulation(NamedTuple):
     shot: Tensor | None
     image: Tensor | None
 
-
-GEFORCE = ((8, 6), (8, 9), (12, 0), (12, 1))
-"""Compute capabilities of RTX 30, 40, 50 and of GB10: 16-bit products with float32 sums run at half the rate of float16
-sums. Workstation GPUs share some of these capabilities without that limit; there float16 sums cost one conversion."""
 
 HOPPER = (9, 0)
 """The compute capability of H100 and H200, the only one with warpgroup instructions."""
@@ -106,21 +102,15 @@ class Kernels:
         OPERATORS.gate_residual(self.library, x, branch, *gates, *norm, *modulation, shot_tokens, *normed)
         return normed
 
-    def epilogue(self, x: Tensor, out: torch.dtype, gelu: bool = False) -> Normed:
-        """Rounds a product's output x [B, S, D] to FP8 or INT8, through GELU if `gelu`."""
-        normed = _allocate_rows(x, out)
-        OPERATORS.epilogue(self.library, x, gelu, *normed)
-        return normed
-
-    def epilogue_of_sums(
-        self, sums: Tensor, factors: tuple[Tensor, Tensor, Tensor], out: torch.dtype, gelu: bool = False
+    def epilogue(
+        self, x: Tensor, out: torch.dtype, gelu: bool = False, factors: Sequence[Tensor | None] = (None, None, None)
     ) -> Normed:
-        """sums * row scale * column scale + bias for an INT8 product's sums i32 [B, S, D], through GELU if `gelu`.
+        """A product's output x [B, S, D], through GELU if `gelu`, in the dtype `out`.
 
-        factors: row scales f32 [B, S], column scales and bias f32 [D]. out: FP8, INT8 or an activation dtype.
+        factors, of an INT8 product's sums i32: row scales f32 [B, S], column scales and bias f32 [D].
         """
-        normed = _allocate_rows(sums, out)
-        OPERATORS.epilogue_of_sums(self.library, sums, *factors, gelu, *normed)
+        normed = _allocate_rows(x, out)
+        OPERATORS.epilogue(self.library, x, *factors, gelu, *normed)
         return normed
 
     def unpack(self, codes: Tensor, scales: Tensor, four_bits: bool, out: torch.dtype) -> Tensor:
@@ -140,20 +130,10 @@ class Kernels:
         """LayerNorm of each head of queries and keys in place, qkv [B, S, 3, heads, d]."""
         OPERATORS.head_norm(self.library, qkv, query.weight, query.bias, key.weight, key.bias, query.epsilon)
 
-    def attention_int8(self, qkv: Tensor, query: RowNorm, key: RowNorm, mma: operators.MmaKind | None = None) -> Tensor:
-        """Head norms, then attention over all tokens with INT8 scores.
-        qkv f16 or bf16 [B, S, 3, heads, 64], not yet normalised -> [B, S, heads, 64]. mma: None chooses an instruction
-        that every GPU has; those of warpgroups need `has_warpgroups`.
-        """
-        out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
-        norms = query.weight, query.bias, key.weight, key.bias, query.epsilon
-        OPERATORS.attention_int8(self.library, qkv, *norms, int(_mma_kind(qkv.device) if mma is None else mma), out)
-        return out
-
     def attention(self, qkv: Tensor) -> Tensor:
         """Attention over all tokens of normalised heads, f16 or bf16 [B, S, 3, heads, 64] -> [B, S, heads, 64].
 
-        For `has_warpgroups` devices.
+        On a GPU for `has_warpgroups` devices.
         """
         out = torch.empty_like(qkv[:, :, 2], memory_format=torch.contiguous_format)
         OPERATORS.attention(self.library, qkv, out)
@@ -179,8 +159,10 @@ class Kernels:
         """silu(group norm(x + bias) * scale + shift) into `out`; x [T, H, W, C], scale and shift [t, h, w, C]."""
         assert norm.weight is not None and norm.bias is not None
         out = torch.empty_like(x) if out is None else out
-        weights = _float32(norm.weight), _float32(norm.bias)
-        OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, out, norm.num_groups, norm.eps, bias)
+        weights, groups = (_float32(norm.weight), _float32(norm.bias)), norm.num_groups
+        # Allocated by PyTorch, so that a graph keeps it alive.
+        workspace = x.new_empty(groups * GROUP_WORKSPACE, dtype=torch.uint8)
+        OPERATORS.spatial_norm(self.library, x, scale, shift, *weights, bias, groups, norm.eps, workspace, out)
         return out
 
     def pixels(self, rgb: Tensor, order: Sequence[int], flip: bool) -> Tensor:
@@ -227,12 +209,6 @@ def open_kernels(choice: KernelChoice, device: torch.device) -> tuple[Kernels | 
 def has_warpgroups(device: torch.device) -> bool:
     """Whether the device has warpgroup instructions."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) == HOPPER
-
-
-def _mma_kind(device: torch.device) -> operators.MmaKind:
-    """Which instructions attention uses: float16 sums of values where those run at twice the rate."""
-    halves = device.type == "cuda" and torch.cuda.get_device_capability(device) in GEFORCE
-    return operators.MmaKind.HALF_SUMS if halves else operators.MmaKind.WARPS
 
 
 def _allocate_rows(x: Tensor, out: torch.dtype) -> Normed:

@@ -32,7 +32,7 @@ from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.profiling.host_memory import with_torch
 
-from .attention import Attention, check_attention, select_attention
+from .attention import check_attention, check_choice
 from .card import check_gpu, check_memory, opening, try_kernel
 from .denoiser import Denoiser
 from .device import CudaTorchDevice, TorchDevice, compute_deterministically
@@ -71,14 +71,13 @@ def load(
     parts: PlanParts = DEFAULT_PARTS,
     *,
     graphs: bool = True,
-    compiled: bool = False,
     kernels: KernelChoice = None,
 ) -> Engines:
     """Loads the engines of a bundle on a GPU (`torch`) or the CPU (`torch-cpu`); `cache` is not used.
 
     config.precision: None is float32 on the CPU, bfloat16 on a GPU (float16 before sm_80).
-    config.attention: one of attention.AttentionChoice; all but "torch" need the kernels, on the CPU their references.
-    graphs: run on a GPU through CUDA graphs. compiled: run the denoiser's blocks through torch.compile.
+    config.attention: one of ATTENTIONS; all but "torch" need the kernels, on the CPU their references.
+    graphs: run on a GPU through CUDA graphs.
     kernels: our operators between matrix products. None: on a GPU if their library is installed; False: never.
 
     Raises BackendError without a GPU, for a bundle whose parts cannot run here, and if the precision, the kernels or
@@ -90,18 +89,16 @@ def load(
         kernels = find_library() or False
     check_denoiser(bundle, parts, precision, attention)
     opened, which = open_kernels(kernels, torch_device.device)
-    check_attention(attention, opened)
+    check_choice(attention, opened)
     check_memory(bundle, torch_device, parts)
     plans = [
         DenoisePlan.from_dict(entry.plan)
         for name, entry in bundle.manifest.plans.items()
         if bundle.parts_of(name).denoiser == parts.denoiser
     ]
-    setup = EngineSetup(
-        torch_device, bundle.manifest.geometry, plans, compiled, ROWWISE.get(precision), opened, attention
-    )
+    setup = EngineSetup(torch_device, bundle.manifest.geometry, plans, ROWWISE.get(precision), opened, attention)
     on_cpu = torch_device.device.type == "cpu"
-    if on_cpu and opened is None and not compiled and with_torch(bundle, precision, parts).one_at_a_time:
+    if on_cpu and opened is None and with_torch(bundle, precision, parts).one_at_a_time:
         engines = open_offloaded(setup, bundle, parts)
     else:
         engines = build_engines(setup, load_models(bundle, torch_device, parts))
@@ -125,13 +122,12 @@ class EngineSetup:
     """How the engines of one bundle are built from its networks, which are converted in place.
 
     plans: those whose timesteps are in the modulation table. rowwise: a dtype of ROWWISE for the blocks' large
-    products. attention: one of attention.AttentionChoice.
+    products. attention: one of ATTENTIONS.
     """
 
     torch_device: TorchDevice
     geometry: Geometry
     plans: Sequence[DenoisePlan]
-    compiled: bool = False
     rowwise: torch.dtype | None = None
     kernels: Kernels | None = None
     attention: str = "torch"
@@ -154,14 +150,12 @@ class EngineSetup:
             blocks = merge_layers(network)
             return Predictor(self.torch_device.on_side_stream(), network, blocks, self.geometry.window_tokens)
 
-    def denoiser(self, network: Any, unconditional: Tensor, attention: Attention = "torch") -> Denoiser:
+    def denoiser(self, network: Any, unconditional: Tensor) -> Denoiser:
         """The engine of a converted denoiser."""
         dtype, kernels = self.torch_device.dtype, self.kernels
         timesteps = [step.timestep for plan in self.plans for step in plan]
         with self.torch_device.use():
-            transformer = DENOISERS[type(network)](network, dtype, kernels, attention)
-            if self.compiled:
-                transformer.compile()
+            transformer = DENOISERS[type(network)](network, dtype, kernels, self.attention)
             return Denoiser(self.torch_device, transformer, unconditional, timesteps, kernels)
 
     def vae(self, network: Any) -> ChunkedVae:
@@ -178,10 +172,9 @@ class EngineSetup:
 
     @property
     def settings(self) -> str:
-        """What else affects results: the modulations of all timesteps are one product; the blocks may be compiled."""
+        """What else affects results: the modulations of all timesteps are one product."""
         timesteps = sorted({step.timestep for plan in self.plans for step in plan})
-        said = f"{len(timesteps)} timesteps {hashlib.sha256(repr(timesteps).encode()).hexdigest()[:8]}"
-        return f"{said}, compiled" if self.compiled else said
+        return f"{len(timesteps)} timesteps {hashlib.sha256(repr(timesteps).encode()).hexdigest()[:8]}"
 
     @property
     def precision(self) -> dict[str, str]:
@@ -216,7 +209,7 @@ class EngineSetup:
 
 
 def make_transformer(
-    network: DenoiserNetwork, dtype: torch.dtype, kernels: Kernels | None, attention: Attention
+    network: DenoiserNetwork, dtype: torch.dtype, kernels: Kernels | None, attention: str
 ) -> Transformer:
     """What runs a denoiser of the default kind: with our kernels where there are some."""
     return Transformer(network, dtype) if kernels is None else FusedTransformer(network, dtype, kernels, attention)
@@ -261,16 +254,16 @@ def open_offloaded(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAUL
 def build_engines(setup: EngineSetup, networks: Models) -> Engines:
     """The engines of loaded networks. Raises BackendError if the attention cannot be used."""
     device = setup.torch_device
-    attention, about_attention = select_attention(setup.attention, device, setup.kernels, networks.denoiser.size)
+    check_attention(setup.attention, device, setup.kernels, networks.denoiser.size)
     for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
         if network is not None:
             setup.convert(network)
     packed = any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules())
     predictor = setup.predictor(networks.predictor)
-    denoiser = setup.denoiser(networks.denoiser, networks.unconditional, attention)
+    denoiser = setup.denoiser(networks.denoiser, networks.unconditional)
     vae = setup.vae(networks.decoder)
     return setup.engines(
-        about_attention,
+        "" if setup.attention == "torch" else f"{setup.attention} attention",
         packed=packed,
         memory_saved=vae.description,
         predictor=predictor,
@@ -278,7 +271,7 @@ def build_engines(setup: EngineSetup, networks: Models) -> Engines:
         vae=vae,
         encoder=None if networks.encoder is None else Encoder(device, networks.encoder),
         concurrent_prediction=device.device.type == "cuda",
-        attention=attention,
+        attention=setup.attention,
         memory=device.memory if isinstance(device, CudaTorchDevice) else None,
     )
 

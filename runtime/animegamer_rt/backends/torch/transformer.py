@@ -8,7 +8,7 @@ Source: MODEL.md section 4 (Denoiser).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,8 +22,6 @@ from animegamer_rt.models.denoiser_step import advance
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
 """Slices of a block's twelve modulations for each kind of token: shift, scale, gate of attention, then of the MLP."""
-
-BlockFunction = Callable[[Block, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +56,6 @@ class Transformer:
     def __init__(self, network: Denoiser, dtype: torch.dtype) -> None:
         self.network, self.dtype, self.size = network, dtype, network.size
         self._blocks = [cast(Block, block) for block in network.blocks]
-        self._run_block: BlockFunction = run_block
-
-    def compile(self, backend: str = "inductor") -> None:
-        """Compiles the function that runs a block, once for all blocks: the passes between products are fused."""
-        self._run_block = torch.compile(run_block, fullgraph=True, dynamic=False, backend=backend)
 
     @property
     def table_dtype(self) -> torch.dtype:
@@ -110,7 +103,7 @@ class Transformer:
             first = MODULATIONS_PER_BLOCK * number
             if cached_blocks is not None:
                 cached_blocks.before(number, x)
-            x = self._run_block(block, x, factors[first : first + MODULATIONS_PER_BLOCK])
+            x = run_block(block, x, factors[first : first + MODULATIONS_PER_BLOCK])
             if cached_blocks is not None:
                 cached_blocks.after(number, x)
         image = functional.layer_norm(

@@ -86,11 +86,8 @@ class WorkerHost(Protocol):
     def open_log(self) -> None:
         """Start a new log. Raises StoreError if the state folder cannot be written."""
 
-    def start(self, secret: str, engines_before: str | None = None) -> RunningWorker:
-        """Start the worker, which sends `secret` with its first messages. Raises OSError if that fails for now.
-
-        engines_before: the identity of earlier workers' engines.
-        """
+    def start(self, secret: str) -> RunningWorker:
+        """Start the worker, which sends `secret` with its first messages. Raises OSError if that fails for now."""
 
 
 class LocalHost:
@@ -122,9 +119,8 @@ class LocalHost:
         """Start a new worker.log. Raises StoreError if the state folder cannot be written."""
         begin_log(self._log_path)
 
-    def start(self, secret: str, engines_before: str | None = None) -> LocalWorker:
+    def start(self, secret: str) -> LocalWorker:
         """Start the worker. Raises OSError."""
-        command = self._command + (["--engines-before", engines_before] if engines_before else [])
         environment = {**os.environ, WORKER_SECRET: secret}
         if self._share.gpu is not None:
             environment[VISIBLE_GPUS] = self._share.gpu
@@ -132,7 +128,7 @@ class LocalHost:
             if worker_log.tell() > MAX_LOG_BYTES:
                 worker_log.truncate(0)
             process = subprocess.Popen(
-                command,
+                self._command,
                 stdin=subprocess.PIPE,
                 stdout=worker_log,
                 stderr=worker_log,

@@ -221,10 +221,9 @@ class RayHost:
     def open_log(self) -> None:
         """All workers of the cluster share one log, which is open."""
 
-    def start(self, secret: str, engines_before: str | None = None) -> RayWorker:
+    def start(self, secret: str) -> RayWorker:
         """Request the worker. Raises OSError."""
-        arguments = self._job["arguments"] + (["--engines-before", engines_before] if engines_before else [])
-        return self._cluster.start({**self._job, "arguments": arguments, "secret": secret, **self._needs}, self.name)
+        return self._cluster.start({**self._job, "secret": secret, **self._needs}, self.name)
 
 
 def resources(engines: EngineConfig) -> tuple[EngineConfig, int, int]:

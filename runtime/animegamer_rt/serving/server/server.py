@@ -70,7 +70,7 @@ def serve(options: ServeOptions) -> int:
         sockets = ServerSockets(options, raise_limit(options.workers), ray_address)
         stack.callback(sockets.close)
         storage = Storage(stack.enter_context(open_store(options)), options.state_dir)
-        workers = open_workers(options, bundle, sockets, storage.store.last_engines())
+        workers = open_workers(options, bundle, sockets)
         stack.callback(workers.stop)
         gateway = None if options.web is None else GatewayProcess(options, sockets)
         if gateway is not None:

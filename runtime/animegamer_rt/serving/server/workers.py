@@ -46,20 +46,20 @@ log = logging.getLogger(__name__)
 class RequiredWorker:
     """What all workers of one server must share, so that a turn is the same whichever of them plays it.
 
-    fingerprint: of the bundle. steps: `Bundle.steps_hash` of the plan. engines: identity of the first ready worker's,
-    which all others must match; before that, of the store's last turn, so that a worker may make the same choices.
+    fingerprint: of the bundle. steps: `Bundle.steps_hash` of the plan. engines: identity of the first ready worker's.
     """
 
-    def __init__(self, fingerprint: str, steps: str, engines: str | None = None) -> None:
-        self._bundle, self.engines, self._known = (fingerprint, steps), engines, False
+    def __init__(self, fingerprint: str, steps: str) -> None:
+        self._bundle = fingerprint, steps
+        self.engines: str | None = None
 
     def refuse(self, ready: WorkerReady) -> str:
         """Why a ready worker is not used; empty if it is."""
         if (ready.fingerprint, ready.steps) != self._bundle:
             return "the bundle's files changed while the server was running; restart the server"
-        if self._known and self.engines is not None and (unlike := difference(ready.engines, self.engines)):
+        if self.engines is not None and (unlike := difference(ready.engines, self.engines)):
             return f"its engines differ from the first worker's; found {unlike[0]}; expected {unlike[1]}"
-        self.engines, self._known = ready.engines, True
+        self.engines = ready.engines
         return ""
 
 
@@ -216,7 +216,7 @@ class WorkerProcess:
         self._secret, self._peer, self._ready_at = secrets.token_hex(16), b"", None
         self._unreachable, self._refused = False, ""
         self._heard_at = now
-        self._process = self._host.start(self._secret, self._required.engines)
+        self._process = self._host.start(self._secret)
 
     def _handle_worker_message(self, routing: bytes, message: Message, now: float) -> None:
         self._peer, self._heard_at = routing, now
@@ -317,13 +317,10 @@ class Workers:
             self._cluster.stop()
 
 
-def open_workers(
-    options: ServeOptions, bundle: Bundle, sockets: ServerSockets, engines_before: str | None = None
-) -> Workers:
+def open_workers(options: ServeOptions, bundle: Bundle, sockets: ServerSockets) -> Workers:
     """The configured workers, not started yet, with new logs; what they have to share is logged.
 
-    engines_before: the identity of the engines that made the store's last turn. Raises ClusterError if the Ray cluster
-    cannot be joined, StoreError if the state folder cannot be written.
+    Raises ClusterError if the Ray cluster cannot be joined, StoreError if the state folder cannot be written.
     """
     cluster, hosts = None, list[WorkerHost]()
     if options.ray is not None:
@@ -339,7 +336,7 @@ def open_workers(
         shares = share_out(options.workers, device, cores, gpus)
         for number, ((_, address), share) in enumerate(zip(sockets.workers, shares, strict=True), 1):
             hosts.append(LocalHost(options, bundle, address, number, share))
-    processes, required = [], RequiredWorker(bundle.fingerprint, bundle.steps_hash(options.plan), engines_before)
+    processes, required = [], RequiredWorker(bundle.fingerprint, bundle.steps_hash(options.plan))
     for number, ((socket, _), host) in enumerate(zip(sockets.workers, hosts, strict=True), 1):
         host.open_log()
         processes.append(WorkerProcess(options, required, socket, host, number))

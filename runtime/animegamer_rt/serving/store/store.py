@@ -96,11 +96,6 @@ class Store:
             log.warning("the time of a session's last use could not be stored: %s", error)
         return session
 
-    def last_engines(self) -> str | None:
-        """The engines of the newest session with a turn (`Engines.identity`); None if there is none."""
-        rows = self.database.rows("SELECT engines FROM sessions WHERE engines NOTNULL ORDER BY key DESC LIMIT 1")
-        return str(rows[0][0]) if rows else None
-
     def get(self, session_id: str) -> StoredSession:
         """The session, closed or not."""
         return self._get(session_id).session

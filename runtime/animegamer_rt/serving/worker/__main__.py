@@ -7,7 +7,6 @@ exits.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import signal
@@ -15,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import zmq
@@ -23,9 +21,8 @@ import zmq
 from animegamer_rt.arguments import Parser
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.registry import open_engines, open_towers
-from animegamer_rt.bundle.loader import Bundle, open_bundle
-from animegamer_rt.engine_config import ATTENTIONS, FASTEST, EngineConfig, add_engine_options
-from animegamer_rt.engine_identity import difference, named_fields
+from animegamer_rt.bundle.loader import open_bundle
+from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import AnimeGamerError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.process_memory import resident_mib
@@ -80,7 +77,7 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         socket.connect(options.server)
         socket.send_multipart(encode(Message(LOADING, {"secret": secret})))
         bundle = open_bundle(options.bundle)
-        engines = open_as_before(bundle, config, options.plan, options.engines_before)
+        engines = open_engines(bundle, config, plan=options.plan)
         pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
         # With sequential offload a turn takes minutes to hours, and a warm-up would not make the first one faster.
@@ -93,22 +90,6 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         encoder = engines.encoder
         pictures = None if encoder is None else PictureStart(encoder, lambda: open_towers(bundle, config))
         Worker(socket, pipeline, tracer.write if tracer else None, higher, pictures).run()
-
-
-def open_as_before(bundle: Bundle, config: EngineConfig, plan: str | None, before: str | None) -> Engines:
-    """Opens the engines. `--attention fastest` chooses as in the engines of this identity, if the rest is the same.
-
-    Timings that differ by little would choose another attention at the next start, and so give other frames.
-    """
-    earlier = named_fields(before or "").get("attention")
-    if config.attention == FASTEST and before and earlier in ATTENTIONS:
-        decided = replace(config, attention=earlier)
-        with contextlib.suppress(AnimeGamerError):  # perhaps of another machine: chosen anew below
-            engines = open_engines(bundle, decided, plan=plan)
-            if difference(engines.identity(bundle), before) is None:
-                return engines
-            del engines  # a GPU may not hold both
-    return open_engines(bundle, config, plan=plan)
 
 
 def warm_up(retry: PrecisionRetry) -> float:
@@ -124,8 +105,6 @@ def _higher_precision(pipeline: Pipeline, engines: Engines, config: EngineConfig
     bundle, name, other = pipeline.bundle, pipeline.plan_name, config.in_higher_precision(engines.precision.values())
     if other is None:
         return None
-    if other.attention == FASTEST:  # not timed again: all workers must retry alike
-        other = replace(other, attention="torch" if other.precision == "fp32" else engines.attention)
     return HigherPrecision(
         " ".join(other.to_args()), lambda: Pipeline.open(bundle, open_engines(bundle, other, plan=name), name)
     )
@@ -137,7 +116,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", required=True, help="name or folder")
     parser.add_argument("--plan", help="denoise plan (default: the bundle's)")
     add_engine_options(parser, simulated=True)
-    parser.add_argument("--engines-before", help="identity of an earlier worker's engines")
     parser.add_argument("--trace", type=Path, help="file for a trace of the engines")
     return parser.parse_args(arguments)
 
