@@ -33,8 +33,9 @@ RECORD_NAMES = {"size": "bundle", "branches": "network_rows", "first_prompt_seco
 FAILED = ("failed", "timed out")
 EIGHT_BITS = ("fp8", "int8")
 PRODUCTS = 4
-PYTORCH = ("torch", "cudnn", "flash", "efficient")
 """A transformer block's large products, each with its own rate."""
+PYTORCH = ("torch", "cudnn", "flash", "efficient")
+"""Rates of PyTorch's own attention."""
 
 
 class Record:
