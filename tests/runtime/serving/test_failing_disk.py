@@ -52,6 +52,11 @@ class FailingDisk:
         """From now on the disk works."""
         self._fails = None
 
+    @property
+    def works(self) -> bool:
+        """Whether it does now."""
+        return self._fails is None
+
     def execute(self, sql: str, values: Any = ()) -> Any:
         if self._fails is not None and self._fails(sql.strip()):
             self.failed += 1

@@ -3,75 +3,26 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from simulated_server import Listener, SimulatedServer, SimulatedWorker
+from test_failing_disk import FailingDisk
 
-from animegamer_rt.errors import StoreError
 from animegamer_rt.serving.server.jobs import Played, Replay, Subscriber, Turn
-from animegamer_rt.serving.store import FinishedTurn, StoredSession, StoredTurn, SweepResult, TurnContext
+from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire.worker_messages import FrameOptions
-from animegamer_rt.state.game import CharacterState
 
 FRAMES = 3
+SHARED_MEMORY = Path("/dev/shm")
+"""The disk where there is one: a real one would take minutes."""
 RAW, MP4 = FrameOptions(), FrameOptions(codec="mp4")
-
-
-class Memory:
-    """In the place of Store, without a file, which would take minutes. Nothing is written while it is `broken`."""
-
-    def __init__(self) -> None:
-        self.broken = False
-        self.sessions: dict[str, list[StoredTurn]] = {}
-
-    def get(self, session: str) -> StoredSession:
-        turns = self.sessions[session]
-        character = turns[-1].character if turns else CharacterState()
-        return StoredSession(session, "tiny", "f", 7, 2, len(turns), character, False)
-
-    def turns(self, session: str, first: int, last: int) -> list[StoredTurn]:
-        return self.sessions[session][max(0, first - 1) : last]
-
-    def turn_context(self, session: str, turn: int) -> TurnContext:
-        assert turn <= len(self.sessions[session]) + 1
-        return TurnContext(0, (), {}, CharacterState())
-
-    def finish_turn(self, session: str, turn: FinishedTurn, shots: Any, engines: Any, *, done: bool) -> None:
-        self._write()
-        known = [played.turn for played in self.sessions[session] if played.turn_id == turn.turn_id]
-        if known != [turn.turn]:
-            assert not known and turn.turn == len(self.sessions[session]) + 1
-            row = StoredTurn(turn.turn, turn.turn_id, turn.instruction, 7, turn.game_state, turn.character)
-            self.sessions[session].append(row)
-
-    def confirm_turn(self, session: str, turn: int) -> None:
-        self._write()
-        assert turn == len(self.sessions[session])
-
-    def rewind(self, session: str, turn: int) -> None:
-        self._write()
-        assert turn <= len(self.sessions[session])
-        del self.sessions[session][turn:]
-
-    def sweep(self, now: float, in_use: object) -> SweepResult:
-        self._write()
-        return SweepResult((), (), 0, 0, False)
-
-    def _write(self) -> None:
-        if self.broken:
-            raise StoreError("the disk is full")
 
 
 class Life(RuleBasedStateMachine):
@@ -81,18 +32,19 @@ class Life(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.disk = Memory()
+        self.folder = Path(tempfile.mkdtemp(dir=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None))
         self.clients = [Listener(RAW), Listener(RAW)]
-        self.sessions = ["one", "two", "three"]
-        self.disk.sessions = {session: [] for session in self.sessions}
+        with Store(self.folder) as store:
+            self.sessions = [store.open("tiny", "f", 7, 2)[0].id for _ in range(3)]
         self.told: dict[str, list[str]] = {session: [] for session in self.sessions}
         self.numbers = itertools.count()
         self.now = 0.0
         self.serve()
 
     def serve(self) -> None:
-        disk: Any = self.disk
-        self.server = SimulatedServer(disk, Path("no folder"), workers=self.workers)
+        self.store = Store(self.folder)
+        self.disk = FailingDisk(self.store)
+        self.server = SimulatedServer(self.store, self.folder, workers=self.workers)
         self.server.now = self.now
         self.seq: dict[str, int] = {}
         """Job id at the worker -> the last event that this worker sent of it."""
@@ -105,7 +57,7 @@ class Life(RuleBasedStateMachine):
         session = self.sessions[which]
         if self.server.core.queue.of_session(session) is not None:
             return
-        stored = self.server.storage.as_done(self.disk.get(session))
+        stored = self.server.storage.as_done(self.store.get(session))
         assert stored.turns == len(self.told[session]), "what the client heard is what the store shows"
         self.admit(Turn, session, self.clients[who], stored.turns + 1, 5.0 if hasty else 1e9)
 
@@ -178,7 +130,7 @@ class Life(RuleBasedStateMachine):
     @rule(number=st.integers(0, 5))
     def disk_breaks_once_a_turn_is_stored(self, number: int) -> None:
         self.worker_says(number, "settle")
-        self.disk.broken = True
+        self.disk.turns("full", "at the start")
 
     @rule(number=st.integers(0, 5), at_once=st.booleans())
     def worker_dies(self, number: int, at_once: bool) -> None:
@@ -205,16 +157,25 @@ class Life(RuleBasedStateMachine):
 
     @rule(broken=st.booleans())
     def disk_breaks_or_works(self, broken: bool) -> None:
-        self.disk.broken = broken
+        if broken:
+            self.disk.turns("full", "at the start")
+        else:
+            self.disk.works_again()
         self.server.storage.remove_all()
 
-    @precondition(lambda self: not self.disk.broken)
-    @rule()
-    def server_stops_and_starts(self) -> None:
-        self.server.carry_out(self.server.core.end())
+    @rule(killed=st.booleans())
+    def server_ends_and_starts(self, killed: bool) -> None:
+        if not killed and self.disk.works:
+            self.server.carry_out(self.server.core.end())
         self.now = self.server.now
         self.hear()
+        self.store.close()
         self.serve()
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+            shutil.rmtree(self.folder)
 
     def hear(self) -> None:
         """What the clients heard since the last look: the model of what must be stored."""
@@ -240,7 +201,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def client_and_store_agree(self) -> None:
-        if not hasattr(self, "disk"):
+        if not hasattr(self, "store"):
             return
         self.hear()
         for job in self.live:  # who came late hears nothing until the turn, which counts, is rendered again
@@ -248,7 +209,7 @@ class Life(RuleBasedStateMachine):
                 assert job.turn == len(self.told[job.session]) + 1
                 self.told[job.session].append("late")
         for session in self.sessions:
-            shown = self.server.storage.as_done(self.disk.get(session))
+            shown = self.server.storage.as_done(self.store.get(session))
             assert shown.turns == len(self.told[session])
         waiting = [job for job in self.live if not job.over]
         assert set(self.server.core.queue.jobs) >= set(waiting)
