@@ -193,6 +193,7 @@ class Life(RuleBasedStateMachine):
         ended, last = self.ended, self.last_seq
         for message in client.heard:
             assert message.parent not in ended, f"{message.type} after the end of {message.parent}"
+            assert message.fields.get("code") not in ("internal", "no_such_turn"), "no turn is in another's way"
             if message.seq is not None and message.type != "done":
                 assert message.seq > last.get(message.parent, -1), "no event comes twice, or out of order"
                 last[message.parent] = message.seq
