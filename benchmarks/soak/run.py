@@ -2,23 +2,20 @@
 
 `python benchmarks/soak/run.py --turns 2000 --faults 100 --seed 1` ends with one JSON line, the record that it writes.
 Every finished turn's frames are compared with those of the same games, played in this process without a server. The
-exit code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults. Ctrl-C (SIGTERM)
-ends the playing early and compares what was played; once more, the comparison. The record is then `incomplete`.
+exit code is 1 if a turn was lost or a byte is wrong. The same seed gives the same games and faults.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +28,7 @@ from animegamer_bench.records import write_record  # noqa: E402
 from animegamer_rt.bundle.files import make_folder  # noqa: E402
 from animegamer_rt.bundle.loader import Bundle, open_bundle  # noqa: E402
 from animegamer_rt.engine_config import EngineConfig  # noqa: E402
-from animegamer_rt.errors import INTERRUPTED, AnimeGamerError  # noqa: E402
+from animegamer_rt.errors import AnimeGamerError  # noqa: E402
 from animegamer_rt.failures import report  # noqa: E402
 from animegamer_rt.profiling.host import environment  # noqa: E402
 from animegamer_rt.serving.server.config_file import print_config  # noqa: E402
@@ -39,7 +36,7 @@ from animegamer_rt.serving.server.options import ServeOptions  # noqa: E402
 from animegamer_rt.serving.store import Store  # noqa: E402
 from benchmarks.soak.conductor import WORKER_TIMEOUT_S, Conductor  # noqa: E402
 from benchmarks.soak.player import Player  # noqa: E402
-from benchmarks.soak.schedule import GAME_TURNS, KINDS, LONGEST_S, faults  # noqa: E402
+from benchmarks.soak.schedule import GAME_TURNS, LONGEST_S, faults  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 from benchmarks.soak.undisturbed import compare  # noqa: E402
 from benchmarks.soak.watch import Watch, growth  # noqa: E402
@@ -48,31 +45,29 @@ LOOK_S = 0.02
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a soak; 0 if nothing was lost and nothing is wrong, 1 otherwise, 130 if it was stopped early."""
+    """Runs a soak; 0 if nothing was lost and nothing is wrong, 1 otherwise."""
     options = _parse(arguments)
     try:
         make_folder(options.results)
         bundle = open_bundle(options.bundle)
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, _stopping() as stop:
-            record = soak(options, bundle, Path(folder), stop)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            record = soak(options, bundle, Path(folder))
         path = write_record(options.results, f"{bundle.manifest.name}-{record['kind']}", record)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  an unknown one is raised again
         return report(error)
     print(f"record: {path}")
     print(json.dumps({key: value for key, value in record.items() if key not in ("samples", "struck")}))
     bad = [record[name] for name in ("turns_lost", "wrong_bytes", "replays_changed", "failures", "left_behind")]
-    if any(bad) or record["store_file_mib_max"] > options.quota_mib:
-        return 1
-    return INTERRUPTED if record["incomplete"] else 0
+    return int(any(bad) or record["store_file_mib_max"] > options.quota_mib)
 
 
-def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: threading.Event) -> dict[str, Any]:
+def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str, Any]:
     """Plays, with all faults, then compares; returns the record.
 
-    stop: ends the playing or the comparison early. So does a server that does not recover, a failure in the record.
+    A server that does not recover ends the playing early, and is a failure in the record.
     """
-    kinds = (options.kind,) if options.kind else KINDS
-    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s, kinds)
+    stop = threading.Event()
+    schedule = faults(options.seed, options.faults, options.turns, options.sessions, options.longest_s)
     copy = Path(shutil.copytree(bundle.folder, folder / "bundle"))
     plan = options.plan or bundle.default_plan
     engines = EngineConfig(options.device)
@@ -102,7 +97,6 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
                 while done["turns"] < fault.at and not stop.is_set() and any(player.is_alive() for player in players):
                     time.sleep(LOOK_S)
                 if stop.is_set():
-                    print("stopping; press again to stop at once, without a record", flush=True)
                     break
                 at = watch.seconds
                 print(f"{at:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
@@ -123,12 +117,11 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
         ((without_shots,),) = store.database.rows(emptied)
     played = {key: digest for player in players for key, digest in player.played.items()}
     print(f"{seconds:7.1f} s: {len(played)} turns done; replaying their games without a server", flush=True)
-    stop.clear()
-    wrong, compared = compare(bundle, options.device, plan, options.seed, played, stop)
+    wrong = compare(bundle, options.device, plan, options.seed, played)
     return {
         **environment("pyzmq", "msgpack", "onnxruntime", "psutil"),
         "kind": "soak",
-        "incomplete": len(played) < options.turns or compared < len(played),
+        "incomplete": len(played) < options.turns,
         "bundle": bundle.manifest.name,
         "fingerprint": bundle.fingerprint,
         "plan": plan,
@@ -137,7 +130,6 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
         "seed": options.seed,
         "sessions": options.sessions,
         "turns": len(played),
-        "turns_compared": compared,
         "faults": len(struck),
         "faults_by_kind": dict(Counter(fault["kind"] for fault in struck)),
         "seconds": seconds,
@@ -160,24 +152,6 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path, stop: thread
     }
 
 
-@contextlib.contextmanager
-def _stopping() -> Iterator[threading.Event]:
-    """An event set by Ctrl-C or SIGTERM. The next signal ends the program at once while the event is still set."""
-    stop = threading.Event()
-
-    def set_or_end(number: int, frame: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, set_or_end) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _shares(turns: int, sessions: int) -> list[int]:
     """Number of turns per session."""
     return [turns // sessions + (one < turns % sessions) for one in range(sessions)]
@@ -193,7 +167,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=2000, help="turns in all (default: %(default)s)")
     parser.add_argument("--sessions", type=int, default=8, help="concurrent sessions (default: %(default)s)")
     parser.add_argument("--faults", type=int, default=100, help="default: %(default)s")
-    parser.add_argument("--kind", choices=KINDS, help="inject only this kind of fault (default: all)")
     parser.add_argument("--workers", type=int, default=1, help="workers of the server (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of games and faults (default: %(default)s)")
     parser.add_argument("--bundle", default="pocket", help="name or folder (default: %(default)s)")

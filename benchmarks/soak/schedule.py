@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from animegamer_rt.bundle.manifest import World
@@ -78,14 +77,12 @@ def games(player: int, turns: int, game_turns: int = GAME_TURNS) -> list[Game]:
     return [Game(player, number, count) for number, count in enumerate(counts)]
 
 
-def faults(
-    seed: int, count: int, turns: int, players: int, longest_s: float = LONGEST_S, kinds: Sequence[str] = KINDS
-) -> list[Fault]:
+def faults(seed: int, count: int, turns: int, players: int, longest_s: float = LONGEST_S) -> list[Fault]:
     """A schedule of `count` faults over `turns` turns, with all kinds about equally often, in order."""
     chance = random.Random(f"faults {seed}")
     last_ending = round(turns * SETTLED)
     schedule = []
-    for kind in (kinds[number % len(kinds)] for number in range(count)):
+    for kind in (KINDS[number % len(KINDS)] for number in range(count)):
         at = chance.randrange(1, last_ending if kind in ENDING else turns)
         seconds = chance.choice(JUMPS_S) if kind == "clock jumps" else chance.uniform(SHORTEST_S, longest_s)
         schedule.append(Fault(at, kind, round(seconds, 2), chance.randrange(players)))

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.soak.run import main
 from benchmarks.soak.schedule import ENDING, LASTING
-from project import ROOT
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
@@ -31,19 +27,3 @@ def test_no_turn_is_lost_and_no_byte_changes_through_every_kind_of_fault(tmp_pat
     assert set(record["faults_by_kind"]) == {*ENDING, *LASTING}
     assert record["server_starts"] == 4, "killed twice; the damaged bundle was refused"
     assert record["store_file_mib_max"] <= record["quota_mib"] and record["sessions_emptied_by_quota"] > 0
-
-
-def test_a_soak_that_is_stopped_keeps_what_was_played_and_says_that_it_is_incomplete(tmp_path: Path) -> None:
-    fakes.write_bundle(tmp_path / "tiny")
-    command = [sys.executable, "benchmarks/soak/run.py", "--bundle", str(tmp_path / "tiny"), "--results", str(tmp_path)]
-    command += ["--turns", "100000", "--sessions", "2", "--faults", "50000", "--kind", "garbage"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as soak:
-        assert soak.stdout is not None
-        assert "garbage" in soak.stdout.readline(), "a first fault, so a first turn"
-        soak.send_signal(signal.SIGINT)
-        said = soak.stdout.read()
-    (path,) = tmp_path.glob("*-tiny-soak.json")
-    record = json.loads(path.read_text())
-    assert soak.returncode == 130, said
-    assert record["incomplete"] and 0 < record["turns"] < 100000
-    assert (record["turns_compared"], record["wrong_bytes"]) == (record["turns"], 0)
