@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import re
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import golden_messages as golden
+import msgpack
 import pytest
 import zmq
 import zmq.auth
@@ -78,13 +78,11 @@ def check_golden(decode_lines: Callable[[str], list[str]], refuses: Callable[[di
             assert answer == f"refused {vector['code']}", vector["name"]
             continue
         assert answer.startswith("read "), (vector["name"], answer)
-        header, _, written = answer.removeprefix("read ").rpartition(" ")
-        seen = json.loads(header)
+        written = bytes.fromhex(answer.removeprefix("read "))
         if vector["canonical"]:
-            assert seen == vector["header"], vector["name"]
-            assert written == golden.frames(vector)[1].hex(), vector["name"]
+            assert written == golden.frames(vector)[1], vector["name"]
         else:
-            assert seen["type"] == vector["header"]["type"], vector["name"]
+            assert msgpack.unpackb(written)["type"] == vector["header"]["type"], vector["name"]
 
 
 def check_game(driver: Process, server: LiveServer) -> None:

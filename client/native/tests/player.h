@@ -16,9 +16,9 @@ struct Seen {
     ag_event_type type{};
     ag_request request = 0;
     ag_game game = 0;
-    std::int64_t turn = 0, seq = -1, number = 0; // number: index of a frame or piece, turns of done, count of a list
-    std::string code, text;                      // of an error; text: the instruction, the state, ..
-    std::uint64_t hash = 0;                      // of a picture
+    std::int64_t seq = -1, number = 0; // number: index of a frame
+    std::string code, text;            // of an error; text: how a file begins, too
+    std::uint64_t hash = 0;            // of a picture
 };
 
 inline std::uint64_t hash_of(const void *data, std::size_t size) {
@@ -148,33 +148,15 @@ public:
 
 private:
     Seen keep(const ag_event &event) {
-        Seen seen{event.type, event.request, event.game, event.turn, event.seq, 0, "", "", 0};
-        if (event.type == AG_EVENT_ERROR || event.type == AG_EVENT_DISCONNECTED) {
+        Seen seen{event.type, event.request, event.game, event.seq, 0, "", "", 0};
+        if (event.type == AG_EVENT_ERROR) {
             seen.code = event.of.error.code;
             seen.text = std::string(event.of.error.text) + "; " + event.of.error.what_to_do;
         } else if (event.type == AG_EVENT_FRAME || event.type == AG_EVENT_CLIP) {
-            seen.number = event.type == AG_EVENT_FRAME ? event.of.frame.index : event.of.clip.last;
+            seen.number = event.type == AG_EVENT_FRAME ? event.of.frame.index : 0;
             seen.hash = hash_of(event.buffer, event.buffer_bytes);
             seen.text.assign(static_cast<const char *>(event.buffer), 12); // how the file begins
             ag_give_buffer(client, event.buffer, buffer_bytes_);
-        } else if (event.type == AG_EVENT_DONE) {
-            seen.number = event.of.done.turns;
-        } else if (event.type == AG_EVENT_ACCEPTED) {
-            seen.text = event.of.accepted.instruction;
-        } else if (event.type == AG_EVENT_LISTED) {
-            seen.number = std::int64_t(event.of.listed.count);
-            seen.text = event.of.listed.count == 0 ? "" : event.of.listed.turns[event.of.listed.count - 1].instruction;
-        } else if (event.type == AG_EVENT_CONNECTED) {
-            seen.number = event.of.welcome.frames;
-            seen.text = event.of.welcome.bundle;
-        } else if (event.type == AG_EVENT_STATUS) {
-            seen.number = event.of.status.turns_done;
-            seen.text = event.of.status.state;
-        } else if (event.type == AG_EVENT_EXPORTED) {
-            seen.number = std::int64_t(event.of.exported.count);
-            seen.text = event.of.exported.folder;
-        } else if (event.type == AG_EVENT_CANCELLING) {
-            seen.number = event.of.cancelling;
         }
         return seen;
     }

@@ -1,5 +1,5 @@
 // Decodes the messages on standard input, one a line: who sends it, then its frames in hex ("c0*3": these bytes three times).
-// Answers `refused CODE`, or `read`, the header as JSON, and the header written again in hex; a client's as this library sends it.
+// Answers `refused CODE`, or `read` and the header written again in hex; a client's as this library sends it.
 #include <iostream>
 
 #include "message_reader.h"
@@ -9,38 +9,6 @@
 using namespace animegamer;
 
 namespace {
-
-std::string json(const Tree &tree, std::uint32_t at) {
-    const Node &node = tree.at(at);
-    std::ostringstream text;
-    text.precision(17);
-    switch (node.kind) {
-    case Kind::nil: return "null";
-    case Kind::flag: return node.integer != 0 ? "true" : "false";
-    case Kind::integer: return node.too_large ? "\"too large\"" : std::to_string(node.integer);
-    case Kind::number: text << node.number; return text.str();
-    case Kind::text:
-    case Kind::binary:
-        text << '"';
-        for (const char letter : node.text) {
-            text << (letter == '"' || letter == '\\' ? "\\" : "") << letter;
-        }
-        text << '"';
-        return text.str();
-    case Kind::list:
-    case Kind::map:
-        break;
-    }
-    const bool is_map = node.kind == Kind::map;
-    for (std::uint32_t item = at + 1; item < node.end; item = tree.at(item).end) {
-        text << (item == at + 1 ? "" : ",") << json(tree, item);
-        if (is_map) {
-            item = tree.at(item).end;
-            text << ":" << json(tree, item);
-        }
-    }
-    return (is_map ? "{" : "[") + text.str() + (is_map ? "}" : "]");
-}
 
 void write(Writer &to, const Tree &tree, std::uint32_t at) {
     const Node &node = tree.at(at);
@@ -95,7 +63,7 @@ struct Taker : MessageOwner {
         Writer again;
         write(again, tree, 0);
         const bool is_request = from_client && header.fields != Tree::none && !header.id.empty();
-        line = "read " + json(tree, 0) + " " + hex(is_request ? as_request(header, tree) : again.bytes);
+        line = "read " + hex(is_request ? as_request(header, tree) : again.bytes);
         return {};
     }
     bool from_client = false;
