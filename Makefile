@@ -104,7 +104,8 @@ kernels:  ## the CUDA kernels' library into build/kernels (docs/KERNELS.md); wit
 	cmake --build build/kernels --parallel 2
 
 clients: $(VENV)/.dev  ## build and test every client, into build/; says what is missing for those that it leaves out
-	$(BIN)/python client/tools.py test $(ARGS)
+	-$(BIN)/python client/tools.py
+	ANIMEGAMER_CLIENT_BUILDS=$(CURDIR)/build $(BIN)/python -m pytest -n 2 --dist loadfile tests/client $(ARGS)
 
 clients-dist:  ## pack the native client's headers and libraries, for Linux and Windows, into dist/
 	client/native/dist.sh dist

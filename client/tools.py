@@ -1,21 +1,15 @@
 """Which clients can be built on this machine, and what the others need. Uses only the standard library.
 
-python client/tools.py             list clients, and the tools they lack
+python client/tools.py             list clients, and the tools they lack; exit code 1 if one cannot be built
 python client/tools.py packages    Debian packages of missing tools, for apt-get install
-python client/tools.py test        build and test the clients that can be built; explain why others are skipped
-python client/tools.py require     fail if a client cannot be built
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -60,42 +54,17 @@ def ignored_tests() -> list[str]:
     return [test for client in CLIENTS if client.missing for test in client.tests]
 
 
-def show() -> None:
-    """One line per client."""
-    for client in CLIENTS:
-        if client.missing:
-            apt = "on Debian: apt-get install " + " ".join(client.packages)
-            print(f"skipped: {client.title}: {', '.join(client.missing)} not found; {apt}")
-        else:
-            print(f"built and tested here: {client.title}")
-
-
 def main() -> int:
-    """Returns the exit code."""
-    what = sys.argv[1] if len(sys.argv) > 1 else "show"
-    if what == "packages":
-        print(*(package for client in CLIENTS if client.missing for package in client.packages))
+    """List the clients, or print packages; returns 1 if a client cannot be built."""
+    lacking = [client for client in CLIENTS if client.missing]
+    if "packages" in sys.argv:
+        print(*(package for client in lacking for package in client.packages))
         return 0
-    show()
-    if what == "require":
-        return int(any(client.missing for client in CLIENTS))
-    if what == "test":
-        environment = {**os.environ, "ANIMEGAMER_CLIENT_BUILDS": str(ROOT / "build")}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "--numprocesses",
-            "2",
-            "--dist",
-            "loadfile",
-            "tests/client",
-            *sys.argv[2:],
-        ]
-        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-        show()
-        return code
-    return 0
+    for client in lacking:
+        apt = "on Debian: apt-get install " + " ".join(client.packages)
+        print(f"skipped: {client.title}: {', '.join(client.missing)} not found; {apt}")
+    print("built and tested here:", ", ".join(client.title for client in CLIENTS if client not in lacking))
+    return int(bool(lacking))
 
 
 if __name__ == "__main__":

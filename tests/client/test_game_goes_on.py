@@ -1,4 +1,4 @@
-"""One game's trouble is not another's, a turn that counted is never told of as refused, and a game can always go on."""
+"""One game's trouble is not another's, and a game can always go on."""
 
 from __future__ import annotations
 
@@ -32,19 +32,6 @@ def test_too_long_a_text_ends_its_own_call_only(make_client: MakeClient, server:
         assert_whole(events + list(turn))
         assert isinstance(list(other.turn("Mia runs."))[-1], Done)
     assert server.kinds().count("hello") == 1, "nothing broke the connection"
-
-
-@pytest.mark.parametrize("loss", ["gap", "drop"])
-def test_refusal_of_the_rest_of_a_turn_is_asked_again_and_never_told(
-    make_client: MakeClient, server: FakeServer, loss: str
-) -> None:
-    server.faults[3] = loss
-    server.refusals["replay"] = ["degraded", "turn_running"]
-    with make_client(server.address, timeout_s=5) as client:
-        game = client.open(seed=3)
-        assert_whole(list(game.turn("Mia waves.")))
-        assert game.turns == 1
-    assert server.kinds().count("turn") == 1
 
 
 def test_turn_that_is_left_while_the_wire_is_cut_stops_and_the_next_one_runs(

@@ -202,4 +202,4 @@ TEST(a_frame_allocates_nothing_also_when_the_game_is_late) {
 }
 #endif
 
-int main(int count, char **names) { return run_tests(count, names); }
+int main() { return run_tests(); }
