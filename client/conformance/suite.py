@@ -26,7 +26,6 @@ from client.conformance.other_programs import OtherProgram
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCENARIOS: list[dict[str, Any]] = json.loads((HERE / "scenarios.json").read_text(encoding="utf-8"))
-PASSED = "yes"
 TIMEOUT_S = 5.0
 """The client's time limit in a scenario that sets none."""
 DRIVER_S = 300.0
@@ -129,12 +128,12 @@ class Suite:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._folder.cleanup()
 
-    def play(self, driver: list[str], cwd: Path | None = None, lacks: dict[str, str] | None = None) -> dict[str, str]:
-        """The outcome of each scenario by name: `yes`, `no: REASON` for a lacking feature, or what went wrong.
+    def play(self, driver: list[str], cwd: Path | None = None, keys: bool = True) -> dict[str, str]:
+        """The scenarios that failed, each with what went wrong.
 
-        driver: its command line. lacks: features that the client lacks (`curve`), and what to do about it.
+        driver: its command line. keys: False for one that was built without libsodium.
         """
-        lacks, free = lacks or {}, [Process(driver, cwd) for _ in range(AT_ONCE)]
+        free = [Process(driver, cwd) for _ in range(AT_ONCE)]
         idle = list(free)
 
         def one(work: tuple[str, dict[str, Any]]) -> tuple[str, str]:
@@ -145,17 +144,17 @@ class Suite:
             finally:
                 idle.append(process)
 
-        wanted = [scenario for scenario in SCENARIOS if scenario.get("needs") not in lacks]
+        wanted = [scenario for scenario in SCENARIOS if keys or not scenario.get("needs_keys")]
         work = [(scenario["name"], case) for scenario in wanted for case in self._cases(scenario)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             ended = list(pool.map(one, work))
         for process in free:
             process.close()
-        outcomes = {scenario["name"]: f"no: {lacks.get(scenario.get('needs', ''), '')}" for scenario in SCENARIOS}
-        for name, _ in ended:
-            faults = [fault for other, fault in ended if other == name and fault]
-            outcomes[name] = "; ".join(faults) or PASSED
-        return outcomes
+        failed: dict[str, list[str]] = {}
+        for name, fault in ended:
+            if fault:
+                failed.setdefault(name, []).append(fault)
+        return {name: "; ".join(faults) for name, faults in failed.items()}
 
     def _cases(self, scenario: dict[str, Any]) -> list[dict[str, Any]]:
         """The scenario for each value of its `for`; with `within`, one after the other on the same server."""

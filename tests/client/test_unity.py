@@ -165,7 +165,7 @@ def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(driver: Proc
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:
-    stories.check_conformance("unity", ["mono", DRIVER, "conform"], build.folder)
+    stories.check_conformance(["mono", DRIVER, "conform"], build.folder)
 
 
 def test_code_is_unloaded_twenty_times_without_a_thread_or_socket_left(build: MonoBuild, server: LiveServer) -> None:

@@ -58,7 +58,7 @@ def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_p
 
 
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
-    stories.check_conformance("unreal", [str(build / "conform")])
+    stories.check_conformance([str(build / "conform")])
 
 
 def test_settings_with_keys_play_or_say_what_is_missing(build: Path, tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 // Fuzzing the decoder: any bytes after a connection is open, as a server could send them, must end in messages or a fault.
 //
-// With Clang's libFuzzer this is its target (ANIMEGAMER_FUZZ). Else its own main changes good conversations, whose messages it
-// reads as `vectors` does, at the same places in each run: decoder_fuzz [INPUTS].
+// It changes good conversations, whose messages it reads as `vectors` does, at the same places in each run: decoder_fuzz [INPUTS].
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <string>
 #include <vector>
 
 #include "call.h"
 #include "message_reader.h"
+#include "unhex.h"
 #include "zmtp.h"
 
 using namespace animegamer;
@@ -68,21 +69,6 @@ long arrive(const std::uint8_t *data, std::size_t size) {
     return owner.messages;
 }
 
-} // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
-    arrive(data, size);
-    return 0;
-}
-
-#ifndef ANIMEGAMER_LIBFUZZER
-#include <fstream>
-#include <iostream>
-
-#include "unhex.h"
-
-namespace {
-
 /// The messages on standard input, each after a greeting; and all of them in one conversation.
 std::vector<std::string> conversations() {
     std::string greeting("\0\xff\0\0\0\0\0\0\0\x01\x7f\x03\x01NULL", 17);
@@ -110,13 +96,9 @@ std::vector<std::string> conversations() {
 
 } // namespace
 
-/// decoder_fuzz [INPUTS [FOLDER]]: the folder gets the seeds for libFuzzer.
 int main(int count, char **arguments) {
     const long inputs = count > 1 ? std::atol(arguments[1]) : 20000;
     const auto seeds = conversations();
-    for (std::size_t n = 0; count > 2 && n < seeds.size(); ++n) {
-        std::ofstream(std::string(arguments[2]) + "/seed-" + std::to_string(n), std::ios::binary) << seeds[n];
-    }
     std::uint64_t random = 88172645463325252U;
     const auto next = [&random](std::size_t below) {
         random ^= random << 13;
@@ -147,4 +129,3 @@ int main(int count, char **arguments) {
     std::printf("%ld inputs, %ld messages read\n", inputs, messages);
     return messages > inputs / 10 ? 0 : 1;
 }
-#endif
