@@ -9,19 +9,20 @@ from __future__ import annotations
 import base64
 import errno
 import hmac
-import json
-import logging
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from animegamer_rt.bundle.files import free_bytes
 from animegamer_rt.errors import PortInUseError, ServerError
@@ -35,23 +36,19 @@ from .kit import FILES
 from .ladder import Action, Picture
 from .machine import Machine
 
-log = logging.getLogger(__name__)
 READY, UNREACHABLE = "ready", "unreachable"
 """Two states of the server, besides those of its own."""
 HEADER = "X-Animegamer"
-REQUEST_S, READY_S = 10.0, 2.0
-OPEN = {"/waiting": "waiting.html", "/waiting.js": "waiting.js"}
-PAGES_OWN = {"/waiting.jpg": "attract.jpg", "/icon.svg": "icon.svg"}
-"""Files of the visitors' page, also open."""
-STAFF = {"/": "operator.html", "/operator.js": "operator.js"}
-KINDS = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".jpg": "image/jpeg",
-    ".svg": "image/svg+xml",
+READY_S = 2.0
+WRONG_KEY_S = 1.0
+"""Delay before a wrong key is refused: it slows down guessing."""
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src 'self'; "
+    "connect-src 'self'",
 }
-CSP = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src 'self'; connect-src 'self'"
-ACTIONS = {"browser": Action.BROWSER, "gateway": Action.GATEWAY, "server": Action.SERVER}
+Respond = Callable[[Request], Response]
 
 
 @dataclass(slots=True)
@@ -81,37 +78,77 @@ class OperatorPage:
         server_state: Callable[[], str],
         state_folder: Path,
     ) -> None:
-        self.page_url, self.browser, self.machine, self._folder = config.page_url, browser, machine, state_folder
+        self._page_url, self._browser, self._machine, self._folder = config.page_url, browser, machine, state_folder
         self._report, self._ask_server = report, server_state
         self._key = None if config.operator_key is None else read_key(config.operator_key)
         self._server_state, self._state_since, self._ask_at = UNREACHABLE, time.monotonic(), 0.0
         self._build = build()
-        page = self
-
-        class Handler(_Handler):
-            operator = page
-
-        class Server(ThreadingHTTPServer):
-            address_family = socket.AF_INET6 if ":" in config.operator_address else socket.AF_INET
-
-            def handle_error(self, request: object, client_address: object) -> None:
-                if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):  # the client has gone
-                    log.exception("internal error of the staff page")
-
+        ipv6 = ":" in config.operator_address
+        address, family = (config.operator_address, config.operator_port), socket.AF_INET6 if ipv6 else socket.AF_INET
         try:
-            self._server = Server((config.operator_address, config.operator_port), Handler)
+            listening = socket.create_server(address, family=family, dualstack_ipv6=ipv6)
         except OSError as error:
             where = f"operator_address {config.operator_address}, operator_port {config.operator_port}"
             do, kind = "choose others in kiosk.toml", PortInUseError if error.errno == errno.EADDRINUSE else ServerError
             raise kind("the staff page cannot be served", where=where, found=error.strerror, do=do) from error
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.port: int = listening.getsockname()[1]
+        settings = uvicorn.Config(self._app(), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop serving."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.should_exit = True
+        self._thread.join()
+
+    def _app(self) -> Starlette:
+        def file(path: Path) -> Respond:
+            return lambda request: FileResponse(path, headers=HEADERS)
+
+        def staff(respond: Respond) -> Respond:
+            return lambda request: self._refusal(request) or respond(request)
+
+        visitors = page_folder()
+        return Starlette(
+            routes=[
+                Route("/waiting", file(FILES / "waiting.html")),
+                Route("/waiting.js", file(FILES / "waiting.js")),
+                Route("/waiting.jpg", file(visitors / "attract.jpg")),
+                Route("/icon.svg", file(visitors / "icon.svg")),
+                Route("/waiting.json", self._waiting),
+                Route("/", staff(file(FILES / "operator.html"))),
+                Route("/operator.js", staff(file(FILES / "operator.js"))),
+                Route("/state.json", staff(lambda request: JSONResponse(self.state(), headers=HEADERS))),
+                Route("/do/{button}", staff(self._press), methods=["POST"]),
+            ]
+        )
+
+    def _waiting(self, request: Request) -> Response:
+        return JSONResponse({"ready": self.server_state() == READY, "page": self._page_url}, headers=HEADERS)
+
+    def _press(self, request: Request) -> Response:
+        if request.headers.get(HEADER) != "1":
+            return PlainTextResponse("only the page for staff may do this\n", 403)
+        actions = {"browser": Action.BROWSER, "gateway": Action.GATEWAY, "server": Action.SERVER}
+        buttons: dict[str, Callable[[], bool]] = {
+            **{name: partial(self._machine.act, action) for name, action in actions.items()},
+            "reset": self._browser.reset,
+            "attract": self._browser.attract,
+            "reboot": self._machine.reboot,
+        }
+        do = buttons.get(request.path_params["button"])
+        return PlainTextResponse("not found\n", 404) if do is None else JSONResponse({"done": do()}, headers=HEADERS)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to who is not staff. Names are refused: a foreign site can point its own to our address."""
+        name = host_name(request.headers.get("Host", ""))
+        if not (name == "localhost" or is_address(name)):
+            return PlainTextResponse("open this page by its address\n", 421)
+        if self.admits(request.headers.get("Authorization", "")):
+            return None
+        time.sleep(WRONG_KEY_S)
+        return PlainTextResponse("the key is needed\n", 401, {"WWW-Authenticate": 'Basic realm="kiosk"'})
 
     def admits(self, authorization: str) -> bool:
         """Whether a request with this header may see the staff page."""
@@ -135,7 +172,7 @@ class OperatorPage:
 
     def state(self) -> dict[str, object]:
         """The content of the staff page."""
-        report, machine, server = self._report, self.machine, self.server_state()
+        report, machine, server = self._report, self._machine, self.server_state()
         return {
             "build": self._build,
             "time": datetime.now().isoformat(" ", "seconds"),
@@ -152,77 +189,3 @@ class OperatorPage:
             "temperature_c": machine.temperature_c(),
             "errors": machine.errors(),
         }
-
-
-class _Handler(BaseHTTPRequestHandler):
-    operator: OperatorPage
-    timeout = REQUEST_S
-    server_version, sys_version = "animegamer-rt", ""
-
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if path in OPEN:
-            self._send_file(FILES / OPEN[path])
-        elif path in PAGES_OWN:
-            self._send_file(page_folder() / PAGES_OWN[path])
-        elif path == "/waiting.json":
-            self._send_json({"ready": self.operator.server_state() == READY, "page": self.operator.page_url})
-        elif not self._staff():
-            return
-        elif path in STAFF:
-            self._send_file(FILES / STAFF[path])
-        elif path == "/state.json":
-            self._send_json(self.operator.state())
-        else:
-            self._send(404, b"not found\n", "text/plain")
-
-    def do_POST(self) -> None:
-        path = urlsplit(self.path).path.removeprefix("/do/")
-        if not self._staff():
-            return
-        if self.headers.get(HEADER) != "1":
-            self._send(403, b"only the page for staff may do this\n", "text/plain")
-            return
-        machine, browser = self.operator.machine, self.operator.browser
-        buttons: dict[str, Callable[[], bool]] = {
-            **{name: partial(machine.act, action) for name, action in ACTIONS.items()},
-            "reset": browser.reset,
-            "attract": browser.attract,
-            "reboot": machine.reboot,
-        }
-        if (do := buttons.get(path)) is None:
-            self._send(404, b"not found\n", "text/plain")
-            return
-        self._send_json({"done": do()})
-
-    def _staff(self) -> bool:
-        """Whether staff asks. Host names are refused, as a foreign site can point its own name to our address."""
-        name = host_name(self.headers.get("Host", ""))
-        if not (name == "localhost" or is_address(name)):
-            self._send(421, b"open this page by its address\n", "text/plain")
-            return False
-        if self.operator.admits(self.headers.get("Authorization", "")):
-            return True
-        time.sleep(1.0)  # slows down guessing
-        self._send(401, b"the key is needed\n", "text/plain", {"WWW-Authenticate": 'Basic realm="kiosk"'})
-        return False
-
-    def _send_file(self, path: Path) -> None:
-        self._send(200, path.read_bytes(), KINDS[path.suffix], {"Content-Security-Policy": CSP})
-
-    def _send_json(self, value: object) -> None:
-        self._send(200, json.dumps(value).encode(), "application/json")
-
-    def _send(self, status: int, body: bytes, kind: str, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Nothing: a page that polls every two seconds would fill the journal."""
