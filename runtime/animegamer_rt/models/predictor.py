@@ -73,13 +73,17 @@ class Attention(nn.Module):
         return x.reshape(x.shape[0], x.shape[1], heads, self.width).transpose(1, 2)
 
     def forward(
-        self, x: Tensor, mask: Tensor, rotary: Rotation, past: KeysValues | None
+        self, x: Tensor, mask: Tensor, rotary: Rotation, past: KeysValues | None, asked: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x [B, n, D], mask bool [B, 1, n, c + n] (True = may attend), past keys and values [B, kv, c, width].
+        """x [B, n, D], mask [B, 1, n, c + n] as functional.scaled_dot_product_attention's, past [B, kv, c, width].
 
-        Returns the output [B, n, D] and the keys and values of the n new tokens.
+        asked i64 [a]: the positions whose output is needed; None for all n. The mask then has their rows only.
+        Returns the output [B, a or n, D] and the keys and values of the n new tokens.
         """
-        query = rotate(self.split(self.query(x), self.heads), rotary)
+        asking, turned = x, rotary
+        if asked is not None:
+            asking, turned = x.index_select(1, asked), (rotary[0][asked], rotary[1][asked])
+        query = rotate(self.split(self.query(asking), self.heads), turned)
         key = rotate(self.split(self.key(x), self.kv_heads), rotary)
         value = self.split(self.value(x), self.kv_heads)
         keys, values = key, value
@@ -108,11 +112,11 @@ class Block(nn.Module):
         self.down = nn.Linear(size.mlp, size.hidden, bias=False)
 
     def forward(
-        self, x: Tensor, mask: Tensor, rotary: Rotation, past: KeysValues | None
+        self, x: Tensor, mask: Tensor, rotary: Rotation, past: KeysValues | None, asked: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """As Attention.forward."""
-        attended, keys, values = self.attention(self.attention_norm(x), mask, rotary, past)
-        x = x + attended
+        attended, keys, values = self.attention(self.attention_norm(x), mask, rotary, past, asked)
+        x = (x if asked is None else x.index_select(1, asked)) + attended
         h = self.mlp_norm(x)
         return x + self.down(functional.silu(self.gate(h)) * self.up(h)), keys, values
 
@@ -152,16 +156,24 @@ class Predictor(nn.Module):
         return distance < window if window is not None else torch.ones_like(distance, dtype=torch.bool)
 
     def run(
-        self, embeddings: Tensor, mask: Tensor, positions: Tensor, past: list[KeysValues] | None
+        self,
+        embeddings: Tensor,
+        mask: Tensor,
+        positions: Tensor,
+        past: list[KeysValues] | None,
+        asked: Tensor | None = None,
     ) -> tuple[Tensor, list[KeysValues]]:
-        """All blocks and the final norm over embeddings [B, n, D] at positions [n]; mask bool [B, n, c + n].
+        """All blocks and the final norm over embeddings [B, n, D] at positions [n]; mask [B, n, c + n], bool or added.
 
-        Returns hidden states [B, n, D] and every layer's keys and values of the new tokens.
+        Returns hidden states [B, n, D] and every layer's keys and values of the new tokens. asked i64 [a]: return
+        the hidden states [B, a, D] of these positions only; the last block then computes no others.
         """
         rotary = rotation(positions, self.size.head_width, self.size.rope_theta)
-        x, caches = embeddings, []
+        x, caches, last = embeddings, [], len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            x, keys, values = block(x, mask[:, None], rotary, None if past is None else past[layer])
+            only = asked if layer == last else None
+            seen = mask if only is None else mask.index_select(1, only)
+            x, keys, values = block(x, seen[:, None], rotary, None if past is None else past[layer], only)
             caches.append((keys, values))
         return self.norm(x), caches
 
@@ -203,10 +215,14 @@ class Predictor(nn.Module):
             for key, value in zip(keys.unbind(0), values.unbind(0), strict=True)
         ]
         embeddings = self.embed(ids.expand(rows, -1), history_index, history_shots)
-        hidden, new = self.run(embeddings, seen & self.in_window(new_positions, positions), new_positions, past)
+        seen = seen & self.in_window(new_positions, positions)
+        # Added to the scores: attention would make this of a bool mask again in every layer.
+        added = torch.where(seen, 0.0, torch.finfo(embeddings.dtype).min).to(embeddings.dtype)
+        asked = torch.cat([readout, torch.full_like(readout[:1], count - 1)])
+        hidden, new = self.run(embeddings, added, new_positions, past, asked)
         new_keys, new_values = (torch.stack([layer[-1:] for layer in layers]) for layers in zip(*new, strict=True))
         return (
-            self.output_resampler(hidden[0].index_select(0, readout))[None],
+            self.output_resampler(hidden[0, :-1])[None],
             self.head(hidden[-1:, -1]),
             torch.cat([keys, new_keys], dim=3),
             torch.cat([values, new_values], dim=3),
