@@ -54,7 +54,7 @@ class Predictor:
         self._lock = threading.Lock()
 
     def prepare(self, history: Sequence[HistoryTurn]) -> None:
-        """Prefills a history ahead of time, for the next `predict`; only its last turns if it begins as the last one.
+        """Prefills a history ahead of time, for the next `predict`.
 
         `predict` uses the cache if its history is the same, else it prefills its own; the result is the same.
         """
@@ -62,13 +62,8 @@ class Predictor:
         if tokens is None:
             return
         with self._lock:
-            count, known = tokens.ids.shape[1], 0 if self._prepared is None else self._prepared[0].ids.shape[1]
-            cache = self._take(tokens.span(0, 0, known))
-            if cache is None:
-                cache = self._engine.prefill(tokens).cache
-            elif known < count:
-                cache = self._engine.prefill(tokens.span(0, known, count), cache).cache
-            self._prepared = tokens, cache
+            cache = self._take(tokens)
+            self._prepared = tokens, self._engine.prefill(tokens).cache if cache is None else cache
 
     def predict(self, history: Sequence[HistoryTurn], instruction: Instruction) -> Prediction:
         """The shot and state of a turn; the same arguments give the same result.

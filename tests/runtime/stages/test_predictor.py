@@ -11,7 +11,7 @@ import pytest
 import fakes
 from animegamer_rt.stages.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import NEUTRAL, STRENGTH_VALUES, STRENGTHS, GameState
+from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
 from animegamer_rt.state.instruction import Instruction
 
 WAVE = Instruction("Mia waves.")
@@ -75,15 +75,3 @@ def test_prepared_history_is_read_once_and_changes_nothing(prompt_builder: Promp
         assert len(part.read) == runs
         predictor.predict(history, WAVE)
         assert len(part.read) == runs + 2, "what was prepared serves one prediction"
-
-
-def test_a_longer_history_is_read_from_where_the_prepared_one_ends(prompt_builder: PromptBuilder) -> None:
-    turns = [HistoryTurn(f"Tobo runs{more}.", NEUTRAL, np.ones((226, 8), np.float16)) for more in ("", " far", " home")]
-    part = fakes.FakePredictor()
-    predictor = Predictor(part, prompt_builder)
-    for count in (1, 2, 3):
-        predictor.prepare(turns[:count])
-    predictor.prepare(turns[1:])
-    whole = prompt_builder.build("", turns).history
-    assert whole is not None and len(part.read) == 4, "the last history begins otherwise"
-    assert (np.concatenate([one.ids for one in part.read[:3]], axis=1) == whole.ids).all()

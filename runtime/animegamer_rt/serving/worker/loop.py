@@ -4,7 +4,7 @@ What a job does is in `turn` and `game_export`.
 
 - The server sends the next job while one runs. The worker starts it as soon as the running one has ended.
 - If the engines allow it, a second thread predicts the next job's turn while the running one is denoised.
-- When no job waits, the second thread reads the last player's history for the next turn.
+- When no job waits and only one player is active, the second thread reads that player's history for the next turn.
 - A failed job is answered with `failed`. A lost device ends the worker: the server starts another one and sends it the
   jobs again.
 """
@@ -89,8 +89,9 @@ class Worker:
         self._prefetch = ThreadPoolExecutor(1, PREFETCH)
         self._state_sent = False
         """Whether the running turn has been predicted: only then is the predictor free for the next one."""
-        self._last_session: Session | None = None
-        """The last turn's session, until its history has been read."""
+        self._last_session: str | None = None
+        self._likely_next_session: Session | None = None
+        """The last turn's session, unless the turn before was another player's: the next one is likely this player's."""
         self._stopping = False
         self._sent_at = self._looked_at = self._release_at = 0.0
 
@@ -113,11 +114,11 @@ class Worker:
             self._release_at = time.monotonic() + RELEASE_S
 
     def _idle(self) -> None:
-        if (self._last_session is None and self._on_idle is None) or self._socket.poll(IDLE_MS):
+        if (self._likely_next_session is None and self._on_idle is None) or self._socket.poll(IDLE_MS):
             return
-        if self._last_session is not None:
-            self._read_history(self._last_session)
-            self._last_session = None
+        if self._likely_next_session is not None:
+            self._read_history(self._likely_next_session)
+            self._likely_next_session = None
         if self._on_idle is not None:
             self._on_idle()
 
@@ -151,19 +152,17 @@ class Worker:
         if kind == START:
             return start_game(self._pipeline, message, self._pictures, retry.heartbeat)
         prepared = job.prepared_turn() or prepare_turn(retry, message)
-        self._last_session = prepared.session
+        self._likely_next_session = prepared.session if self._last_session in (None, message.session) else None
+        self._last_session = message.session
         return play_turn(retry, prepared)
 
     def _read_history(self, session: Session) -> None:
         """Have the predictor read the session's history now, so that the next turn reads only its own instruction.
 
-        A job that arrives meanwhile waits for one turn of it at most.
+        A job that arrives meanwhile waits for this one call.
         """
-        history = session.history
         try:
-            for turns in range(1, len(history) + 1):
-                if not self._socket.poll(0):
-                    self._prefetch.submit(self._pipeline.predictor.prepare, history[:turns]).result()
+            self._prefetch.submit(self._pipeline.predictor.prepare, session.history).result()
         except Exception:  # the next turn reads the history itself, and reports the error if it persists
             log.exception("reading a history ahead of its turn failed")
 
