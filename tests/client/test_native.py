@@ -127,12 +127,12 @@ def test_example_plays_a_turn_and_writes_its_frames(build: Path, server: LiveSer
     said = run(build / "play_turn", stories.address_of(server), "Mia waves.", cwd=tmp_path)
     assert re.search(r"^stamina \d+, social \d+, entertainment \d+$", said, re.MULTILINE)
     assert "turn 1 took" in said
-    pictures = sorted(tmp_path.glob("frame-*.png"))
+    pictures = sorted(tmp_path.glob("frame-*.bmp"))
     assert len(pictures) == 17
     for picture in pictures:
         with Image.open(picture) as image:
             image.load()
-            assert (image.size, image.mode) == ((24, 16), "RGBA")
+            assert (image.size, image.mode) == ((24, 16), "RGB")
 
 
 def test_a_game_from_a_picture_with_keys_is_that_of_the_python_client(build: Path, tmp_path: Path) -> None:
