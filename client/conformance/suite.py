@@ -37,40 +37,23 @@ AT_ONCE = 4
 class Process:
     """A program that answers each line of standard input with one line. It starts on the first request."""
 
-    def __init__(self, command: list[str], cwd: Path | None = None, stderr: int | None = None) -> None:
-        self._command, self._cwd, self._stderr = command, cwd, stderr
+    def __init__(self, command: list[str], cwd: Path | None = None) -> None:
+        self._command, self._cwd = command, cwd
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
 
-    @property
-    def pid(self) -> int:
-        """Of the running program."""
-        return self._started().pid
-
     def ask(self, line: str) -> str:
         """The answer; a hanging program is killed, and restarted for the next line."""
-        return self._exchange(line + "\n") or f"the driver ended or hung at: {line[:80]}"
-
-    def read(self) -> str:
-        """The next line that it prints without being asked."""
-        return self._exchange("")
-
-    def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            pipe = subprocess.PIPE
-            self._process = subprocess.Popen(
-                self._command, cwd=self._cwd, stdin=pipe, stdout=pipe, stderr=self._stderr, text=True
-            )
-        return self._process
-
-    def _exchange(self, line: str) -> str:
         with self._lock:
-            process = self._started()
+            if self._process is None:
+                pipe = subprocess.PIPE
+                self._process = subprocess.Popen(self._command, cwd=self._cwd, stdin=pipe, stdout=pipe, text=True)
+            process = self._process
             assert process.stdin is not None and process.stdout is not None
             ending = threading.Timer(DRIVER_S, process.kill)
             ending.start()
             try:
-                process.stdin.write(line)
+                process.stdin.write(line + "\n")
                 process.stdin.flush()
                 answer = process.stdout.readline()
             except OSError:
@@ -79,13 +62,7 @@ class Process:
             if answer:
                 return answer.rstrip("\n")
         self.close()
-        return ""
-
-    def terminate(self) -> None:
-        """End a program that does not end with its standard input."""
-        if self._process is not None:
-            self._process.terminate()
-        self.close()
+        return f"the driver ended or hung at: {line[:80]}"
 
     def close(self) -> None:
         """Close its standard input, which ends it."""

@@ -30,7 +30,7 @@ def await_offers(page: Page) -> list[str]:
     return list(page.evaluate(SLIPS))
 
 
-def pick_what_is_ready(page: Page, url: str, shots: Path, axe: Path | None) -> None:
+def pick_what_is_ready(page: Page, url: str, shots: Path) -> None:
     """Two turns of sentences that are ready, by mouse and by keyboard; then they are of the last turn only."""
     page.size(*SIZES["desk"])
     page.open(url)
@@ -53,7 +53,7 @@ def pick_what_is_ready(page: Page, url: str, shots: Path, axe: Path | None) -> N
     assert page.evaluate(SLIPS) == sentences
     for name, (width, height) in SIZES.items():
         page.size(width, height, scale=2 if name == "phone" else 1, mobile=name == "phone")
-        check_access(page, axe)
+        check_access(page)
         page.screenshot(shots / f"ready-{name}.png")
     page.open(url + "?kiosk")
     for language, word in (("zh", "已画好"), ("ja", "描けた文"), ("en", "ready")):
@@ -89,7 +89,6 @@ def main() -> int:
     """Play; options of `serve` are for the other program of `make browser`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("build/browser"), help="folder of the screenshots")
-    parser.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core, to check with it, too")
     arguments, _ = parser.parse_known_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, Chromium() as page:
@@ -97,7 +96,7 @@ def main() -> int:
         server.start()
         try:
             server.await_page()
-            pick_what_is_ready(page, server.url, arguments.out, arguments.axe)
+            pick_what_is_ready(page, server.url, arguments.out)
             two_windows(page, page.tab(), server.url)
             choose(page, 4)
             for turn, (seconds, sentence) in enumerate(FROZEN.items(), 5):

@@ -82,109 +82,111 @@ def check_golden(decode_lines: Callable[[str], list[str]], refuses: Callable[[di
             assert msgpack.unpackb(written)["type"] == vector["header"]["type"], vector["name"]
 
 
-def check_game(driver: Process, server: LiveServer) -> None:
-    """A game with each request is the Python client's, to the pictures; so is a turn that is cancelled in it."""
-    with started(conformance.PYTHON) as python:
-        for line in (f"new {address_of(server)} 60", *GAME):
-            mine, its = driver.ask(line), python.ask(line)
-            compared = 2 if line == "export" or its.startswith("error ") else 6  # words: folders and texts differ
-            assert mine.split(" ")[:compared] == its.split(" ")[:compared], line[:80]
-    assert driver.ask("open 3") == "ok 0"
-    assert driver.ask("begin a Mirel waves gently.") == "ok"
-    assert driver.ask("turn b Bixo jumps.").startswith("error turn_running ")
-    assert driver.ask("cancel") == "ok 1" and driver.ask("rest").startswith("error cancelled ")
-    assert driver.ask("turn c Tofi sits.").startswith("done turns=1 seq=0-")
+class DriverStories:
+    """What every client's driver plays. A test file inherits it, and has the fixtures `driver` and `server`."""
 
+    def test_a_game_is_that_of_the_python_client(self, driver: Process, server: LiveServer) -> None:
+        """A game with each request is the Python client's, to the pictures; so is a turn that is cancelled in it."""
+        with started(conformance.PYTHON) as python:
+            for line in (f"new {address_of(server)} 60", *GAME):
+                mine, its = driver.ask(line), python.ask(line)
+                compared = 2 if line == "export" or its.startswith("error ") else 6  # words: folders and texts differ
+                assert mine.split(" ")[:compared] == its.split(" ")[:compared], line[:80]
+        assert driver.ask("open 3") == "ok 0"
+        assert driver.ask("begin a Mirel waves gently.") == "ok"
+        assert driver.ask("turn b Bixo jumps.").startswith("error turn_running ")
+        assert driver.ask("cancel") == "ok 1" and driver.ask("rest").startswith("error cancelled ")
+        assert driver.ask("turn c Tofi sits.").startswith("done turns=1 seq=0-")
 
-def check_killed_server(driver: Process, bundle: Path, state: Path) -> None:
-    """A server that is killed in a turn, early and late, and started again: no event is lost."""
-    with ReservedPorts() as ports, contextlib.ExitStack() as servers:
+    def test_a_killed_server_is_resumed(self, driver: Process, bundle: Path, tmp_path: Path) -> None:
+        """A server that is killed in a turn, early and late, and started again: no event is lost."""
+        with ReservedPorts() as ports, contextlib.ExitStack() as servers:
 
-        def start() -> LiveServer:
-            server = LiveServer(bundle, state, *ports.option, device="simulated:0.5", turns_per_minute=0)
-            return servers.enter_context(server).ready()
+            def start() -> LiveServer:
+                server = LiveServer(
+                    bundle, tmp_path / "killed", *ports.option, device="simulated:0.5", turns_per_minute=0
+                )
+                return servers.enter_context(server).ready()
 
-        server = start()
-        assert driver.ask(f"new {address_of(server)} 60") == "ok" and driver.ask("open 3") == "ok 0"
-        for turn, seconds in enumerate((0.0, 0.4), 1):
-            assert driver.ask("begin a" + str(turn) + " Mirel waves.") == "ok"
-            time.sleep(seconds)
-            server.process.kill()
-            server.process.wait()
             server = start()
-            done = re.match(rf"done turns={turn} (seq=0-\d+ pictures=17 hash=\w+) ", driver.ask("rest"))
-            assert done is not None
-            assert driver.ask(f"replay {turn} -1") == f"done turns={turn} {done[1]} replayed=1"
+            assert driver.ask(f"new {address_of(server)} 60") == "ok" and driver.ask("open 3") == "ok 0"
+            for turn, seconds in enumerate((0.0, 0.4), 1):
+                assert driver.ask("begin a" + str(turn) + " Mirel waves.") == "ok"
+                time.sleep(seconds)
+                server.process.kill()
+                server.process.wait()
+                server = start()
+                done = re.match(rf"done turns={turn} (seq=0-\d+ pictures=17 hash=\w+) ", driver.ask("rest"))
+                assert done is not None
+                assert driver.ask(f"replay {turn} -1") == f"done turns={turn} {done[1]} replayed=1"
 
+    def test_a_turn_is_whole_over_a_bad_wire(self, driver: Process) -> None:
+        """A turn is whole wherever the connection is cut, and from a slow drip; changed bytes end in it or in an error."""
+        with contextlib.closing(FakeServer()) as server:
 
-def check_bad_wire(driver: Process) -> None:
-    """A turn is whole wherever the connection is cut, and from a slow drip; changed bytes end in it or in an error."""
-    with contextlib.closing(FakeServer()) as server:
+            def play(wire: WireCutter, timeout_s: float) -> str:
+                with wire:
+                    driver.ask(f"new {wire.address} {timeout_s}")
+                    opened = driver.ask("open 3")
+                    return driver.ask("turn a Mia waves.") if opened == "ok 0" else opened
 
-        def play(wire: WireCutter, timeout_s: float) -> str:
-            with wire:
-                driver.ask(f"new {wire.address} {timeout_s}")
-                opened = driver.ask("open 3")
-                return driver.ask("turn a Mia waves.") if opened == "ok 0" else opened
+            whole = with_turns("{whole or again 1}")
+            for cut in range(1, LONGEST_CUT_BYTES, 131):  # in the greeting, in lengths, headers and pictures
+                wire = WireCutter(server.address, cut_after=cut)
+                assert re.match(whole, play(wire, 10)), cut
+                if wire.passed < cut:
+                    break
+            else:
+                raise AssertionError("a turn has more bytes than LONGEST_CUT_BYTES")
+            assert re.match(whole, play(WireCutter(server.address, drip=7), 4))
+            dice = random.Random(1)
+            changes = [(dice.randrange(cut), dice.randrange(256)) for _ in range(CHANGES)]
+            played = [play(WireCutter(server.address, change=change), 0.6) for change in changes]
+            words = {answer.split(" ")[0] for answer in played}
+            assert words == {"done", "error"}, played
 
-        whole = with_turns("{whole or again 1}")
-        for cut in range(1, LONGEST_CUT_BYTES, 131):  # in the greeting, in lengths, headers and pictures
-            wire = WireCutter(server.address, cut_after=cut)
-            assert re.match(whole, play(wire, 10)), cut
-            if wire.passed < cut:
-                break
-        else:
-            raise AssertionError("a turn has more bytes than LONGEST_CUT_BYTES")
-        assert re.match(whole, play(WireCutter(server.address, drip=7), 4))
-        dice = random.Random(1)
-        changes = [(dice.randrange(cut), dice.randrange(256)) for _ in range(CHANGES)]
-        played = [play(WireCutter(server.address, change=change), 0.6) for change in changes]
-        words = {answer.split(" ")[0] for answer in played}
-        assert words == {"done", "error"}, played
+    def test_pings_are_answered_while_nobody_calls(self, driver: Process) -> None:
+        """Pings of the transport are answered while nobody calls: a peer that does not answer is dropped after 2 s."""
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        router = context.socket(zmq.ROUTER)
+        answers: list[str] = []
+        try:
+            router.linger, router.router_mandatory = 0, 1
+            router.heartbeat_ivl, router.heartbeat_timeout = 50, 2000
+            address = f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}"
+            driver.ask(f"new {address} 20")
+            asking = threading.Thread(target=lambda: answers.append(driver.ask("connect")))
+            asking.start()
+            while asking.is_alive():
+                if router.poll(100):
+                    routing, *frames = router.recv_multipart()
+                    request = decode(frames)
+                    answer = {"hello": "welcome", "ping": "pong"}[request.type]
+                    time.sleep(2.5)
+                    fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
+                    router.send_multipart([routing, *encode(Message(answer, fields, parent=request.id))])
+            assert answers == ["ok pocket ready"]
+        finally:
+            context.destroy(linger=0)
 
-
-def check_pings(driver: Process) -> None:
-    """Pings of the transport are answered while nobody calls: a peer that does not answer is dropped after 2 s."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    router = context.socket(zmq.ROUTER)
-    answers: list[str] = []
-    try:
-        router.linger, router.router_mandatory = 0, 1
-        router.heartbeat_ivl, router.heartbeat_timeout = 50, 2000
-        address = f"tcp://127.0.0.1:{router.bind_to_random_port('tcp://127.0.0.1')}"
-        driver.ask(f"new {address} 20")
-        asking = threading.Thread(target=lambda: answers.append(driver.ask("connect")))
-        asking.start()
-        while asking.is_alive():
-            if router.poll(100):
-                routing, *frames = router.recv_multipart()
-                request = decode(frames)
-                answer = {"hello": "welcome", "ping": "pong"}[request.type]
-                time.sleep(2.5)
-                fields = next(each["header"]["fields"] for each in golden.MESSAGES if each["name"] == answer)
-                router.send_multipart([routing, *encode(Message(answer, fields, parent=request.id))])
-        assert answers == ["ok pocket ready"]
-    finally:
-        context.destroy(linger=0)
-
-
-def check_keys(driver: Process, bundle: Path, tmp_path: Path) -> None:
-    """A live server with keys lets in those on its list only, and each refusal says what to do."""
-    mine, players = tmp_path / "keys", tmp_path / "players"
-    server_key, _ = curve_keys.new("server", mine)
-    other_key, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
-    _, friend = curve_keys.new("friend", players)
-    right, wrong = (zmq.auth.load_certificate(path)[0].decode() for path in (server_key, other_key))
-    with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
-        at = address_of(server.ready())
-        driver.ask(f"new {at} 60 server_key={right} client_keys={friend}")
-        assert driver.ask("open 3") == "ok 0" and driver.ask("turn a Mia waves.").startswith("done turns=1 ")
-        assert driver.ask("status") == "ok ready", "the control connection has keys, too"
-        for keys, said in (
-            (f" server_key={right} client_keys={stranger}", "error not_allowed .*key"),
-            (f" server_key={wrong} client_keys={friend}", "error (timed_out|protocol|not_allowed) .*key"),
-            ("", "error (timed_out|protocol|not_allowed) .*key"),
-        ):
-            driver.ask(f"new {at} 3{keys}")
-            answer = driver.ask("connect")
-            assert re.match(said, answer), answer
+    @needs_keys
+    def test_keys_let_in_those_on_the_list_only(self, driver: Process, bundle: Path, tmp_path: Path) -> None:
+        """A live server with keys lets in those on its list only, and each refusal says what to do."""
+        mine, players = tmp_path / "keys", tmp_path / "players"
+        server_key, _ = curve_keys.new("server", mine)
+        other_key, stranger = curve_keys.new("stranger", tmp_path / "elsewhere")
+        _, friend = curve_keys.new("friend", players)
+        right, wrong = (zmq.auth.load_certificate(path)[0].decode() for path in (server_key, other_key))
+        with LiveServer(bundle, tmp_path / "state", "--keys", str(mine), "--authorized-keys", str(players)) as server:
+            at = address_of(server.ready())
+            driver.ask(f"new {at} 60 server_key={right} client_keys={friend}")
+            assert driver.ask("open 3") == "ok 0" and driver.ask("turn a Mia waves.").startswith("done turns=1 ")
+            assert driver.ask("status") == "ok ready", "the control connection has keys, too"
+            for keys, said in (
+                (f" server_key={right} client_keys={stranger}", "error not_allowed .*key"),
+                (f" server_key={wrong} client_keys={friend}", "error (timed_out|protocol|not_allowed) .*key"),
+                ("", "error (timed_out|protocol|not_allowed) .*key"),
+            ):
+                driver.ask(f"new {at} 3{keys}")
+                answer = driver.ask("connect")
+                assert re.match(said, answer), answer

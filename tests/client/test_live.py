@@ -125,9 +125,10 @@ def test_asyncio_games_side_by_side_are_the_same(address: str, truth: list[list[
 
 
 def test_a_killed_server_is_resumed_and_keys_let_in_those_on_the_list_only(bundle: Path, tmp_path: Path) -> None:
+    every = stories.DriverStories()
     with stories.started(conformance.PYTHON) as driver:
-        stories.check_killed_server(driver, bundle, tmp_path / "killed")
-        stories.check_keys(driver, bundle, tmp_path)
+        every.test_a_killed_server_is_resumed(driver, bundle, tmp_path)
+        every.test_keys_let_in_those_on_the_list_only(driver, bundle, tmp_path)
 
 
 def test_terminal_game_writes_real_clips(

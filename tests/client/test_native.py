@@ -83,25 +83,8 @@ def test_what_only_this_interface_has(build: Path, server: LiveServer, monkeypat
     run(build / "tests" / "game_test", cwd=build)
 
 
-def test_a_game_is_that_of_the_python_client(driver: Process, server: LiveServer) -> None:
-    stories.check_game(driver, server)
-
-
-def test_a_killed_server_is_resumed(driver: Process, bundle: Path, tmp_path: Path) -> None:
-    stories.check_killed_server(driver, bundle, tmp_path)
-
-
-def test_a_turn_is_whole_over_a_bad_wire(driver: Process) -> None:
-    stories.check_bad_wire(driver)
-
-
-def test_pings_are_answered_while_nobody_calls(driver: Process) -> None:
-    stories.check_pings(driver)
-
-
-@stories.needs_keys
-def test_keys_let_in_those_on_the_list_only(driver: Process, bundle: Path, tmp_path: Path) -> None:
-    stories.check_keys(driver, bundle, tmp_path)
+class TestDriver(stories.DriverStories):
+    """The stories of all clients."""
 
 
 @pytest.mark.skipif(not BUILDS, reason="builds the client twice more, for minutes: `make clients` runs it")
@@ -114,8 +97,8 @@ def test_sanitizers_report_nothing(sanitizers: str, server: LiveServer, monkeypa
     monkeypatch.setenv("ANIMEGAMER_ADDRESS", stories.address_of(server))
     run(folder / "tests" / "game_test", cwd=folder)
     with stories.started([str(folder / "tests" / "driver")]) as driver:
-        stories.check_game(driver, server)
-        stories.check_bad_wire(driver)
+        stories.DriverStories().test_a_game_is_that_of_the_python_client(driver, server)
+        stories.DriverStories().test_a_turn_is_whole_over_a_bad_wire(driver)
     assert conformance.play([str(folder / "tests" / "driver")], keys=False) == {}
 
 

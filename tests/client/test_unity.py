@@ -68,25 +68,8 @@ def test_golden_messages_are_read_and_written_to_the_byte(build: MonoBuild) -> N
     stories.check_golden(lambda lines: build.run("vectors", says=lines), must_be_refused)
 
 
-def test_a_game_is_that_of_the_python_client(driver: Process, server: LiveServer) -> None:
-    stories.check_game(driver, server)
-
-
-def test_a_killed_server_is_resumed(driver: Process, bundle: Path, tmp_path: Path) -> None:
-    stories.check_killed_server(driver, bundle, tmp_path)
-
-
-def test_a_turn_is_whole_over_a_bad_wire(driver: Process) -> None:
-    stories.check_bad_wire(driver)
-
-
-def test_pings_are_answered_while_nobody_calls(driver: Process) -> None:
-    stories.check_pings(driver)
-
-
-@stories.needs_keys
-def test_keys_let_in_those_on_the_list_only(driver: Process, bundle: Path, tmp_path: Path) -> None:
-    stories.check_keys(driver, bundle, tmp_path)
+class TestDriver(stories.DriverStories):
+    """The stories of all clients."""
 
 
 @stories.needs_keys
