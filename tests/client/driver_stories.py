@@ -121,7 +121,7 @@ class DriverStories:
                 assert driver.ask(f"replay {turn} -1") == f"done turns={turn} {done[1]} replayed=1"
 
     def test_a_turn_is_whole_over_a_bad_wire(self, driver: Process) -> None:
-        """A turn is whole wherever the connection is cut, and from a slow drip; changed bytes end in it or in an error."""
+        """A turn is whole wherever the wire is cut, and from a slow drip; changed bytes end in it or in an error."""
         with contextlib.closing(FakeServer()) as server:
 
             def play(wire: WireCutter, timeout_s: float) -> str:
