@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,52 +14,16 @@ from animegamer_client.codec import Message
 HEIGHT, WIDTH, FRAMES = 4, 6, 3
 CHANNELS = {"rgb24": 3, "rgba32": 4, "bgra32": 4}
 PADDING = 2
-BUNDLE = {
-    "name": "fake",
-    "fingerprint": "f" * 64,
-    "plan": "fast",
-    "height": HEIGHT,
-    "width": WIDTH,
-    "frames": FRAMES,
-    "fps": 8.0,
-    "random_weights": False,
-}
-WORDS = {
-    "people": ["Mia", "Tobo"],
-    "motions": ["wave", "run"],
-    "places": ["meadow"],
-    "hours": ["day"],
-    "clothes": ["plain"],
-    "manners": ["barely", "wildly"],
-}
-UNDERSTOOD = {
-    "people": [{"name": "Mia", "clothes": "plain"}],
-    "motion": "wave",
-    "level": 3,
-    "place": "meadow",
-    "hour": "day",
-    "position": "middle",
-    "caption": "Character: Mia; Motion: wave; Background: day meadow.",
-    "unknown": [],
-    "text": "Mia waves in the meadow by day.",
-}
-SEEN = {key: value for key, value in UNDERSTOOD.items() if key != "unknown"}
-"""The scene of a start picture."""
 PNG = b"\x89PNG\r\n\x1a\n"
-STATUS = {
-    "version": "1",
-    "protocol": "1.0",
-    "bundle": "fake",
-    "plan": "fast",
-    "uptime_s": 60.0,
-    "turns_done": 1,
-    "sessions": 1,
-    "connections": 1,
-    "queue": 0,
-    "running": 0,
-    "worker": {"state": "ready", "pid": 42, "restarts": 0, "resident_mib": 100.0},
-    "seconds": {"total": 1.5},
-}
+_VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "vectors.json").read_text(encoding="utf-8"))
+_GOLDEN: dict[str, Any] = {vector["name"]: vector["header"]["fields"] for vector in _VECTORS["messages"]}
+STATUS = _GOLDEN["status, answered"]
+UNDERSTOOD = _GOLDEN["understood"]
+SEEN = _GOLDEN["opened, from a picture"]["understood"]
+"""The scene of a start picture."""
+OWN = {"name": "fake", "height": HEIGHT, "width": WIDTH, "frames": FRAMES}
+BUNDLE = {**_GOLDEN["welcome"]["bundle"], **OWN}
+READING_BUNDLE = {**_GOLDEN["welcome, of a bundle that reads everyday words"]["bundle"], **OWN}
 TEXT_CHARACTERS = 500
 VALUES = {"stamina": 50, "social": 55, "entertainment": 50}
 STRENGTHS = {"motion_level": 2, "social": 1, "entertainment": 0, "stamina": 0}
@@ -97,7 +63,7 @@ def welcome(minor: int, client_minor: int) -> dict[str, Any]:
         "sessions": 8,
         "queue": 8,
     }
-    bundle = {**BUNDLE, **(WORDS if minor else {}), **({"weather": None} if minor > 1 else {})}
+    bundle = {**(READING_BUNDLE if minor else BUNDLE), **({"weather": None} if minor > 1 else {})}
     capabilities = ["picture"] if min(minor, client_minor) > 1 else []
     about = {"version": 1, "server": "fake 1", "protocol": f"1.{minor}", "bundle": bundle}
     return {**about, "capabilities": capabilities, "limits": limits}

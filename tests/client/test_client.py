@@ -26,7 +26,7 @@ MakeClient = Callable[..., Any]
 def test_events_hold_what_the_server_said(server: FakeServer) -> None:
     with Client(f"localhost:{server.port}", timeout_s=5, pixel_format="bgra32") as client:
         accepted, state, progress, *frames, done = client.open(seed=3).turn(" Mia waves. ", turn_id="mine")
-        assert client.status()["worker"]["pid"] == 42 and 0 < client.ping() < 5
+        assert client.status()["worker"]["pid"] == 4711 and 0 < client.ping() < 5
     assert isinstance(accepted, Accepted) and isinstance(state, State) and isinstance(progress, Progress)
     assert (accepted.turn_id, accepted.instruction, accepted.replayed) == ("mine", "Mia waves.", False)
     assert (state.motion_level, state.social, state.character.social, state.shown.entertainment) == (2, 1, 55, 45)

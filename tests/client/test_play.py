@@ -44,7 +44,10 @@ def test_what_was_understood_is_shown(
 ) -> None:
     with contextlib.closing(FakeServer(minor=1)) as server:
         assert play(server, monkeypatch, "Mia waves.\n", "--out", tmp_path) == 0
-    assert "  understood: Mia waves in the meadow by day.\n" in capsys.readouterr().out
+    assert (
+        "  understood: Mia in a raincoat and Tobo in everyday clothes run wildly, town, night\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_refused_line_is_told_and_the_next_one_played(
@@ -118,7 +121,7 @@ def test_status_is_shown_and_is_the_exit_code(server: FakeServer, capsys: pytest
     assert "state     ready" in capsys.readouterr().out
     server.state = "degraded"
     assert main(["status", server.address, "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["worker"]["pid"] == 42
+    assert json.loads(capsys.readouterr().out)["worker"]["pid"] == 4711
 
 
 class Terminal:

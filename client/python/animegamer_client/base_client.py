@@ -20,11 +20,10 @@ from . import requests
 from .calls import AbandonedTurns, Call, TurnCall, remove_ended
 from .connection import Connection, close_all
 from .errors import ClientClosed, ClientError
-from .events import Event
-from .game_info import GameInfo
+from .events import Character, Event
 from .options import Options, addresses, read_keys, read_picture
 from .protocol_state import ProtocolState
-from .responses import LoggedTurn, SessionInfo, Welcome
+from .responses import LoggedTurn, RunningTurn, Seen, SessionInfo, Welcome
 
 CLOSE_TIMEOUT_S = 2.0
 """Longest time that `close` waits for the server's answers to the last cancel requests."""
@@ -179,13 +178,57 @@ class BaseClient(Generic[C]):
             self._control.start(call)
 
 
-class BaseGame(GameInfo):
-    """The operations on one game."""
+class BaseGame:
+    """One game. Its `token` is all it takes to continue it later or elsewhere: keep it, and keep it secret."""
 
     def __init__(self, client: BaseClient[Any], session: SessionInfo) -> None:
-        super().__init__(session)
-        self._client = client
+        self._client, self._session = client, session
         self._turn_calls: list[TurnCall] = []
+
+    def __repr__(self) -> str:
+        return f"<Game {self._session.id}: {self.turns} turns>"
+
+    @property
+    def token(self) -> str:
+        """The secret that resumes this game."""
+        return self._session.token
+
+    @property
+    def session(self) -> str:
+        """The session's id, as in events."""
+        return self._session.id
+
+    @property
+    def seed(self) -> int:
+        """Seed of the game's noise, 0..2^63-1."""
+        return self._session.seed
+
+    @property
+    def history_turns(self) -> int:
+        """Past turns that the model sees, 0..16."""
+        return self._session.history_turns
+
+    @property
+    def turns(self) -> int:
+        """Number of finished turns."""
+        return self._session.turns
+
+    @property
+    def character(self) -> Character:
+        """The character's values after the last finished turn."""
+        return self._session.character
+
+    @property
+    def running(self) -> RunningTurn | None:
+        """The turn that was running when the game was resumed; `replay` follows it."""
+        return self._session.running
+
+    @property
+    def seen(self) -> Seen | None:
+        """What was recognised in the start picture; None without one, or if nobody was recognised."""
+        return self._session.seen
+
+    # -- operations
 
     def _ask(self, call: Call[T]) -> Steps[T]:
         if call.request.type in NOT_BESIDE_A_TURN:

@@ -31,7 +31,7 @@ namespace AnimeGamer.Driver
             session.onOffers.AddListener(each => offers = each);
             System.Threading.Tasks.Task<Game> starting = session.StartFromPictureAsync(file, "gently wave");
             Until(() => starting.IsCompleted, "the game is open");
-            Help.Check(session.Game == starting.Get() && session.Game.Seen.Motion == "wave", "what was seen is said");
+            Help.Check(session.Game == starting.Get() && session.Game.Seen.Motion == "run", "what was seen is said");
             Until(() => offers != null && offers.Length == 1, "an offer comes");
             string[] first = offers;
             session.Say(offers[0]);
