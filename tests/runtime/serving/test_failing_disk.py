@@ -22,9 +22,8 @@ DISKS = {
     "full": "database or disk is full",
     "read-only": "attempt to write a readonly database",
     "broken": "disk I/O error",
-    "slow": None,
 }
-"""Kind of disk -> SQLite's message; None: nothing fails, it only takes its time."""
+"""Kind of disk -> SQLite's message."""
 STATEMENTS = {
     "at the start": lambda sql: sql.startswith("BEGIN"),
     "in the middle": lambda sql: sql.startswith(("INSERT", "UPDATE", "DELETE")),

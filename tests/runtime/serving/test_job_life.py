@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from simulated_server import Listener, SimulatedServer, SimulatedWorker
-from test_failing_disk import FailingDisk
+from test_failing_disk import DISKS, STATEMENTS, FailingDisk
 
 from animegamer_rt.serving.server.jobs import Played, Replay, Subscriber, Turn
 from animegamer_rt.serving.store import Store
@@ -127,10 +127,10 @@ class Life(RuleBasedStateMachine):
                 self.server.says("frame", worker, seq=self.next_seq(job_id))
             self.server.finish(worker)
 
-    @rule(number=st.integers(0, 5))
-    def disk_breaks_once_a_turn_is_stored(self, number: int) -> None:
+    @rule(number=st.integers(0, 5), kind=st.sampled_from(list(DISKS)), where=st.sampled_from(list(STATEMENTS)))
+    def disk_breaks_once_a_turn_is_stored(self, number: int, kind: str, where: str) -> None:
         self.worker_says(number, "settle")
-        self.disk.turns("full", "at the start")
+        self.disk.turns(kind, where)
 
     @rule(number=st.integers(0, 5), at_once=st.booleans())
     def worker_dies(self, number: int, at_once: bool) -> None:
@@ -155,12 +155,14 @@ class Life(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.server.tick(seconds)
 
-    @rule(broken=st.booleans())
-    def disk_breaks_or_works(self, broken: bool) -> None:
-        if broken:
-            self.disk.turns("full", "at the start")
-        else:
-            self.disk.works_again()
+    @rule(kind=st.sampled_from(list(DISKS)), where=st.sampled_from(list(STATEMENTS)))
+    def disk_breaks(self, kind: str, where: str) -> None:
+        self.disk.turns(kind, where)
+        self.server.storage.remove_all()
+
+    @rule()
+    def disk_works(self) -> None:
+        self.disk.works_again()
         self.server.storage.remove_all()
 
     @rule(killed=st.booleans())
