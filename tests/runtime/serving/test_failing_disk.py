@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ STATEMENTS = {
     "at the commit": lambda sql: sql == "COMMIT",
 }
 """Where in a transaction it fails."""
-SLOW_S = 0.02
 
 
 class FailingDisk:
@@ -39,7 +37,7 @@ class FailingDisk:
     def __init__(self, store: Store) -> None:
         self._connection: Any = store.database.connection
         self._fails: Callable[[str], bool] | None = None
-        self._message: str | None = None
+        self._message = ""
         self.failed = 0
         store.database.connection = self  # type: ignore[assignment]
 
@@ -59,9 +57,7 @@ class FailingDisk:
     def execute(self, sql: str, values: Any = ()) -> Any:
         if self._fails is not None and self._fails(sql.strip()):
             self.failed += 1
-            if self._message is not None:
-                raise sqlite3.OperationalError(self._message)
-            time.sleep(SLOW_S)
+            raise sqlite3.OperationalError(self._message)
         return self._connection.execute(sql, values)
 
     def __getattr__(self, name: str) -> Any:

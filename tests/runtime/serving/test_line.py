@@ -223,6 +223,15 @@ def test_the_sessions_of_an_hour_are_bounded(store: Store, tmp_path: Path) -> No
     assert late.turns == 0
 
 
+def test_games_that_a_connection_opens_in_a_minute_are_bounded(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, turns_per_minute=3)
+    hasty = server.open()
+    for _ in range(29):
+        server.open(hasty.client)
+    server.ask(hasty.client, Message("open", {"seed": 1}, "open"))
+    assert hasty.client.kinds()[-1] == "rate_limited" and server.open()
+
+
 # Several workers
 
 

@@ -93,26 +93,11 @@ def test_text_that_cannot_be_played_is_refused(player: RawClient) -> None:
     assert frames(player.play(game)), "the game is as before"
 
 
-def test_the_queue_the_rate_and_the_sessions_are_bounded(bundle: Path, tmp_path: Path) -> None:
-    limits = {"queue": 1, "turns_per_minute": 2, "sessions": 4, "connections": 2}
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.5", **limits) as server:
-        with server.ready().client() as player:
-            games = [player.open() for _ in range(4)]
-            assert error_code(player.ask("open")) == "too_many_sessions"
-            turns = [player.begin(game) for game in games]
-            answers = [player.receive()]
-            while sum(answer.type in ("done", "error") for answer in answers) < 4:
-                answers.append(player.receive())
-            codes = {answer.parent: answer.fields["code"] for answer in answers if answer.type == "error"}
-            assert codes == {turns[2]: "busy", turns[3]: "busy"}
-            assert frames(player.play(games[0], "Tobo runs."))
-            assert error_code(player.play(games[0], "Mia sleeps.")) == "rate_limited"
-            assert frames(player.play(games[1], "Tobo runs.")), "of one session, not of all"
-            player.ask("close", {"token": games[0].token}, session=games[0].session, answer="closed")
-            player.open()
-            with server.client(), RawClient(server.port) as third:
-                assert error_code(third.ask("hello", HELLO)) == "too_many_sessions"
-                assert frames(player.play(games[2])), "those who are in play on"
+def test_the_players_who_are_connected_are_bounded(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", connections=2) as server:
+        with server.ready().client() as player, server.client(), RawClient(server.port) as third:
+            assert error_code(third.ask("hello", HELLO)) == "too_many_sessions"
+            assert frames(player.play(player.open())), "those who are in play on"
 
 
 def test_an_identity_that_is_taken_is_not_given_away(server: LiveServer) -> None:
@@ -152,12 +137,3 @@ def test_a_fault_in_the_server_is_answered_logged_and_ends_nothing(bundle: Path,
                 break
         assert any("Traceback" in line for line in server.said)
         assert any("internal error while handling 'status'" in line for line in server.said)
-
-
-def test_games_that_a_connection_opens_in_a_minute_are_bounded(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0", turns_per_minute=3) as server:
-        with server.ready().client() as hasty, server.client() as other:
-            games = [hasty.open() for _ in range(30)]
-            refused = hasty.ask("open")
-            assert error_code(refused) == "rate_limited" and "wait" in refused.fields["do"]
-            assert frames(hasty.play(games[0])) and other.open()

@@ -1,4 +1,4 @@
-"""Hostile visitors of the gateway, a game in two windows, a day of pings: the honest player sees nothing of it."""
+"""Hostile visitors of the gateway, a game in two windows: the honest player sees nothing of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import golden_messages as golden
 import msgpack
-from browser_socket import JSON, MSGPACK, Browser, gateway_pid, resident_mib, web
+from browser_socket import JSON, MSGPACK, Browser, web
 from live_server import LiveServer, frames
 from websockets.exceptions import ConnectionClosed
 
@@ -75,33 +75,6 @@ def test_the_page_says_every_error_in_three_languages() -> None:
         keys = set(re.findall(r"(\w+): \"", strings))
         assert CODES.keys() - CLIENT_FAULTS <= keys, name
         assert keys == set(re.findall(r"(\w+): \"", text.split("const EN = {")[1].split("\n};")[0])), name
-
-
-HOURS, PINGS_AN_HOUR = 24, 180
-"""The page pings every 20 s; once an hour a visitor plays a turn."""
-WARM_UP_HOURS = 6
-MOST_MIB = 1.5
-
-
-def test_a_days_pings_and_visitors_leave_gateway_and_server_as_they_were(bundle: Path, tmp_path: Path) -> None:
-    settings = {"web": "0", "sessions": 0, "turns_per_minute": 0, "ahead": 1}
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.001", **settings) as server:
-        url = web(server.ready())
-        processes = (gateway_pid(server), server.process.pid)
-        with Browser(url) as page:
-            page.hello()
-            for hour in range(HOURS):
-                if hour == WARM_UP_HOURS:
-                    early = [resident_mib(process) for process in processes]
-                with Browser(url) as visitor:
-                    visitor.hello()
-                    game = visitor.ask("open")
-                    assert len(frames(visitor.rest(visitor.begin(game, "only")))) == 17
-                    visitor.ask("close", {"token": game.fields["token"]}, session=game.session)
-                sent = [page.send("ping", {}) for _ in range(PINGS_AN_HOUR)]
-                assert [page.receive().parent for _ in sent] == sent
-        grown = [resident_mib(process) - before for process, before in zip(processes, early, strict=True)]
-        assert max(grown) < MOST_MIB, f"gateway {grown[0]:.2f} MiB, server {grown[1]:.2f} MiB"
 
 
 HEADERS = [vector["header"] for vector in golden.MESSAGES if vector["sender"] == "client"]

@@ -1,4 +1,4 @@
-"""What a client is told and what is kept agree: on a full disk, in another form, after a change of the bundle."""
+"""What a client is told and what is kept agree: on a full disk, after a change of the bundle or the engines."""
 
 from __future__ import annotations
 
@@ -11,19 +11,6 @@ from live_server import LiveServer, RawClient, error_code, frames, refusal
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.cli import main
-
-
-def test_who_joins_a_turn_in_another_form_gets_that_form(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", device="simulated:1") as server:
-        with server.ready().client() as first, server.client(codec="mp4") as other:
-            game = first.open()
-            turn = first.begin(game, turn_id="one")
-            first.until(turn, "state")
-            events = other.play(game, turn_id="one")
-            kinds = {message.type for message in events}
-            assert "clip" in kinds and "frame" not in kinds and events[-1].type == "done"
-            numbers = [message.seq for message in events if message.seq is not None]
-            assert numbers == list(range(len(numbers)))
 
 
 def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
