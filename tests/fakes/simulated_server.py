@@ -18,7 +18,7 @@ from animegamer_rt.serving.server.jobs import Job
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.requests import Requests
 from animegamer_rt.serving.server.storage import Storage
-from animegamer_rt.serving.store import FinishedTurn, Store
+from animegamer_rt.serving.store import Store, StoredTurn
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, TurnResult
 from animegamer_rt.state.game import CharacterState, GameState
@@ -135,7 +135,7 @@ class SimulatedServer:
         """A game of some turns."""
         game = self.open(client)
         for turn in range(1, turns + 1):
-            finished = FinishedTurn(turn, f"{turn}", "Mia waves.", STATE, CharacterState())
+            finished = StoredTurn(turn, f"{turn}", "Mia waves.", 7, STATE, CharacterState())
             self.store.finish_turn(game.session, finished, {turn: SHOT})
         return game
 

@@ -16,7 +16,7 @@ from test_store import game, play
 from animegamer_rt.cli import main
 from animegamer_rt.errors import OutputError, StoreError
 from animegamer_rt.noise import VERSION
-from animegamer_rt.serving.store import FILE, FinishedTurn, Store, back_up
+from animegamer_rt.serving.store import FILE, Store, StoredTurn, back_up
 
 RELEASED = Path(__file__).with_name("store-schema-5.sqlite")
 """A store of 0.1.0, written by its server: three sessions of the bundle `tiny`, one of them closed."""
@@ -65,7 +65,7 @@ def test_a_copy_needs_sessions_and_a_new_folder_and_is_said(tmp_path: Path, caps
     with Store(state) as store:
         session, token = game(store)
         play(store, session.id, ["a", "b"])
-        store.finish_turn(session.id, FinishedTurn(3, "not heard", "c", *_last(store, session.id)), {}, done=False)
+        store.finish_turn(session.id, StoredTurn(3, "not heard", "c", 7, *_last(store, session.id)), {}, done=False)
         assert main(["sessions", "backup", str(copy), "--state-dir", str(state)]) == 0
         assert f"{copy / FILE}: 1 sessions, 2 turns" in capsys.readouterr().out
     with Store(copy) as store:

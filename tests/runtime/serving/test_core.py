@@ -15,7 +15,7 @@ from animegamer_rt.serving.server.core import PREDICT_AGAIN_S
 from animegamer_rt.serving.server.dispatch import MAX_FAILURES
 from animegamer_rt.serving.server.effects import Counted
 from animegamer_rt.serving.server.storage import EXPORTS_KEPT
-from animegamer_rt.serving.store import FinishedTurn, Quota, Store
+from animegamer_rt.serving.store import Quota, Store, StoredTurn
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted
 from animegamer_rt.state.game import CharacterState
@@ -86,7 +86,7 @@ def test_a_turn_that_cannot_be_handed_over_lets_the_one_behind_it_by(server: Sim
     first, lost, third = server.open(), server.open(), server.open()
     for game, text in ((first, "one"), (lost, "two"), (third, "three")):
         game.turn(text)
-    server.store.finish_turn(lost.session, FinishedTurn(1, "another", "Tobo runs.", STATE, CharacterState()), {})
+    server.store.finish_turn(lost.session, StoredTurn(1, "another", "Tobo runs.", 7, STATE, CharacterState()), {})
     server.dies()
     assert lost.client.kinds()[1:] == ["accepted", "no_such_turn"], "the session went on without it"
     assert server.worker.instructions == ["one", "three"]

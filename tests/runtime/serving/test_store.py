@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from animegamer_rt.serving.store import (
-    FinishedTurn,
     Quota,
     SessionRefusedError,
     Store,
     StoredSession,
+    StoredTurn,
     TurnContext,
 )
 from animegamer_rt.state.game import CharacterState, GameState, Scene
@@ -55,7 +55,7 @@ def play(store: Store, session_id: str, texts: list[str]) -> list[bytes]:
         history = store.turn_context(session_id, turn)
         shots, state = work(history, turn, text, session.history_turns)
         after = history.character.after(state)
-        store.finish_turn(session_id, FinishedTurn(turn, f"id-{turn}-{text}", text, state, after), shots)
+        store.finish_turn(session_id, StoredTurn(turn, f"id-{turn}-{text}", text, 7, state, after), shots)
         played.append(shots[turn])
     return played
 
@@ -92,7 +92,7 @@ def test_a_session_names_the_engines_that_made_its_last_turn(store: Store) -> No
     session, _ = game(store)
 
     def finish(turn: int, engines: str | None) -> None:
-        turn_now = FinishedTurn(turn, f"{turn}", "a", state_of("a"), CharacterState())
+        turn_now = StoredTurn(turn, f"{turn}", "a", 7, state_of("a"), CharacterState())
         store.finish_turn(session.id, turn_now, {turn: b""}, engines)
 
     store.get(session.id).require_engines("gpu")
@@ -139,11 +139,11 @@ def test_a_turn_id_counts_once_in_its_session(store: Store) -> None:
     other, _ = game(store)
     state, character = GameState(1, 1, 1, 1), CharacterState()
     for owner in (session, other):
-        store.finish_turn(owner.id, FinishedTurn(1, "same", "a", state, character), {1: b"1"})
-    store.finish_turn(session.id, FinishedTurn(1, "same", "a", state, character), {1: b"1"})
+        store.finish_turn(owner.id, StoredTurn(1, "same", "a", 7, state, character), {1: b"1"})
+    store.finish_turn(session.id, StoredTurn(1, "same", "a", 7, state, character), {1: b"1"})
     assert store.get(session.id).turns == store.get(other.id).turns == 1
     with pytest.raises(SessionRefusedError, match="turn 2 with the id of turn 1"):
-        store.finish_turn(session.id, FinishedTurn(2, "same", "b", state, character), {2: b"2"})
+        store.finish_turn(session.id, StoredTurn(2, "same", "b", 7, state, character), {2: b"2"})
     assert store.get(session.id).turns == 1
 
 
@@ -152,7 +152,7 @@ def test_a_turn_that_was_not_played_cannot_be_gone_back_to_nor_passed_over(store
     play(store, session.id, ["a", "b"])
     for turn in (0, 2, 4, -1):
         with pytest.raises(SessionRefusedError, match="expected turn 3") as error:
-            store.finish_turn(session.id, FinishedTurn(turn, "z", "b", GameState(1, 1, 1, 1), CharacterState()), {})
+            store.finish_turn(session.id, StoredTurn(turn, "z", "b", 7, GameState(1, 1, 1, 1), CharacterState()), {})
         assert error.value.code == "no_such_turn"
     for turn in (-1, 3):
         for go in (store.rewind, store.branch):
@@ -222,7 +222,7 @@ def test_the_next_turn_is_given_the_scene_of_the_last_one_and_the_captions_of_it
     scenes = [Scene((name,), {"Mia": "party"}, "run", 2, "town", "day", "left", f"Caption {name}") for name in "ABC"]
     for turn, scene in enumerate(scenes, 1):
         state, after = GameState(1, 1, 1, 1), CharacterState()
-        finished = FinishedTurn(turn, f"t{turn}", f"typed {turn}", state, after, scene)
+        finished = StoredTurn(turn, f"t{turn}", f"typed {turn}", 7, state, after, scene)
         store.finish_turn(session.id, finished, {turn: b"s"})
     branch, _ = store.branch(session.id, 2)
     captions = ["Caption A", "Caption B", "Caption C"]

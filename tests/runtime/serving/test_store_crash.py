@@ -25,7 +25,7 @@ STATEMENTS = [
 
 PLAY_ON = """
 import os, pathlib, sys
-from animegamer_rt.serving.store import FinishedTurn, Store
+from animegamer_rt.serving.store import StoredTurn, Store
 from animegamer_rt.state.game import CharacterState, GameState
 folder, dies, *sessions = sys.argv[1:]
 store = Store(pathlib.Path(folder))
@@ -38,7 +38,7 @@ while True:
         shot = turn.to_bytes(4, "big") * 3000
         state = GameState(1, 0, -1, 2)
         character = store.get(session).character.after(state)
-        store.finish_turn(session, FinishedTurn(turn, f"id-{turn}", f"say {turn}", state, character), {turn: shot})
+        store.finish_turn(session, StoredTurn(turn, f"id-{turn}", f"say {turn}", 7, state, character), {turn: shot})
         print(session, turn, flush=True)
 """
 

@@ -13,7 +13,7 @@ import pytest
 from test_store import game, play
 
 from animegamer_rt.errors import StoreError
-from animegamer_rt.serving.store import FILE, FinishedTurn, Quota, Store, StoreFullError, database
+from animegamer_rt.serving.store import FILE, Quota, Store, StoredTurn, StoreFullError, database
 from animegamer_rt.serving.store.schema import SCHEMA_VERSION, SCRIPTS
 from animegamer_rt.state.game import CharacterState, GameState
 
@@ -154,4 +154,4 @@ def test_too_little_free_space_is_found_before_anything_is_written(
 
 def _finish(store: Store, session_id: str, turn: int, shot: bytes) -> None:
     state = GameState(1, 1, 1, 1)
-    store.finish_turn(session_id, FinishedTurn(turn, f"turn-{turn}", "say it", state, CharacterState()), {turn: shot})
+    store.finish_turn(session_id, StoredTurn(turn, f"turn-{turn}", "say it", 7, state, CharacterState()), {turn: shot})

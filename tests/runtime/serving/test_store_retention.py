@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_store import game, play
 
-from animegamer_rt.serving.store import FinishedTurn, Quota, SessionRefusedError, Store, StoreFullError
+from animegamer_rt.serving.store import Quota, SessionRefusedError, Store, StoredTurn, StoreFullError
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT_BYTES = 100_000
@@ -33,7 +33,7 @@ def heavy(store: Store, turns: int = 2) -> str:
     """A session whose every shot has 100 000 bytes; returns its id."""
     session, _ = game(store)
     for turn in range(1, turns + 1):
-        finished = FinishedTurn(turn, f"{turn}", "a", GameState(1, 1, 1, 1), CharacterState())
+        finished = StoredTurn(turn, f"{turn}", "a", 7, GameState(1, 1, 1, 1), CharacterState())
         store.finish_turn(session.id, finished, {turn: bytes(SHOT_BYTES)})
     return session.id
 

@@ -8,7 +8,6 @@ speculatively at a time. A ready turn is used only if the real turn's job messag
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +16,7 @@ from animegamer_rt.serving.wire import Message, encode
 from animegamer_rt.serving.wire.worker_messages import HEARTBEAT, JobFailed, TurnFinished, TurnResult
 
 from .clients import Client
-from .effects import Cancel, Counted, Effect, Logged, Send
+from .effects import Cancel, Counted, Effect, Send
 from .guesses import REMEMBERED_TURNS, Guesser
 from .jobs import Job, Subscriber, Turn, size_of
 from .options import ServeOptions
@@ -76,7 +75,6 @@ class AheadTurns:
         self._max_bytes = int(options.ahead_mib * 2**20)
         self._sessions: dict[str, _Waiting] = {}
         self._not_before = 0.0
-        self._too_large = False
         self._paused = False
         """Set when a speculative turn failed or its worker died, until a real turn is done."""
         self.running: AheadTurn | None = None
@@ -91,7 +89,7 @@ class AheadTurns:
         connected: sessions with an open connection, and that connection, most recently used first.
         engines: the identity of the workers' engines.
         """
-        if self._too_large or self._paused or self.running is not None or now < self._not_before:
+        if self._paused or self.running is not None or now < self._not_before:
             return None
         for session in self._sessions.keys() - connected.keys():
             self.forget(session)
@@ -128,18 +126,12 @@ class AheadTurns:
         if message.type != HEARTBEAT:
             running.messages.append(message)
             running.size_bytes += size_of(message)
-        if running.size_bytes > self._max_bytes:
-            if not self._too_large:
-                text = "a turn is larger than ahead_mib: no more speculative turns"
-                self._effects.append(Logged(logging.WARNING, text))
-            self._too_large, running.messages = True, []
         if message.type not in (TurnFinished.TYPE, JobFailed.TYPE):
             return False
         self.running, running.seconds = None, now - running.started_at
         self._not_before = now
         waiting = self._sessions.get(running.job.session)
-        kept = running.complete and not running.stopped and not self._too_large
-        if not kept or waiting is None or waiting.turn != running.job.turn:
+        if not running.complete or running.stopped or waiting is None or waiting.turn != running.job.turn:
             self._effects.append(Counted("ahead_wasted_seconds", running.seconds))
             return True
         waiting.ready[running.job.instruction] = running
@@ -172,7 +164,7 @@ class AheadTurns:
         except AnimeGamerError:  # its client gets the error when the turn is dispatched
             return None
         key, running = job_key(message, engines), self.running
-        if running is not None and running.key == key and not running.stopped and not self._too_large and idle:
+        if running is not None and running.key == key and not running.stopped and idle:
             self.running = None
             self._effects += [Counted("ahead_offered"), Counted("ahead_used")]
             return running

@@ -55,8 +55,8 @@ class RunningWorker(Protocol):
     pid: its id on this machine; None on another. placed: whether it has a place to run.
     """
 
-    pid: int | None
-    placed: bool
+    pid: int | None = None
+    placed: bool = True
 
     def poll(self) -> object:
         """None while it runs. Called often."""
@@ -69,9 +69,11 @@ class RunningWorker(Protocol):
 
     def kill(self) -> bool:
         """End it now, without a long wait. Returns whether it has ended, as far as can be seen from here."""
+        return True
 
     def wait(self, seconds: float) -> bool:
-        """Wait this long for its end; returns whether it ended."""
+        """Wait this long for its end; returns whether it ended, as far as can be seen from here."""
+        return True
 
 
 class WorkerHost(Protocol):
@@ -85,12 +87,13 @@ class WorkerHost(Protocol):
 
     def open_log(self) -> None:
         """Start a new log. Raises StoreError if the state folder cannot be written."""
+        return
 
     def start(self, secret: str) -> RunningWorker:
         """Start the worker, which sends `secret` with its first messages. Raises OSError if that fails for now."""
 
 
-class LocalHost:
+class LocalHost(WorkerHost):
     """This machine, for worker `number`, which connects to `address`."""
 
     remote = False
@@ -139,15 +142,16 @@ class LocalHost:
         return LocalWorker(process, self._log_path)
 
 
-class LocalWorker:
+class LocalWorker(RunningWorker):
     """A worker's process. log_path: its log, which says why it ended."""
-
-    placed = True
 
     def __init__(self, process: subprocess.Popen[bytes], log_path: Path) -> None:
         self._process, self._log_path = process, log_path
-        self.pid: int | None = process.pid
-        self.poll = process.poll
+        self.pid = process.pid
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
 
     def ended(self) -> str:
         """How it ended, as words that follow its name."""

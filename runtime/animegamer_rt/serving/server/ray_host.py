@@ -26,7 +26,7 @@ from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.serving.cluster.node import NodeJob
 from animegamer_rt.version import __version__
 
-from .local_host import MAX_LOG_BYTES, begin_log, open_log, own_group, worker_name
+from .local_host import MAX_LOG_BYTES, RunningWorker, WorkerHost, begin_log, open_log, own_group, worker_name
 from .options import ServeOptions
 
 REACH_S = 5.0
@@ -151,10 +151,8 @@ class _RayProcess:
         self.answered.set()
 
 
-class RayWorker:
-    """A requested worker and its state."""
-
-    pid: int | None = None
+class RayWorker(RunningWorker):
+    """A requested worker and its state. Ray ends it when told to, or when the server's connection to Ray ends."""
 
     def __init__(self, process: _RayProcess, id: int, name: str) -> None:
         self._ray, self.id, self._name = process, id, name
@@ -186,16 +184,8 @@ class RayWorker:
         with contextlib.suppress(OSError, ValueError):  # the process is gone, and all its workers with it
             self._ray.send({"kill": self.id})
 
-    def kill(self) -> bool:
-        """Nothing to add to `release`."""
-        return True
 
-    def wait(self, seconds: float) -> bool:
-        """Nothing to wait for: Ray ends it when the server's connection to Ray ends, at the latest."""
-        return True
-
-
-class RayHost:
+class RayHost(WorkerHost):
     """A cluster, for worker `number`, which connects to `address` with the key `server_key`."""
 
     remote = True
@@ -217,9 +207,6 @@ class RayHost:
             version=__version__,
             arguments=[*engines.to_args(), *(["--plan", options.plan] if options.plan else [])],
         )
-
-    def open_log(self) -> None:
-        """All workers of the cluster share one log, which is open."""
 
     def start(self, secret: str) -> RayWorker:
         """Request the worker. Raises OSError."""

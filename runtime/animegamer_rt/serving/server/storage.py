@@ -15,7 +15,7 @@ from pathlib import Path
 
 from animegamer_rt.errors import ProtocolError, StoreError
 from animegamer_rt.profiling.process_memory import release_free
-from animegamer_rt.serving.store import FinishedTurn, Quota, Store, StoredSession, StoredTurn
+from animegamer_rt.serving.store import Quota, Store, StoredSession, StoredTurn
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, TurnJob, TurnResult
 from animegamer_rt.state.game import CharacterState, TurnRecord
@@ -76,7 +76,16 @@ class Storage:
 
     def store_turn(self, job: Turn, result: TurnResult) -> None:
         """Store a turn whose frames are still to come. Raises StoreError."""
-        turn = FinishedTurn(job.turn, job.turn_id, job.instruction, result.game_state, result.character, result.scene)
+        turn = StoredTurn(
+            job.turn,
+            job.turn_id,
+            job.instruction,
+            job.seed,
+            result.game_state,
+            result.character,
+            result.scene,
+            job.noise_version,
+        )
         try:
             self.store.finish_turn(job.session, turn, result.shots, result.engines, done=False)
         except StoreError as error:

@@ -10,13 +10,12 @@ from .database import Quota
 from .errors import SessionRefusedError, StoreFullError, StoreLockedError
 from .retention import SweepResult
 from .store import FILE, Store
-from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnContext
+from .turns import StoredSession, StoredStart, StoredTurn, TurnContext
 
 __all__ = [
     "FILE",
     "Backup",
     "TurnContext",
-    "FinishedTurn",
     "Quota",
     "Store",
     "SessionRefusedError",

@@ -19,7 +19,7 @@ from . import retention, turns
 from .database import Database, Quota, boot_id
 from .errors import SessionRefusedError, StoreFullError
 from .retention import SweepResult
-from .turns import FinishedTurn, StoredSession, StoredStart, StoredTurn, TurnContext
+from .turns import StoredSession, StoredStart, StoredTurn, TurnContext
 
 log = logging.getLogger("animegamer_rt.serving.server.store")
 FILE = "sessions.sqlite"
@@ -112,7 +112,7 @@ class Store:
     def finish_turn(
         self,
         session_id: str,
-        finished: FinishedTurn,
+        finished: StoredTurn,
         shots: Mapping[int, bytes],
         engines: str | None = None,
         *,
@@ -137,7 +137,7 @@ class Store:
         self._make_room(sum(map(len, shots.values())) + ROW_BYTES, session_id)
         kept = turns.kept_shots(session.history_turns)
         with self.database.transaction():
-            turns.insert_turn(self.database, key, session.seed, finished, done)
+            turns.insert_turn(self.database, key, finished, done)
             turns.write_shots(self.database, key, turn, shots, kept)
             self.database.rows("UPDATE sessions SET engines = coalesce(?, engines) WHERE key = ?", engines, key)
             self._touch(key)

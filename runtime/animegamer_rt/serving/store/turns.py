@@ -83,18 +83,6 @@ class StoredTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedTurn:
-    """A turn to store. character, scene: after it."""
-
-    turn: int
-    turn_id: str
-    instruction: str
-    game_state: GameState
-    character: CharacterState
-    scene: Scene | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StoredStart:
     """Turn 0 of a session that starts from a picture: its text in prompts, its shot (fp16 [226, D]), its scene.
 
@@ -137,18 +125,18 @@ _NAMES = (
 _COLUMNS = ", ".join(_NAMES)
 
 
-def insert_turn(database: Database, session: int, seed: int, turn: FinishedTurn, done: bool) -> None:
-    """Adds a finished turn. seed: of its noise. done: whether its player may be notified."""
+def insert_turn(database: Database, session: int, turn: StoredTurn, done: bool) -> None:
+    """Adds a finished turn. done: whether its player may be notified."""
     values = {
         "session": session,
         "turn": turn.turn,
         "turn_id": turn.turn_id,
         "instruction": turn.instruction,
-        "seed": seed,
+        "seed": turn.seed,
         **asdict(turn.game_state),
         **{f"character_{name}": value for name, value in asdict(turn.character).items()},
         "scene": None if turn.scene is None else turn.scene.to_json(),
-        "noise_version": VERSION,
+        "noise_version": turn.noise_version,
         "done": done,
     }
     places = ", ".join("?" * len(values))
