@@ -9,7 +9,7 @@ SETUP_FILES := pyproject.toml export/pyproject.toml client/kiosk/pyproject.toml 
 # What `make test-pythons` looks for; the names on the path first, then pyenv's.
 PYTHONS := 3.10 3.11 3.12 3.13 3.14
 
-.PHONY: help setup play test test-pythons check format bench plot size picture dist docs pocket kernels clients clients-dist browser kiosk clean
+.PHONY: help setup play test test-pythons check format bench size picture dist docs pocket kernels clients clients-dist browser kiosk clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,22 +61,14 @@ format: $(VENV)/.dev  ## put imports and layout in order
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-$(VENV)/.plot: $(VENV)/.play $(SETUP_FILES)
-	$(PIP_INSTALL) matplotlib
-	@touch $@
-
-bench: $(VENV)/.plot  ## measure suite 1 with every plan, and the server, on this machine; renew the tables and plots
+bench: $(VENV)/.play  ## measure suite 1 with every plan, and the server, on this machine; renew the tables
 	for plan in exact balanced fast; do \
 	  $(BIN)/animegamer-rt bench run --suite 1 --plan $$plan --results benchmarks/results $(ARGS) || exit 1; done
 	$(BIN)/animegamer-rt bench serve --results benchmarks/results
 	$(BIN)/python benchmarks/tables.py
-	$(BIN)/python benchmarks/plots.py
 
 size: $(VENV)/.dev  ## count lines, words, and the files that a turn enters
 	$(BIN)/python benchmarks/size.py --turns
-
-plot: $(VENV)/.plot  ## draw the plots from benchmarks/results; ARGS='--results bench-results' draws yours
-	$(BIN)/python benchmarks/plots.py $(ARGS)
 
 picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
 	$(BIN)/python docs/picture.py $(ARGS)

@@ -1,4 +1,4 @@
-"""Selects and names the records of turns shown in tables and plots."""
+"""Selects and names the records of turns shown in the tables of the documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from animegamer_bench.records import Record, of_the_gpu
 
 CITED = ("standard", "full-size")
-"""The presets whose records README shows; other runs change no row and no plot."""
+"""The presets whose records README shows; other runs change no row."""
 
 
 FAST_SETS = ("avx_vnni", "avx512_", "amx", "asimddp", "i8mm", "bf16", "sve")
@@ -45,15 +45,6 @@ def processor(record: Record) -> str:
 def fast_sets(record: Record) -> list[str]:
     """A record's instruction sets for small numbers or wide vectors; older records name none."""
     return [name for name in record.get("instruction_sets") or () if name.startswith(FAST_SETS)]
-
-
-def measured_by(records: Sequence[Record]) -> str:
-    """The suites and presets of records as text, or the GPU benchmark; older ones have neither."""
-    suites = sorted({f"suite {record['suite']}" for record in records if record.get("suite") is not None})
-    others = [record for record in records if record.get("suite") is None]
-    names = sorted({f"preset {record['preset']}" for record in others if record.get("preset")})
-    gpu_benchmark = ["the GPU benchmark"] if any(map(of_the_gpu, records)) else []
-    return ", ".join([*suites, *names, *gpu_benchmark]) or "no suite"
 
 
 def device_label(record: Record) -> str:

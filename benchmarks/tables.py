@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from animegamer_bench.presets import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.records import FEWEST, TENTH, Record, read_records
 from animegamer_bench.table import place, rows, tail
-from benchmarks.records import cited, device_label, measured_by, newest, processor
+from benchmarks.records import cited, device_label, newest, processor
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -28,41 +28,9 @@ QUALITY_PAGE = ROOT / "docs" / "QUALITY.md"
 BENCHMARKS = ROOT / "benchmarks" / "README.md"
 WIRE = ROOT / "benchmarks" / "WIRE.md"
 MANIFEST = ROOT / "engines" / "pocket" / "manifest.json"
-STAGES = ("predictor", "denoiser", "vae")
-PLAYERS = (1, 4, 16)
-FIRST_FRAME = f"TTFF p95, {' / '.join(map(str, PLAYERS))} players"
 BEGIN, END = "<!-- {}: begin (written by benchmarks/tables.py) -->", "<!-- {}: end -->"
 RANDOM_WEIGHTS = "random weights"
-BASELINE = "diffusers eager"
 POCKET_PLANS = frozenset({"balanced", "fast"})
-AT_FULL_SIZE = (
-    "`full` is 720 x 480 with random weights: seconds and memory, no pictures. Its turns start from random token ids,"
-    " as many as a full history has. `balanced` and `fast` are pocket's plans; `exported-balanced` and `exported-fast`"
-    " are those that `export` writes. How close they come to `exact` has not been measured. diffusers runs `exact`, so"
-    " only there does the ratio compare equal work; its turn is the sum of its parts, each timed alone. Of several"
-    " attention kernels at one precision the fastest is shown. Peak memory: reserved by PyTorch."
-)
-COLUMNS = (
-    "bundle, plan",
-    "NFE",
-    "fidelity against exact",
-    "s/turn, median",
-    "p95",
-    FIRST_FRAME,
-    "n",
-    "steady",
-    " / ".join(STAGES),
-    "denoiser / roofline bound",
-    "diffusers eager / this",
-    "peak memory",
-    "start to prompt",
-    "commit, date",
-)
-NOTHING = frozenset({"not measured", "not known", "not judged", f"n < {FEWEST[95]}", RANDOM_WEIGHTS})
-"""A column that most rows of a machine fill with no more than these is omitted."""
-ONCE = {"steady": "every run {}", "commit, date": "commit {}"}
-"""Columns moved to the line above a table if all its rows agree: a page has room for nine."""
-
 FIRST_TURNS_SHARE, LATER_TURNS_SHARE = (
     "share of held-out first turns",
     "share of later turns where it is not said again",
@@ -104,37 +72,7 @@ CROWD_COLUMNS = (
     "TTFF p95, s",
     "turns within a clip's time",
 )
-WIRE_PLOT = "![the newest of them as bars](results/wire.svg)"
 MISSED = " (missed)"
-
-
-def table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
-    """The newest record of each processor and plan as Markdown, one table per processor.
-
-    served: records of `bench serve`, oldest first.
-    """
-    shown = newest(records)
-    if not shown:
-        return "Nothing was measured yet.\n"
-    lines = []
-    for machine in dict.fromkeys(map(processor, sorted(shown, key=_date, reverse=True))):
-        here = [record for record in shown if processor(record) == machine]
-        cells = [row(record, baseline(record, here), served) for record in here]
-        known = [sum(cell not in NOTHING for cell in column) for column in zip(*cells, strict=True)]
-        kept = [place for place, count in enumerate(known) if 2 * count >= len(cells)]
-        alike = [
-            place for place in kept if COLUMNS[place] in ONCE and len({one[place] for one in cells}) == 1 < len(cells)
-        ]
-        once = [ONCE[COLUMNS[place]].format(cells[0][place]) for place in alike]
-        kept = [place for place in kept if place not in alike]
-        lines += [
-            f"On {machine} ({'; '.join([measured_by(here), *once])}):",
-            "",
-            *(_line([one[place] for place in kept]) for one in (COLUMNS, ["---"] * len(COLUMNS), *cells)),
-            "",
-            *([AT_FULL_SIZE, ""] if any(record.get("origin") == RANDOM_WEIGHTS for record in here) else []),
-        ]
-    return "\n".join(lines)
 
 
 def headline_table(records: Sequence[Record], served: Sequence[Record] = ()) -> str:
@@ -157,41 +95,31 @@ def headline_table(records: Sequence[Record], served: Sequence[Record] = ()) -> 
 
 
 def _headline_row(record: Record, served: Sequence[Record]) -> list[str]:
-    frames = {} if record["peer"] else first_frames(record, [record["plan"]], served)
     memory = record.get("memory_peak_mib")
     return [
         f"{record['bundle']}, **{record['plan']}**{device_label(record)}",
         str(record["network_rows"]),
         f"**{record['seconds_per_turn_p50']:.2f}**",
         str(record.get("n", "-")),
-        frames.get(1, "-"),
+        "-" if record["peer"] else first_frame(record, served),
         "-" if memory is None else f"{memory / 1024:.1f}",
     ]
 
 
-def first_frames(record: Record, plans: Sequence[str], served: Sequence[Record]) -> dict[int, str]:
-    """Number of players -> their p95 time to first frame in seconds, as text, with these plans.
+def first_frame(record: Record, served: Sequence[Record]) -> str:
+    """The p95 time to first frame of a single player with a record's plan, in seconds, as text.
 
-    From the newest `bench serve` record of the same processor and bundle.
+    From the newest `bench serve` record of the same processor and bundle; "-" if there is none.
     """
-    same = ("machine", "instruction_sets", "fingerprint")
-    found: dict[int, str] = {}
+    same, found = ("machine", "instruction_sets", "fingerprint"), "-"
     for one in served:
         if one["size"] == record["bundle"] and all(one.get(name, "") == record.get(name) for name in same):
             mark = " (busy machine)" if _busy(one) else ""
-            found |= {
-                entry["sessions"]: tail(entry["first_frame_s"], "{:.2f}".format) + mark
-                for entry in one["crowd"]
-                if entry["engines"] == record.get("device", "cpu") and entry.get("plans") == list(plans)
-            }
+            for entry in one["crowd"]:
+                about = entry["sessions"], entry["engines"], entry.get("plans")
+                if about == (1, record.get("device", "cpu"), [record["plan"]]):
+                    found = tail(entry["first_frame_s"], "{:.2f}".format) + mark
     return found
-
-
-def steady(record: Record) -> str:
-    """Whether a run was steady and passed its quality gate, as text."""
-    words = "not judged" if "unsteady" not in record else "**unsteady**" if record["unsteady"] else "steady"
-    failed = (record.get("quality_gate") or {}).get("passed") is False
-    return f"{words}, **gate failed**" if failed else words
 
 
 def _p95(record: Record) -> str:
@@ -199,42 +127,6 @@ def _p95(record: Record) -> str:
         return f"{value:.2f}"
     largest = record.get("seconds_per_turn_max")
     return f"n < {FEWEST[95]}" if largest is None else f"max {largest:.2f}"
-
-
-def baseline(record: Record, here: Sequence[Record]) -> Record | None:
-    """The record of the peer, among those of one machine, that goals are compared with at the same size."""
-    same = (other for other in here if other["bundle"] == record["bundle"])
-    return next((other for other in same if other["peer"] == BASELINE), None)
-
-
-def row(record: Record, peer: Record | None = None, served: Sequence[Record] = ()) -> list[str]:
-    """The cells of one record. peer: the record to compare with. served: records of `bench serve`."""
-    frames = {} if record["peer"] else first_frames(record, [record["plan"]], served)
-    stages = [f"{record['stages'][stage]['p50']:.2f}" for stage in STAGES]
-    memory, first, floor = (
-        record.get(name) for name in ("memory_peak_mib", "start_to_prompt_seconds", "denoiser_floor_seconds")
-    )
-    return [
-        f"{record['bundle']}, **{record['plan']}**{device_label(record)}",
-        str(record["network_rows"]),
-        fidelity(record),
-        f"**{record['seconds_per_turn_p50']:.2f}**",
-        _p95(record),
-        " / ".join(frames.get(players, "-") for players in PLAYERS) if frames else "not measured",
-        str(record.get("n", "not known")),
-        steady(record),
-        " / ".join(stages),
-        f"{record['stages']['denoiser']['p50'] / floor:.2f}" if floor else "not known",
-        f"{peer['seconds_per_turn_p50'] / record['seconds_per_turn_p50']:.1f}" if peer else "not measured",
-        f"{memory:.0f} MiB" if memory is not None else "not measured",
-        f"{first:.1f} s" if first is not None else "not measured",
-        f"`{short_commit(record['commit'])}`, {record['date'][:10]}",
-    ]
-
-
-def short_commit(commit: str) -> str:
-    """The first ten digits of a commit, and the + of a dirty checkout."""
-    return commit[:10] + "+" * commit.endswith("+")
 
 
 def wire_table(records: Sequence[Record]) -> str:
@@ -265,7 +157,7 @@ def wire_table(records: Sequence[Record]) -> str:
         for columns, lines in ((WIRE_COLUMNS, single), (CROWD_COLUMNS, crowd))
         for cells in (columns, ["---"] * len(columns), *lines, [])
     ]
-    return "\n".join([head, "", *("" if line == "|  |" else line for line in tables), WIRE_PLOT])
+    return "\n".join([head, "", *("" if line == "|  |" else line for line in tables)])
 
 
 def peers_table(records: Sequence[Record]) -> str:
@@ -315,16 +207,6 @@ def timed_box() -> str:
     return "\n>\n".join(f"> {text}" for text in texts)
 
 
-def fidelity(record: Record) -> str:
-    """Similarity to the frames of the plan `exact`, as text."""
-    found = record["fidelity"]
-    if record["peer"] or record.get("origin") == RANDOM_WEIGHTS:
-        return RANDOM_WEIGHTS
-    if not found:
-        return "the reference" if record["plan"] == "exact" else "not measured"
-    return f"SSIM {found['ssim']:.3f}, {found['psnr_db']:.1f} dB"
-
-
 def _measured(group: Mapping[str, Any], keys: Sequence[str], goal: float | None) -> str:
     value: Any = group
     for key in keys:
@@ -360,7 +242,6 @@ def main(arguments: Sequence[str]) -> int:
         WIRE: {"wire": wire_table(wire)},
         BENCHMARKS: {
             "timed": timed_box(),
-            "measured": table(turns, wire),
             "peers": peers_table(read_records(RESULTS, "peers")),
         },
     }

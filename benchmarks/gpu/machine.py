@@ -35,7 +35,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def facts() -> dict[str, Any] | None:
     """The GPU's current state; None without NVML."""
-    card, _ = open_card(uuid())
+    card = open_card(uuid())
     return card.facts() if card is not None else None
 
 

@@ -233,8 +233,6 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         "seconds_to_state_p50": parts["predictor"]["p50"],
         "seconds_to_first_frame_p50": total["p50"],  # Its decoder returns all frames at once.
         "real_time_factor": round(last["playback_seconds"] / total["p50"], 3),
-        "energy_j_per_turn": None,
-        "energy_source": "not measured: its parts were timed one by one",
         "first_prompt_seconds": None,
         "memory_peak_mib": None,  # Each part had the card to itself.
         "fidelity": {},

@@ -114,7 +114,7 @@ def open_record(options: argparse.Namespace) -> Record:
 
 def work(record: Record, jobs: Sequence[Job], options: argparse.Namespace, deadline: float) -> None:
     """Runs the jobs until the deadline, checks concurrently; a failure only postpones jobs that come `after` it."""
-    watch = CardWatch(None if options.dry_run else open_card((record.data["gpu"] or {}).get("uuid"))[0])
+    watch = CardWatch(None if options.dry_run else open_card((record.data["gpu"] or {}).get("uuid")))
     queue, put_off = deque(jobs), list[Job]()
     at_once = side_by_side(record, options)
     while queue:

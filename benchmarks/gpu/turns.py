@@ -1,4 +1,4 @@
-"""Times turns of pocket or full size by one variant: seconds, memory and energy, in the fields of `bench` records.
+"""Times turns of pocket or full size by one variant: seconds and memory, in the fields of `bench` records.
 
 Uses the runtime's denoiser and vae stages, so noise is generated ahead and the second chunk is decoded while the first
 is returned, as in play. `parts` opens their engines.
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from animegamer_bench.machine import EnergyMeter, open_card
 from animegamer_bench.records import SAMPLES, percentile
 from animegamer_rt.backends.interface import FloatArray, StateSlots
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -69,8 +68,7 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             play(parts, plan)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        with EnergyMeter(*open_card(gpu_machine.uuid())) if on_gpu else EnergyMeter(None) as meter:
-            measured = [play(parts, plan) for _ in range(job_args["turns"])]
+        measured = [play(parts, plan) for _ in range(job_args["turns"])]
         to_state = [seconds_to_state(parts) for _ in range(job_args["turns"])]
         peaks = memory() if on_gpu else {"memory_peak_mib": None}
         playback = parts.geometry.frames / parts.geometry.fps
@@ -96,8 +94,6 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "playback_seconds": playback,
             **summary(measured, playback),
             "seconds_to_state_history_read_p50": percentile(to_state, 50),
-            "energy_j_per_turn": None if meter.joules is None else round(meter.joules / len(measured), 3),
-            "energy_source": meter.source,
             "first_prompt_seconds": None,
             "open_seconds": parts.open_seconds,
             **peaks,

@@ -1,27 +1,23 @@
-"""What `animegamer-rt bench` makes of turns whose every second is known: percentiles, ratios and energy."""
+"""What `animegamer-rt bench` makes of turns whose every second is known: percentiles and ratios."""
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pytest
-from project import ROOT
 
 import fakes
 from animegamer_bench import machine as measured_machine
 from animegamer_bench import run as bench
-from animegamer_bench.machine import EnergyMeter, Reading
-from animegamer_bench.presets import Preset, load_suite
-from animegamer_bench.records import SAMPLE_COLUMNS, problems, read_records
-from animegamer_bench.roofline import Roofline
+from animegamer_bench.machine import Reading
+from animegamer_bench.presets import Preset
+from animegamer_bench.records import SAMPLE_COLUMNS
 from animegamer_bench.run import BenchOptions
 from animegamer_bench.turns import TimedTurns, judge, play_gate, ssim
 from animegamer_rt.bundle.denoise_plan import build_plan
@@ -29,7 +25,6 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.cli import main
 from animegamer_rt.events import Event, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
@@ -56,23 +51,6 @@ def bundle(tmp_path: Path) -> Bundle:
     return write_manifest(written.folder, replace(written.manifest, plans=plans))
 
 
-class Counts(EnergyMeter):
-    """So many joules whatever was done, of a counter that says whether it counts."""
-
-    def __init__(self) -> None:
-        super().__init__(None, "a counter")
-        self.counts = False
-
-    def __enter__(self) -> Counts:
-        self.counts = True
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.counts, self.joules = False, 190.0
-
-
 def quiet(asleep_s: float = 0.0) -> Callable[[], Reading]:
     """A machine of two processors that works for nobody else; every reading is a second after the last.
 
@@ -92,21 +70,16 @@ def measured(
     bundle: Bundle,
     monkeypatch: pytest.MonkeyPatch,
     order: Sequence[int] = (*NUMBERS[10:], *NUMBERS[:10]),
-    rates: Iterator[float] | None = None,
     machine: Callable[[], Reading] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """The record of the plan `exact` on turns of 1 to 19 seconds. rates: the bound's factor before and after."""
-    rates = rates or itertools.repeat(1.0)
+    """The record of the plan `exact` on turns of 1 to 19 seconds."""
 
-    def played(pipeline: object, turns: int, meter: EnergyMeter) -> TimedTurns:
-        with meter:
-            starts = itertools.accumulate(order, initial=0)
-            return TimedTurns(list(map(timed, count(1), starts, order)), sum(order))
+    def played(pipeline: object, turns: int) -> TimedTurns:
+        starts = itertools.accumulate(order, initial=0)
+        return TimedTurns(list(map(timed, count(1), starts, order)), sum(order))
 
     monkeypatch.setattr(bench, "measure_turns", played)
-    monkeypatch.setattr(bench, "EnergyMeter", lambda *_: Counts())
-    monkeypatch.setattr(bench, "roofline", lambda bundle, rows, *_: Roofline(next(rates) * rows / 10, "a rate"))
     monkeypatch.setattr(measured_machine, "ALONE_S", 0.0)
     monkeypatch.setattr(measured_machine, "read_machine", machine or quiet())
     told = BenchOptions(settings=Preset(turns=len(order)), **options)
@@ -134,8 +107,6 @@ def test_record_is_of_what_was_measured(bundle: Bundle, monkeypatch: pytest.Monk
     assert record["seconds_to_first_frame_p50"] == 7.0
     assert (record["fps"], record["real_time_factor"]) == (1.7, round(17 / 8 / 10, 3))
     assert (record["steps"], record["network_rows"]) == (STEPS, 2 * STEPS)
-    assert record["denoiser_floor_seconds"] == 1.2 and record["ratio_to_floor"] == round(4.0 / 1.2, 3)
-    assert record["energy_j_per_turn"] == 10.0
     assert record["fidelity"] == {"ssim": 0.06}
     assert (record["memory_peak_mib"], record["n"]) == (300.0, 19)
 
@@ -147,8 +118,6 @@ def test_a_steady_run_and_what_makes_one_unsteady(bundle: Bundle, monkeypatch: p
     assert slower["unsteady"] == ["turns of the second half took 10 % longer than those of the first"]
     (few,) = measured(bundle, monkeypatch, order=[10] * 3)["unsteady"]
     assert few.startswith("3 turns are too few")
-    changed = measured(bundle, monkeypatch, order=[10] * 12, rates=iter([1.0, 1.25]))
-    assert (changed["denoiser_floor_seconds"], changed["ratio_to_floor"], changed["unsteady"]) == (None, None, [])
     slept = measured(bundle, monkeypatch, order=[10] * 12, machine=quiet(asleep_s=60.0))
     assert slept["unsteady"] == ["the machine slept for 60 s"]
 
@@ -162,69 +131,21 @@ def test_the_gate_passes_equal_frames_and_fails_others(bundle: Bundle, monkeypat
     assert judge(pipeline, fakes.fake_engines(), texts, drifted)["passed"] is False
 
 
-def test_a_record_is_verified_and_what_its_turns_do_not_give_is_told(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record = json.loads(json.dumps(measured(bundle, monkeypatch)))
-
-    def changed(outer: str, **changes: Any) -> dict[str, Any]:
-        return {**record, outer: {**record[outer], **changes}}
-
-    wrong = {
-        "seconds_per_turn_p50: found 5.0, but the turns give 10.0": {**record, "seconds_per_turn_p50": 5.0},
-        "n: missing": {name: value for name, value in record.items() if name != "n"},
-        "game: missing": {**record, "samples": {}},
-        "malformed field": changed("samples", vae=3),
-        "throttled: missing": changed("activity", during={}),
-        "stages.vae.max: found 0.5, but the turns give": changed("stages", vae={**record["stages"]["vae"], "max": 0.5}),
-        "sustained_seconds_per_turn: found 0.5, less than the turns' sum": {
-            **record,
-            "sustained_seconds_per_turn": 0.5,
-        },
-        "n: found 0, but samples has": {**record, "n": 0, "samples": {name: [] for name in record["samples"]}},
-        "shape: found [], expected frames, height and width": {**record, "shape": []},
-        "date: found '2026-01-01', expected one as in": {**record, "date": "2026-01-01"},
-        "which is in the future": {**record, "date": "2999-01-01T00:00:00+00:00"},
-        "unsteady: found no reason, but interrupted after 19 turns": {**record, "unsteady": [], "complete": False},
-        "unsteady: found no reason, but turns of the second half took": {**record, "unsteady": []},
-        "passed with SSIM 0.2, but 0.9 is needed": changed("quality_gate", ssim_against_exact=0.2, ssim_needed=0.9),
-        "not a record of turns of format 2; found format 1: measure again": {**record, "format": 1},
-        "found format 3: read it with a newer animegamer-rt": {**record, "format": 3},
-        "not checked\n  not a record of turns; found kind wire: only records of": {"kind": "wire", "format": 1},
-        "suite 1: found 19 turns": {**record, "suite": 1, "suite_sha256": load_suite(1).sha256},
-        "suite_sha256: found other": {**record, "suite": 1, "suite_sha256": "other"},
-    }
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps(record))
-    assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
-    for told, spoilt in wrong.items():
-        path.write_text(json.dumps(spoilt))
-        assert main(["bench", "verify", str(path)]) == 1, told
-        assert told in capsys.readouterr().out
-
-
-def test_the_records_that_readme_shows_are_sound() -> None:
-    records = [one for one in read_records(ROOT / "benchmarks" / "results") if one.get("suite")]
-    assert records and [list(problems(one)) for one in records] == [[]] * len(records)
-
-
-def test_turns_are_measured_with_a_full_window_and_metered_alone(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counter, histories = Counts(), list[tuple[bool, int]]()
+def test_turns_are_measured_with_a_full_window(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+    histories = list[int]()
     run_turn = Pipeline.run_turn
 
     def noting(pipeline: Pipeline, session: Session, instruction: Instruction) -> Iterator[Event]:
         for event in run_turn(pipeline, session, instruction):
             if isinstance(event, StatePredicted):
-                histories.append((counter.counts, event.history_turns))
+                histories.append(event.history_turns)
             yield event
 
     monkeypatch.setattr(Pipeline, "run_turn", noting)
-    turns = bench.measure_turns(Pipeline.open(bundle, fakes.fake_engines()), 4, counter)
+    turns = bench.measure_turns(Pipeline.open(bundle, fakes.fake_engines()), 4)
     window = bundle.manifest.compatibility.history_turns
     # One more before them than the window holds, so that none is the first of its length.
-    assert histories == [*((False, turn) for turn in range(window + 1)), *[(True, window)] * 4]
+    assert histories == [*range(window + 1), *[window] * 4]
     for row in turns.rows:
         assert 0 < row["predictor"] <= row["to_state"] < row["to_first_frame"] and row["seconds"] > 0
 

@@ -1,4 +1,4 @@
-"""The card of several that plays, and its energy counter, asked of a library that stands in for NVML."""
+"""The card of several that plays, asked of a library that stands in for NVML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 import pytest
 from fake_nvml import FakeNvml
 
-from animegamer_bench.machine import EnergyMeter, open_card
+from animegamer_bench.machine import open_card
+from animegamer_rt.profiling.nvml import open_nvml
 
 
 def fake(monkeypatch: pytest.MonkeyPatch, *lacks: str, cards: tuple[str, ...] = ("GPU-a",)) -> None:
@@ -17,12 +18,12 @@ def fake(monkeypatch: pytest.MonkeyPatch, *lacks: str, cards: tuple[str, ...] = 
 def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, cards=("GPU-a", "GPU-b"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert open_card()[0] is None
+    assert open_card() is None
     for uuid in ("GPU-a", "GPU-b"):
-        card, _ = open_card(uuid)
+        card = open_card(uuid)
         assert card is not None and card.facts()["name"] == f"Card {uuid}"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a")
-    card, _ = open_card()
+    card = open_card()
     assert card is not None and card.facts()["name"] == "Card GPU-b"
 
 
@@ -30,7 +31,6 @@ def test_a_card_of_several_is_the_one_that_plays(monkeypatch: pytest.MonkeyPatch
     "lacks, cards, visible, said",
     [
         (("driver",), ("GPU-a",), "", "no NVIDIA driver (Not Supported)"),
-        (("energy",), ("GPU-a",), "", "no energy counter of this card"),
         ((), ("GPU-a", "GPU-b"), "1", "several GPUs"),
         ((), ("GPU-a", "GPU-b"), "GPU-c", "does not know this GPU (Not Found)"),
     ],
@@ -40,12 +40,10 @@ def test_a_card_that_cannot_be_asked_is_no_guess(
 ) -> None:
     fake(monkeypatch, *lacks, cards=cards)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with EnergyMeter(*open_card()) as meter:
-        pass
-    assert meter.joules is None
-    assert meter.source.startswith("not measured: ") and said in meter.source
+    device, why_not = open_nvml()
+    assert device is None and said in why_not
 
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert open_card() == (None, "pynvml is not installed (pip install nvidia-ml-py)")
+    assert open_nvml() == (None, "pynvml is not installed (pip install nvidia-ml-py)")

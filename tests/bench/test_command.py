@@ -55,7 +55,6 @@ def test_machine_is_measured(bundle: str, tmp_path: Path, capsys: pytest.Capture
     samples = record.pop("samples")
     said = capsys.readouterr().out
     assert f"record: {path}" in said and '"stages"' not in said
-    assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
     assert len(samples["seconds"]) == 3 and record["unsteady"][0].startswith("3 turns are too few")
     assert (record["bundle"], record["plan"], record["n"], record["peer"]) == ("tiny", "exact", 3, None)
     assert set(record["stages"]) == {"predictor", "denoiser", "vae"}
@@ -82,7 +81,6 @@ def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_chan
     }
     for record in records:
         assert record["gpu"] is None
-        assert (record["energy_j_per_turn"] is None) == record["energy_source"].startswith("not measured: ")
     changed = ["--plan", "exact", "--turns", "2", "--results", str(tmp_path / "one")]
     assert main(["bench", "run", "--preset", "standard", *changed]) == 0
     (path,) = (tmp_path / "one").glob("*.json")
@@ -99,9 +97,7 @@ def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
 
 
 @pytest.mark.usefixtures("fresh")
-def test_a_gpus_record_says_card_clocks_limit_and_energy(
-    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpus_record_says_card_clocks_and_limit(bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     card = FakeNvml()
     card.throttle_bits = 0x40
     monkeypatch.setitem(sys.modules, "pynvml", card)
@@ -117,16 +113,14 @@ def test_a_gpus_record_says_card_clocks_limit_and_energy(
     assert record["attention"] == "flash"
     assert "the card throttled: thermal, by the hardware" in record["unsteady"]
     assert (record["gpu"]["driver"], record["gpu"]["power_limit_w"]) == ("590.48", 700.0)
-    assert (record["energy_j_per_turn"], record["denoiser_floor_seconds"]) == (2.5, None)
-    assert "energy counter of the card" in record["energy_source"]
     assert (record["memory_peak_mib"], record["host_memory_peak_mib"]) == (3 * 1024, 321.0)
     assert record["memory_source"].startswith("in use on the card")
 
 
 @pytest.mark.usefixtures("fresh")
 @pytest.mark.parametrize("after", ["two turns", "the last turn"])
-def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
-    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], after: str
+def test_ctrl_c_leaves_a_record_that_is_marked_incomplete(
+    bundle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
     readings = iter([0.0, *np.arange(1.0, 5.0)])  # of the clock: at the start, then before and after each turn
 
@@ -140,7 +134,7 @@ def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
 
     command = animegamer_bench.run
     if after == "two turns":
-        timed = lambda pipeline, turns, meter: measure_turns(pipeline, turns, meter, clock)  # noqa: E731
+        timed = lambda pipeline, turns: measure_turns(pipeline, turns, clock)  # noqa: E731
         monkeypatch.setattr(command, "measure_turns", timed)
     else:
         monkeypatch.setattr(command, "judge", interrupted)
@@ -150,8 +144,6 @@ def test_ctrl_c_leaves_a_sound_record_that_is_marked_incomplete(
     count = 2 if after == "two turns" else 3
     assert (record["n"], record["complete"], record["quality_gate"]) == (count, False, {"passed": None})
     assert record["unsteady"][0] == f"interrupted after {count} turns"
-    capsys.readouterr()
-    assert main(["bench", "verify", str(path)]) == 0, capsys.readouterr().out
 
 
 def test_benches_that_end_at_once_leave_a_record_each(tmp_path: Path) -> None:

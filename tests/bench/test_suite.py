@@ -8,12 +8,9 @@ from pathlib import Path
 import pytest
 
 import fakes
-from animegamer_bench.machine import EnergyMeter
 from animegamer_bench.presets import load_suite
 from animegamer_bench.turns import measure_suite
 from animegamer_rt.pipeline import Pipeline
-
-NO_METER = EnergyMeter(None)
 
 
 @pytest.fixture
@@ -30,6 +27,6 @@ def test_suite_1_is_frozen() -> None:
 @pytest.mark.parametrize(("turn_s", "expected"), [(20.0, 64), (5.0, 120)], ids=["64 turns", "600 s"])
 def test_a_suite_takes_its_turns_and_its_seconds(pipeline: Pipeline, turn_s: float, expected: int) -> None:
     clock = itertools.count(0.0, turn_s / 2)  # read before and after each turn
-    timed = measure_suite(pipeline, load_suite(1), NO_METER, lambda: next(clock))
+    timed = measure_suite(pipeline, load_suite(1), lambda: next(clock))
     assert abs(len(timed.rows) - expected) <= 1 and timed.complete
     assert [(row["game"], row["turn"]) for row in timed.rows[:13]] == [*((1, n) for n in range(1, 13)), (2, 1)]

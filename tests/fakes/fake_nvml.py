@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import count
 from types import ModuleType, SimpleNamespace
 
 
 class FakeNvml(ModuleType):
-    """cards: their UUIDs. lacks: of driver, temperature, energy, power, what raises as NVML does. Each reading of the
-    energy counter is 5 J on."""
+    """cards: their UUIDs. lacks: of driver, memory, temperature, power, what raises as NVML does."""
 
     NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
 
@@ -17,7 +15,7 @@ class FakeNvml(ModuleType):
 
     def __init__(self, cards: tuple[str, ...] = ("GPU-a",), lacks: tuple[str, ...] = ()) -> None:
         super().__init__("pynvml")
-        self._cards, self._lacks, self._energy_mj = cards, lacks, count(7_000, 5_000)
+        self._cards, self._lacks = cards, lacks
         self.throttle_bits = 0
 
     def _offer(self, name: str) -> None:
@@ -63,10 +61,6 @@ class FakeNvml(ModuleType):
 
     def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:
         return 700_000
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
-        self._offer("energy")
-        return next(self._energy_mj)
 
     def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
         self._offer("power")

@@ -51,7 +51,6 @@ VERBS = {
     "bench run": "--suite",
     "bench serve": "[--turns TURNS]",
     "bench compare": "--json",
-    "bench verify": "RECORD",
     "bench show": "--format",
     "selftest": "--record",
     "doctor": "--json",
@@ -90,12 +89,11 @@ def test_every_command_has_a_line_of_help_and_is_tried_here(capsys: pytest.Captu
 
 TYPED = {
     # By strangers: options of another verb, slips, options before and after the words.
-    "bench": "bench: error: the following arguments are required: {run,serve,compare,verify,show}",
+    "bench": "bench: error: the following arguments are required: {run,serve,compare,show}",
     "bench --preset quick": "invalid choice: 'quick'",
     "bench serve --preset quick": "bench serve: error: unrecognized arguments: --preset quick",
     "bench compare a.json": "bench compare: error: the following arguments are required: RECORD",
     "bench compare --json no.json no.json": "no.json: the record cannot be read",
-    "bench verify": "bench verify: error: the following arguments are required: RECORD",
     "bench show no.json --format csv": "no.json: the record cannot be read",
     "bench run --suite 1 --turns 3": "a suite has its own turns",
     "bench run --suite 9": "no such suite; found 9; expected 1",

@@ -1,4 +1,4 @@
-"""`animegamer-rt bench run|serve|compare|verify|show`: the options of each.
+"""`animegamer-rt bench run|serve|compare|show`: the options of each.
 
 Code that plays turns is imported when a verb runs, so that `bench show` loads no engine.
 """
@@ -16,7 +16,6 @@ from animegamer_rt.errors import ConfigError
 
 from .compare import compare
 from .presets import FORMATS, ONE_GAME, PRESETS, SUITE_GAMES, TIMED, Preset, load_suite, results_folder
-from .records import verify
 from .table import show
 
 
@@ -58,23 +57,15 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     two.add_argument("second", type=Path, metavar="RECORD", help="another record")
     two.add_argument("--json", action="store_true", help="print JSON")
 
-    check = verbs.add_parser("verify", help="verify records")
-    check.set_defaults(run=lambda options: verify(options.records))
-    _add_records(check)
-
     table = verbs.add_parser("show", help="print records as a table")
     table.set_defaults(run=lambda options: show(options.records, options.format))
-    _add_records(table)
+    table.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="records of `bench run`")
     table.add_argument("--format", choices=FORMATS, default="md", help="default: %(default)s")
 
 
 def _add_results(verb: argparse.ArgumentParser) -> None:
     told = "folder of the record (default: animegamer-rt/bench in the user's data folder)"
     verb.add_argument("--results", type=Path, metavar="DIR", help=told)
-
-
-def _add_records(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("records", nargs="+", type=Path, metavar="RECORD", help="records of `bench run`")
 
 
 def _indented(text: str) -> str:

@@ -27,7 +27,7 @@ COHORT = (
 )
 """Settings that must be equal in both records, unless a record is too old to have them."""
 SETTINGS = (
-    *("gpu", "runs_on", "preset", "cost_rows", "attention", "variant", "memory_source", "energy_source", "threads"),
+    *("gpu", "runs_on", "preset", "cost_rows", "attention", "variant", "memory_source", "threads"),
     *("kernel", "libc", "governor", "packages", "software", "commit", "date"),
 )
 """Settings whose differences are listed."""
@@ -35,7 +35,7 @@ FIGURES = (
     *("seconds_per_turn_p50", "seconds_per_turn_p90", "seconds_per_turn_p95", "seconds_per_turn_p99"),
     *("seconds_per_turn_max", "sustained_seconds_per_turn", "seconds_to_state_p50", "seconds_to_first_frame_p50"),
     *("start_to_prompt_seconds", "denoiser_floor_seconds", "memory_peak_mib", "host_memory_peak_mib", "fps"),
-    *("ratio_to_floor", "energy_j_per_turn"),
+    "ratio_to_floor",
 )
 RESAMPLES, CONFIDENCE = 2000, 95
 

@@ -113,10 +113,6 @@ class Card:
         bits = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
         return tuple(name for bit, name in THROTTLE_REASONS.items() if bits & bit)
 
-    def joules(self) -> float | None:
-        """Energy in joules since the driver was loaded, by the GPU's counter; GPUs before Volta have none."""
-        return _thousandth(self._ask("nvmlDeviceGetTotalEnergyConsumption"))
-
     def used_bytes(self) -> int | None:
         """Bytes in use now, by all programs and the driver."""
         memory = self._ask("nvmlDeviceGetMemoryInfo")
@@ -127,38 +123,15 @@ class Card:
         return _thousandth(self._ask("nvmlDeviceGetPowerUsage"))
 
 
-def open_card(uuid: str | None = None) -> tuple[Card | None, str]:
-    """The GPU used for playing, or None and the reason, like `open_nvml`."""
-    device, why_not = open_nvml(uuid)
-    return None if device is None else Card(device), why_not
+def open_card(uuid: str | None = None) -> Card | None:
+    """The GPU used for playing; None if NVML cannot tell which, or reports nothing (`open_nvml`)."""
+    device, _ = open_nvml(uuid)
+    return None if device is None else Card(device)
 
 
 def _thousandth(value: int | None) -> float | None:
-    """NVML counts milliwatts and millijoules."""
+    """NVML counts milliwatts."""
     return None if value is None else value / 1000
-
-
-class EnergyMeter:
-    """Use as `with meter: work()`; then `joules` is the card's energy by its counter, and `source` names it.
-
-    Without a card or a counter, `joules` is None and `source` is the reason: never an estimate. The counter includes
-    all programs on the card; every card since Volta has one.
-    """
-
-    def __init__(self, card: Card | None, why_not: str = "not measured on CPUs") -> None:
-        self._read = card.joules if card is not None else lambda: None
-        self.joules: float | None = None
-        self.source = "NVML's energy counter of the card"
-        if self._read() is None:
-            self.source = f"not measured: {why_not or 'NVML has no energy counter of this card'}"
-
-    def __enter__(self) -> EnergyMeter:
-        self._before = self._read()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        after = self._read()
-        self.joules = None if after is None or self._before is None else after - self._before
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,11 @@
-"""Reads the records of `animegamer-rt bench`, one JSON file per run, and derives figures from the turns.
-
-`bench run` writes the figures, and `bench verify` checks that a record's figures follow from its own turns.
-"""
+"""Writes and reads the records of `animegamer-rt bench`, one JSON file per run, and derives figures from the turns."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,9 +15,6 @@ import numpy as np
 from animegamer_rt.bundle import json_file
 from animegamer_rt.bundle.files import read_bounded, remove, write_error, write_file
 from animegamer_rt.errors import ConfigError
-from animegamer_rt.untrusted import plain, short
-
-from .presets import HASHES, load_suite
 
 Record = dict[str, Any]
 NUMBERS = re.compile(r"\[[-+\d.eE,\s]+\]")
@@ -35,7 +29,7 @@ SAMPLE_COLUMNS = ("game", "turn", "at", "seconds", *STAGES, "to_state", "to_firs
 LATE_TURN = 10
 """From this turn of a game on, the history has its full length in every bundle so far."""
 TENTH = 0.1
-"""Largest change between halves or of the roofline bound, and largest CPU share of other programs."""
+"""Largest change between halves, and largest CPU share of other programs."""
 HALVES_TURNS = 8
 """Minimum number of turns for comparing halves."""
 FEWEST: Mapping[int, int] = MappingProxyType({50: 1, 90: 10, 95: 20, 99: 100})
@@ -43,8 +37,6 @@ FEWEST: Mapping[int, int] = MappingProxyType({50: 1, 90: 10, 95: 20, 99: 100})
 SLEEP_S = 1.0
 THROTTLED = ("thermal", "power brake", "hardware")
 """Throttle reasons of a card that slow it below its settings."""
-ROUNDING = 1e-3
-"""Figures are rounded to four digits."""
 
 
 def write_record(results: Path, name: str, record: Mapping[str, Any]) -> Path:
@@ -163,7 +155,7 @@ def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool
     else:
         middle = len(seconds) // 2
         change = float(np.median(seconds[middle:]) / np.median(seconds[:middle]))
-        if differ(1.0, change):
+        if max(1.0, change) >= (1 + TENTH) * min(1.0, change):
             how = "longer" if change > 1 else "shorter"
             reasons.append(f"turns of the second half took {100 * abs(change - 1):.0f} % {how} than those of the first")
     taken = (during.get("others_share") or 0.0) + (during.get("stolen_share") or 0.0)
@@ -175,117 +167,3 @@ def unsteady(seconds: Sequence[float], during: Mapping[str, Any], complete: bool
     if slow:
         reasons.append(f"the card throttled: {', '.join(slow)}")
     return reasons
-
-
-def differ(before: float, after: float) -> bool:
-    """Whether two figures differ by at least a tenth of the smaller one."""
-    return bool(max(before, after) >= (1 + TENTH) * min(before, after))
-
-
-def verify(paths: Sequence[Path]) -> int:
-    """Prints for each file whether it is sound, or what is wrong; 1 if any is not."""
-    worst = 0
-    for path in paths:
-        record = read_json(path)
-        unchecked = _why_unchecked(record)
-        wrong = [unchecked] if unchecked else list(problems(record))
-        print(plain(f"{path}: {'not checked' if unchecked else 'not sound' if wrong else 'sound'}"))
-        for line in wrong:
-            print(plain(f"  {line}"))
-        worst = max(worst, int(bool(wrong)))
-    return worst
-
-
-def _why_unchecked(record: object) -> str:
-    """Why a record cannot be checked; empty if it can."""
-    only = "only records of `animegamer-rt bench run` can be checked"
-    if isinstance(record, dict) and (kind := record.get("kind", "turn")) != "turn":
-        return f"not a record of turns; found kind {kind}: {only}"
-    return f"of the GPU benchmark: {only}" if isinstance(record, dict) and of_the_gpu(record) else ""
-
-
-def problems(record: object) -> Iterator[str]:
-    """The faults of a record, one per line; none for a sound one."""
-    found = record.get("format") if isinstance(record, dict) else "not a JSON object"
-    if not isinstance(record, dict) or found != TURN_FORMAT:
-        do = UPDATE if of_newer_version(record) else "measure again with this version"
-        yield f"not a record of turns of format {TURN_FORMAT}; found format {found}: {do}"
-        return
-    try:
-        yield from _implausible(record)
-    except KeyError as error:
-        yield f"{error.args[0]}: missing"
-    except (AttributeError, IndexError, OverflowError, TypeError, ValueError) as error:
-        yield f"malformed field: {type(error).__name__} {error}"
-
-
-def _implausible(record: Mapping[str, Any]) -> Iterator[str]:
-    columns = record[SAMPLES]
-    lengths = {name: len(columns[name]) for name in SAMPLE_COLUMNS}
-    if set(lengths.values()) != {record["n"]} or not record["n"]:
-        yield f"n: found {record['n']}, but {SAMPLES} has {lengths}"
-        return
-    yield from _wrong_date(record["date"])
-    if len(record["shape"]) != 3 or min(record["shape"]) < 1:
-        yield f"shape: found {record['shape']}, expected frames, height and width"
-        return
-    for name, expected in figures_of(columns, record["shape"][0], record["playback_seconds"]).items():
-        yield from _unlike(record[name], expected, name)
-    seconds, starts = (np.asarray(columns[name], np.float64) for name in ("seconds", "at"))
-    parts = np.sum([columns[stage] for stage in STAGES], axis=0)
-    if np.any(seconds <= 0) or np.any(parts > seconds + ROUNDING):
-        yield f"{SAMPLES}: a turn is shorter than the sum of its stages"
-    ends = starts + seconds
-    if np.any(starts[1:] < ends[:-1] - ROUNDING):
-        yield f"{SAMPLES}: a turn starts before the previous one ends"
-    if record["sustained_seconds_per_turn"] < (ends[-1] - starts[0]) / record["n"] - ROUNDING:
-        yield f"sustained_seconds_per_turn: found {record['sustained_seconds_per_turn']}, less than the turns' sum"
-    yield from _hidden_doubts(record, seconds.tolist())
-    if record["suite"] is not None:
-        yield from _not_the_suite(record, float(ends[-1]))
-
-
-def _wrong_date(date: str) -> Iterator[str]:
-    try:
-        then = datetime.fromisoformat(date)
-        ahead = then - datetime.now(timezone.utc)
-    except (ValueError, TypeError):  # No date, or one without a time zone.
-        yield f"date: found {short(date)}, expected one as in 2026-11-25T13:32:57+00:00"
-        return
-    if ahead > timedelta(days=1):  # Clocks of machines differ by less.
-        yield f"date: found {date}, which is in the future: check the clock"
-
-
-def _unlike(told: Any, expected: Any, name: str) -> Iterator[str]:
-    """Figures that differ from what the turns give, also nested ones."""
-    if isinstance(told, Mapping) and isinstance(expected, Mapping):
-        for inner, value in expected.items():
-            yield from _unlike(told[inner], value, f"{name}.{inner}")
-    elif isinstance(told, int | float) and isinstance(expected, int | float):
-        if not abs(told - expected) <= ROUNDING * max(abs(expected), 1.0):
-            yield f"{name}: found {told}, but the turns give {expected:.4f}"
-    elif told != expected:
-        yield f"{name}: found {told}, but the turns give {expected}"
-
-
-def _hidden_doubts(record: Mapping[str, Any], seconds: list[float]) -> Iterator[str]:
-    """Doubts that follow from the record's figures but are missing from it, and a gate that should not have passed.
-
-    The wording may be another version's, so only their presence is compared.
-    """
-    reasons = unsteady(seconds, record["activity"]["during"], record["complete"])
-    if reasons and not record["unsteady"]:
-        yield f"unsteady: found no reason, but {reasons[0]}"
-    gate = record["quality_gate"]
-    if gate["passed"] and (gate["ssim_needed"] or 0) > (gate["ssim_against_exact"] or 0):
-        yield f"quality_gate: passed with SSIM {gate['ssim_against_exact']}, but {gate['ssim_needed']} is needed"
-
-
-def _not_the_suite(record: Mapping[str, Any], length: float) -> Iterator[str]:
-    if record["suite_sha256"] != HASHES.get(record["suite"]):
-        yield f"suite_sha256: found {record['suite_sha256']}, which is not that of suite {record['suite']}"
-        return
-    suite = load_suite(record["suite"])
-    if record["complete"] and (record["n"] < suite.turns or length < suite.seconds):
-        needed = f"{suite.turns} turns and {suite.seconds:.0f} s"
-        yield f"suite {suite.number}: found {record['n']} turns in {length:.0f} s; it takes {needed}"

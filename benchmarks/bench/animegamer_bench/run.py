@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,17 +18,16 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
-from animegamer_rt.bundle.roles import DENOISER, ROLES, graph_names
+from animegamer_rt.bundle.roles import ROLES, graph_names
 from animegamer_rt.engine_config import CPU_DEVICES, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import BundleNotFoundError, OutputError
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import describe_host, environment
 
-from .machine import Card, EnergyMeter, Watch, describe, machine_facts, open_card, reader, watch_alone
+from .machine import Card, Watch, describe, machine_facts, open_card, reader, watch_alone
 from .presets import ONE_GAME, SUITE_GAMES, TIMED, Preset, Suite, load_suite, results_folder
 from .records import SAMPLES, TURN_FORMAT, figures_of, unsteady, write_record
-from .roofline import Roofline, cpu_rates, floor_fields, gpu_rates, roofline
 from .table import print_record
 from .turns import judge, measure_fresh_process, measure_suite, measure_turns, play_gate
 
@@ -98,45 +96,36 @@ def _measure(
 ) -> dict[str, Any]:
     """The record of one plan. fresh: figures of separate processes."""
     manifest, suite, device = pipeline.bundle.manifest, options.suite, options.engines.device
-    card, why_not = (None, "not measured on CPUs") if device in CPU_DEVICES else open_card()
+    card = None if device in CPU_DEVICES else open_card()
     card_name = str(card.facts()["name"]) if card is not None else engines.device
     machine = describe_host() if device in CPU_DEVICES else f"{card_name}, {describe_host()}"
-    meter, read = EnergyMeter(card, why_not), reader(card)
+    read = reader(card)
     roles = [role for role in ROLES if engines.parts.graphs(role)[0] in manifest.parts]
     precision = {name: engines.precision_of(pipeline.bundle, role) for role in roles for name in graph_names(role)}
-    cost = pipeline.plan.cost(engines.denoiser.skippable_blocks)
     playback = manifest.geometry.frames / manifest.geometry.fps
     print(f"\n{manifest.name}, plan {pipeline.plan_name}, on {machine}\na clip plays {playback:.2f} s", flush=True)
     if suite is not None:
         long = f"at least {suite.seconds:g} s and {suite.turns} turns"
         print(f"suite {suite.number}: {long}; Ctrl-C keeps the turns so far", flush=True)
 
-    rates = partial(gpu_rates, card_name, precision[DENOISER], engines.attention)
-
-    def bound() -> Roofline | None:
-        return roofline(pipeline.bundle, cost, cpu_rates if device in CPU_DEVICES else rates, engines.parts.denoiser)
-
     texts = example_script(manifest.world)[:GATE_TURNS]
-    before, bounds, clips = watch_alone(read), [bound()], play_gate(pipeline, texts)
+    before, clips = watch_alone(read), play_gate(pipeline, texts)
     with Watch(read) as watch:
         if suite is None:
-            timed = measure_turns(pipeline, options.settings.turns, meter)
+            timed = measure_turns(pipeline, options.settings.turns)
         else:
-            timed = measure_suite(pipeline, suite, meter)
+            timed = measure_suite(pipeline, suite)
     gpu = card.facts() if card is not None else None  # while it is still warm
     gate: dict[str, Any] = {"passed": None}
     complete, after = timed.complete, describe(watch.readings[-1:] * 2)
     try:
         if complete:
             gate = judge(pipeline, engines, texts, clips)
-        bounds.append(bound())
         after = watch_alone(read)
     except KeyboardInterrupt:  # keep what was timed
         complete = False
-        bounds = [bounds[0], None]
 
     columns, count, during = timed.columns, len(timed.rows), describe(watch.readings)
-    figures = figures_of(columns, manifest.geometry.frames, playback)
     return {
         **environment(LIBRARIES.get(device, "onnxruntime")),
         "format": TURN_FORMAT,
@@ -157,7 +146,7 @@ def _measure(
         "plan": pipeline.plan_name,
         "steps": len(pipeline.plan),
         "network_rows": pipeline.plan.network_evaluations,
-        "cost_rows": cost,
+        "cost_rows": pipeline.plan.cost(engines.denoiser.skippable_blocks),
         "peer": None,
         "precision_asked": options.engines.precision,
         "precision": precision,
@@ -168,11 +157,8 @@ def _measure(
         "quality_gate": gate,
         "activity": {"before": before, "during": during, "after": after},
         "playback_seconds": playback,
-        **floor_fields(bounds, figures["stages"][DENOISER]["p50"]),
-        **figures,
+        **figures_of(columns, manifest.geometry.frames, playback),
         "sustained_seconds_per_turn": round(timed.seconds / count, 4),
-        "energy_j_per_turn": None if meter.joules is None else round(meter.joules / count, 3),
-        "energy_source": meter.source,
         **fresh,
         **_memory(device, engines, card, fresh["host_memory_peak_mib"]),
         "fidelity": dict(manifest.plans[pipeline.plan_name].fidelity),

@@ -23,7 +23,7 @@ COLUMNS = (
     *("peer", "origin", "precision", "attention", "n", "steady", "gate_passed"),
     *("seconds_per_turn_p50", "seconds_per_turn_p90"),
     *("seconds_per_turn_p95", "seconds_per_turn_p99", "seconds_per_turn_max", "sustained_seconds_per_turn"),
-    *("seconds_to_state_p50", "seconds_to_first_frame_p50", "fps", "memory_peak_mib", "energy_j_per_turn"),
+    *("seconds_to_state_p50", "seconds_to_first_frame_p50", "fps", "memory_peak_mib"),
 )
 IN_MARKDOWN = (
     *("machine", "bundle", "plan", "suite", "peer", "origin", "precision", "attention", "n", "steady"),
@@ -58,15 +58,8 @@ def _told(record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "state predicted", f"{record['seconds_to_state_p50']:.2f} s after the instruction (median)"
     yield "first frame", f"{record['seconds_to_first_frame_p50']:.2f} s after the instruction (median)"
     yield "speed", f"{record['fps']} frames/s, {record['real_time_factor']} x real time"
-    if (bound := record["denoiser_floor_seconds"]) is not None:
-        yield "roofline bound", f"{bound:.3f} s of denoising; measured: {record['ratio_to_floor']} x the bound"
-        yield "", f"({record['floor_source']})"
-    elif record["floor_source"] is not None:
-        yield "roofline bound", record["floor_source"]
     yield "start of process", f"{record['start_to_prompt_seconds']:.2f} s until the first instruction can be typed"
     yield "peak memory", f"{record['memory_peak_mib']} MiB, {record['memory_source']}"
-    joules, source = record["energy_j_per_turn"], record["energy_source"]
-    yield "energy", source if joules is None else f"{joules:.1f} J per turn, {source}"
     yield from (record["gpu"] or {}).items()
     words = {True: "passed", False: "FAILED: the frames differ from this plan's", None: "not judged"}
     yield "quality gate", words[record["quality_gate"]["passed"]]

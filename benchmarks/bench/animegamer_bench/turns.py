@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count, cycle, islice
 from pathlib import Path
@@ -50,7 +49,6 @@ _WINDOW /= _WINDOW.sum()
 _C1, _C2 = (0.01 * 255) ** 2, (0.03 * 255) ** 2
 
 Clock = Callable[[], float]
-Meter = AbstractContextManager[object]
 Clips = Sequence[Frames]
 """u8 [17, H, W, 3] each."""
 
@@ -69,21 +67,21 @@ class TimedTurns:
         return {name: [round(row[name], 5) for row in self.rows] for name in self.rows[0]}
 
 
-def measure_turns(pipeline: Pipeline, turns: int, meter: Meter, clock: Clock = time.perf_counter) -> TimedTurns:
-    """Plays the bundle's example instructions: `history_turns` + 1 turns of warm-up, then `turns` timed and metered."""
+def measure_turns(pipeline: Pipeline, turns: int, clock: Clock = time.perf_counter) -> TimedTurns:
+    """Plays the bundle's example instructions: `history_turns` + 1 turns of warm-up, then `turns` timed ones."""
     session = Session.start(pipeline.bundle, seed=SEED)
     texts = cycle(example_script(pipeline.bundle.manifest.world))
     for text in islice(texts, session.history_turns + 1):
         time_turn(pipeline, session, text)
-    return _timed(pipeline, ((1, session, text) for text in texts), meter, clock, turns)
+    return _timed(pipeline, ((1, session, text) for text in texts), clock, turns)
 
 
-def measure_suite(pipeline: Pipeline, suite: Suite, meter: Meter, clock: Clock = time.perf_counter) -> TimedTurns:
+def measure_suite(pipeline: Pipeline, suite: Suite, clock: Clock = time.perf_counter) -> TimedTurns:
     """Plays a suite's games until both its seconds and its turns are reached; its last game is the warm-up."""
     warm_up = Session.start(pipeline.bundle, seed=suite.seed - 1)
     for text in islice(cycle(suite.games[-1]), pipeline.bundle.manifest.compatibility.history_turns + 1):
         time_turn(pipeline, warm_up, text)
-    return _timed(pipeline, _games(pipeline.bundle, suite), meter, clock, suite.turns, suite.seconds)
+    return _timed(pipeline, _games(pipeline.bundle, suite), clock, suite.turns, suite.seconds)
 
 
 def _games(bundle: Bundle, suite: Suite) -> Iterator[tuple[int, Session, str]]:
@@ -96,26 +94,24 @@ def _games(bundle: Bundle, suite: Suite) -> Iterator[tuple[int, Session, str]]:
 def _timed(
     pipeline: Pipeline,
     plays: Iterator[tuple[int, Session, str]],
-    meter: Meter,
     clock: Clock,
     least_turns: int,
     least_seconds: float = 0.0,
 ) -> TimedTurns:
     rows: list[dict[str, float]] = []
     complete, ended = True, 0.0
-    with meter:
-        started = clock()
-        try:
-            while len(rows) < least_turns or ended < least_seconds:
-                game, session, text = next(plays)
-                at = clock() - started
-                turn = time_turn(pipeline, session, text)
-                rows.append({"game": game, "turn": session.turns, "at": round(at, 4), **turn})
-                ended = clock() - started
-        except KeyboardInterrupt:
-            if not rows:
-                raise
-            complete = False
+    started = clock()
+    try:
+        while len(rows) < least_turns or ended < least_seconds:
+            game, session, text = next(plays)
+            at = clock() - started
+            turn = time_turn(pipeline, session, text)
+            rows.append({"game": game, "turn": session.turns, "at": round(at, 4), **turn})
+            ended = clock() - started
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+        complete = False
     return TimedTurns(rows, ended, complete)
 
 

@@ -1,1 +1,1 @@
-"""The cost of a run: host and GPU facts, energy, and traces."""
+"""The cost of a run: host and GPU facts, and traces."""
