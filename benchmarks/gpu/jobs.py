@@ -23,11 +23,9 @@ LIMITS_S: Mapping[str, float] = {
     "profile": 200,
 }
 """Time limit of a job by stage, in seconds: several times the expected duration."""
-SKIPPING = "balanced-skipping"
-"""Not in the bundle; parts.skipping_plan derives it from `balanced`."""
 EXPORTED = ("exported-balanced", "exported-fast")
 """Initial coarse plans of an exported bundle, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
-PLANS = ("balanced", "fast", "exact", *EXPORTED, SKIPPING)
+PLANS = ("balanced", "fast", "exact", *EXPORTED)
 """Short turns first, so that an interrupted run has most of its results."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-wgmma": True}
 """Kind -> whether it needs the kernel library."""
@@ -195,7 +193,7 @@ def can_play(size: str, variant: Variant) -> bool:
 def turn_job(size: str, variant: Variant, plans: Sequence[str]) -> Job:
     """Turns of every plan at a size by a variant. Only the goals' variants play all, and one on a CPU."""
     left_out = set(EXPORTED if size == "pocket" else ())
-    left_out |= set() if variant in (*FOR_GOALS, CPU_VARIANTS[0]) else {*EXPORTED, SKIPPING}
+    left_out |= set() if variant in (*FOR_GOALS, CPU_VARIANTS[0]) else set(EXPORTED)
     args = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
     played = tuple(plan for plan in plans if plan not in left_out)
     return Job("turns", f"{size}-{variant.name}", args, played, after=variant.check)

@@ -16,7 +16,6 @@ from zlib import crc32
 import torch
 
 from animegamer_export.build.default_plans import default_plans
-from animegamer_export.plan_search.block_skips import block_skip_variants
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import loader as backend
 from animegamer_rt.backends.torch.device import TorchDevice
@@ -32,7 +31,7 @@ from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.stages.vae import Vae
-from benchmarks.gpu.jobs import EXPORTED, SKIPPING, Variant
+from benchmarks.gpu.jobs import EXPORTED, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,6 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
         limit_memory(variant.memory_gb)
     bundle, size = open_bundle(job_args["bundle"]), SIZES.get(job_args["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
-    plans[SKIPPING] = skipping_plan(bundle, None if size is None else size.denoiser.layers)
     plans |= {name: default_plans()[name.removeprefix("exported-")] for name in EXPORTED}
     torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs)
     with torch_device.use():
@@ -119,17 +117,18 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     )
 
 
-def skipping_plan(bundle: Bundle, blocks: int | None = None) -> DenoisePlan:
+def skipping_plan(bundle: Bundle) -> DenoisePlan:
     """The bundle's `balanced`, with the middle two thirds of the blocks reused in every second step.
 
-    A step reuses the blocks of the step before, if that computed the same rows. blocks: number of blocks, if not the
-    bundle's.
+    A step reuses the blocks of the step before, if that computed the same rows.
     """
-    blocks = blocks or int(bundle.manifest.sizes["denoiser"]["layers"])
-    middle = round(blocks / 6), round(blocks * 5 / 6) - 1
-    plans = block_skip_variants(DenoisePlan.from_dict(bundle.plan("balanced")), blocks)
-    found = [plan for plan in plans if all(step.blocks is None or step.blocks[:2] == middle for step in plan)]
-    return min(found, key=lambda plan: plan.cost(blocks))
+    plan, blocks = DenoisePlan.from_dict(bundle.plan("balanced")), bundle.manifest.sizes["denoiser"]["layers"]
+    data = plan.to_dict()
+    pairs = list(zip(plan, plan.steps[1:], data["steps"][1:], strict=False))
+    for before, step, entry in pairs[::2]:
+        if set(step.rows) <= set(before.rows):
+            entry["skip_blocks"] = [round(blocks / 6), round(blocks * 5 / 6) - 1]
+    return DenoisePlan.from_dict(data)
 
 
 def limit_memory(gb: float) -> None:

@@ -1,4 +1,4 @@
-"""Networks of transformers and diffusers with our weights: Mistral, CogVideoX's transformer, and its vae.
+"""Networks of transformers and diffusers, with our weights or their own: Mistral, CogVideoX's transformer and its vae.
 
 tests/export/test_oracles.py compares each with ours.
 """
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from transformers import MistralConfig, MistralForCausalLM
 
-from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON, Denoiser
-from animegamer_rt.models.predictor import Predictor
-from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.models.denoiser import HEAD_NORM_EPSILON, Denoiser, DenoiserSize
+from animegamer_rt.models.predictor import Predictor, PredictorSize
+from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
 MISTRAL = {
     r"^blocks\.": "model.layers.",
@@ -63,9 +63,8 @@ COGVIDEOX_VAE = {
 }
 
 
-def mistral(ours: Predictor) -> Any:
-    """transformers' MistralForCausalLM with copies of our weights; it has no resamplers."""
-    size = ours.size
+def empty_mistral(size: PredictorSize) -> Any:
+    """transformers' MistralForCausalLM of a size, with the library's initial weights."""
     configure: Any = MistralConfig  # its stubs lack two of these
     config = configure(
         vocab_size=size.vocabulary,
@@ -80,15 +79,19 @@ def mistral(ours: Predictor) -> Any:
         attn_implementation="sdpa",
     )
     make: Any = MistralForCausalLM
-    theirs = make(config).eval()
+    return make(config).eval()
+
+
+def mistral(ours: Predictor) -> Any:
+    """transformers' MistralForCausalLM with copies of our weights; it has no resamplers."""
+    theirs = empty_mistral(ours.size)
     named = _library_names(ours, MISTRAL)
     theirs.load_state_dict({name: value for name, value in named.items() if "resampler" not in name})
     return theirs
 
 
-def transformer(ours: Denoiser) -> Any:
-    """diffusers' CogVideoXTransformer3DModel with copies of our weights; it has no motion scope."""
-    size = ours.size
+def empty_transformer(size: DenoiserSize) -> Any:
+    """diffusers' CogVideoXTransformer3DModel of a size, with the library's initial weights."""
     make: Any = diffusers.CogVideoXTransformer3DModel  # untyped
     theirs = make(
         num_attention_heads=size.heads,
@@ -105,17 +108,23 @@ def transformer(ours: Denoiser) -> Any:
     ).eval()
     theirs.norm_out.norm.eps = HEAD_NORM_EPSILON  # the published network's; the library's is 1e-5
     theirs.patch_embed.text_proj = nn.Identity()  # our shots have the network's width
+    return theirs
+
+
+def transformer(ours: Denoiser) -> Any:
+    """diffusers' CogVideoXTransformer3DModel with copies of our weights; it has no motion scope."""
+    theirs = empty_transformer(ours.size)
     given = _transformer_weights(ours)
-    theirs.patch_embed.pos_embedding[:, size.shot_tokens :] = given.pop("patch_embed.pos_embedding")
+    theirs.patch_embed.pos_embedding[:, ours.size.shot_tokens :] = given.pop("patch_embed.pos_embedding")
     theirs.load_state_dict(given)
     return theirs
 
 
-def vae(ours: VaeDecoder) -> Any:
-    """diffusers' AutoencoderKLCogVideoX whose decoder has copies of our weights; its encoder's are random."""
-    size, levels = ours.size, len(ours.size.multipliers)
+def empty_vae(size: VaeSize) -> Any:
+    """diffusers' AutoencoderKLCogVideoX of a size, with the library's initial weights."""
+    levels = len(size.multipliers)
     make: Any = diffusers.AutoencoderKLCogVideoX
-    theirs = make(
+    return make(
         block_out_channels=size.widths,
         down_block_types=("CogVideoXDownBlock3D",) * levels,
         up_block_types=("CogVideoXUpBlock3D",) * levels,
@@ -123,6 +132,11 @@ def vae(ours: VaeDecoder) -> Any:
         norm_num_groups=size.norm_groups,
         latent_channels=size.latent_channels,
     ).eval()
+
+
+def vae(ours: VaeDecoder) -> Any:
+    """diffusers' AutoencoderKLCogVideoX whose decoder has copies of our weights; its encoder's are random."""
+    theirs = empty_vae(ours.size)
     given = _library_names(ours, COGVIDEOX_VAE)
     theirs.decoder.load_state_dict(
         {name: value.squeeze(2) if "upsamplers.0.conv.weight" in name else value for name, value in given.items()}

@@ -33,7 +33,6 @@ def results(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(run, "FAST", "balanced")
         patch.setattr(run, "CONNECTIONS", 5)
         patch.setattr(run, "WINDOW_FULL", 1)
-        patch.setattr(run, "THINKING_GAME", (("Mia waves.", 0.3),))
         assert bench_serve(str(bundle), "exact", 1, folder, turn_s=0.01) == 0
     return folder
 
@@ -65,11 +64,6 @@ def test_every_figure_is_there_with_its_samples(record: dict[str, Any]) -> None:
     assert plans == [["exact"], ["exact"], ["balanced"], ["balanced"], ["exact", "balanced"]]
     assert all(0 <= entry["goodput"] <= 1 and entry["deadline_s"] == 2.125 for entry in record["crowd"])
     assert all(entry["turn_s"]["p50"] >= entry["first_frame_s"]["p50"] for entry in record["crowd"])
-    (replay,) = record["replay"]
-    assert (replay["engines"], replay["turn_s"]["n"]) == ("cpu", 1)
-    assert replay["think_s"] == {"p50": 0.3, "p95": None, "max": 0.3, "n": 1}, "one value carries no p95"
-    assert 0 <= replay["goodput"] <= 1
-    assert replay["turn_s"]["p50"] >= replay["first_frame_s"]["p50"] >= replay["state_s"]["p50"] > 0
     cancelled = [(entry["cancel_s"] or {"n": 0})["n"] + entry["done_first"] for entry in record["cancel"]]
     assert cancelled == [1, 1], "a turn that was cancelled has not ended"
     assert [entry["sessions"] for entry in record["memory"]] == [8, 1]

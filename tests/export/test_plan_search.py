@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import own_parts
 import pytest
 
 import fakes
-from animegamer_export.evaluate import turns as sample_turns
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import relative_error
 from animegamer_export.plan_search import command, measure, results
@@ -18,15 +17,12 @@ from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_export.plan_search.results import PlanResult
 from animegamer_export.support.plans import exact_plan
 from animegamer_rt import cli
-from animegamer_rt.backends.interface import DenoiserEngine, DenoiseRun, Engines, FloatArray
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.bundle.manifest import PlanEntry
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import PlanError
-from animegamer_rt.noise import AnyNoise, as_array
 from animegamer_rt.pipeline import Pipeline
 
 STEPS = 20
@@ -58,7 +54,7 @@ def test_a_searched_plan_is_nearer_the_more_it_may_cost(bundle: Bundle) -> None:
 
 def test_the_cheapest_plan_that_is_near_enough_is_chosen() -> None:
     def point(rows: int, ssim: float) -> PlanResult:
-        return PlanResult(rows, rows, exact_plan(3), 0.1, {"ssim": ssim})
+        return PlanResult(rows, exact_plan(3), 0.1, {"ssim": ssim})
 
     curve = [point(10, 0.8), point(20, 0.9), point(30, 0.96), point(40, 0.99)]
     chosen = results.choose_plans(curve, {"balanced": 0.95, "fast": 0.85})
@@ -106,86 +102,7 @@ def test_the_command_writes_plans_figures_record_and_picture(
     assert after.plans["fast"].fidelity["runs_on"] == records[0]["runs_on"] != ""
 
 
-@dataclass
-class Skips:
-    """A denoiser as if of `skippable_blocks` blocks; a step that skips adds `harm` times its noise, and is counted."""
-
-    part: DenoiserEngine
-    harm: float
-    skippable_blocks: int = 6
-    skipped: int = 0
-
-    def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> DenoiseRun:
-        turn = self.part.start(latent, shot, motion_scope)
-        plain = turn.step
-
-        def step(
-            coefficients: FloatArray,
-            timestep: float,
-            rows: tuple[int, ...],
-            noise: AnyNoise,
-            blocks: BlockCache | None = None,
-        ) -> None:
-            reused = blocks is not None and blocks.reused
-            self.skipped += reused
-            plain(coefficients, timestep, rows, as_array(noise) * (1 + self.harm) if reused else noise)
-
-        turn.step = step  # type: ignore[method-assign]
-        return turn
-
-
-def skipping_engines(bundle: Bundle, harm: float) -> Engines:
-    engines = open_engines(bundle)
-    return replace(engines, denoiser=Skips(engines.denoiser, harm))
-
-
 BUDGET = SearchBudget(rows=(10, 24, 38), turns=1)
-
-
-def found(bundle: Bundle, engines: Engines) -> list[PlanResult]:
-    return measure.measure_plans(bundle, engines, fakes.WORLD.examples, BUDGET, lambda line: None)
-
-
-def test_skips_that_change_nothing_are_chosen_beside_the_plans_that_every_engine_plays(bundle: Bundle) -> None:
-    plain, points = found(bundle, open_engines(bundle)), found(bundle, skipping_engines(bundle, 0.0))
-    assert [point.cost for point in points] == sorted(point.cost for point in points)
-    assert [point.plan for point in points if not point.skipped] == [point.plan for point in plain]
-    assert all(point.cost == point.rows == point.plan.network_evaluations for point in plain)
-    without, chosen = results.choose_plans(plain), results.choose_plans(points)
-    assert list(without) == ["balanced", "fast"]
-    for name in without:
-        assert chosen[name].plan == without[name].plan
-        assert chosen[f"{name}-skipping"].skipped and chosen[f"{name}-skipping"].cost < chosen[name].cost
-    assert all(point.cost < chosen["balanced"].cost for point in points if point.skipped), "others cannot be chosen"
-
-
-def test_skips_that_spoil_the_clip_are_played_and_not_measured(bundle: Bundle) -> None:
-    engines = skipping_engines(bundle, 5.0)
-    points = found(bundle, engines)
-    assert isinstance(engines.denoiser, Skips) and engines.denoiser.skipped
-    assert not any(point.skipped for point in points)
-    assert list(results.choose_plans(points)) == ["balanced", "fast"]
-
-
-def test_calibration_leaves_a_default_that_every_engine_plays(
-    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "SearchBudget", lambda turns=1: BUDGET)
-    arguments = [str(bundle.folder), "--turns", "1", "--results", str(tmp_path)]
-    monkeypatch.setattr(sample_turns, "open_engines", lambda *_, **__: skipping_engines(bundle, 0.0))
-    assert cli.main(["search-plans", *arguments]) == 0
-    said, written = capsys.readouterr().out, load(bundle.folder)
-    assert "balanced-skipping skips blocks, which needs PyTorch: play --plan balanced-skipping" in said
-    assert written.default_plan == "balanced"
-    Pipeline.open(written, open_engines(written))
-    with pytest.raises(PlanError, match="which these engines do not support; use another plan, or PyTorch"):
-        Pipeline.open(written, open_engines(written), "balanced-skipping")
-    (record,) = (json.loads(path.read_text()) for path in tmp_path.glob("*.json"))
-    (point,) = (one for one in record["points"] if one["cost"] == record["chosen"]["balanced-skipping"])
-    assert point["rows"] > point["cost"] and "blocks" in point["skipped"]
-    monkeypatch.setattr(sample_turns, "open_engines", lambda *_, **__: open_engines(bundle))
-    assert cli.main(["search-plans", *arguments]) == 0
-    assert list(load(bundle.folder).manifest.plans) == ["exact", "balanced", "fast"]
 
 
 def test_a_plan_with_parts_of_its_own_is_measured_with_them(

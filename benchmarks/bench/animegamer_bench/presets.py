@@ -81,7 +81,8 @@ class Suite:
     @property
     def sha256(self) -> str:
         """Hash of the instructions."""
-        return sha256(self.games)
+        games = json.dumps(self.games, separators=(",", ":"))
+        return hashlib.sha256(games.encode()).hexdigest()
 
 
 HASHES: Mapping[int, str] = MappingProxyType({1: "f487e46e278cc7bc29ed815272a3f6afd3ec521f5a0140a52685f333f2de2776"})
@@ -100,28 +101,6 @@ def load_suite(number: int) -> Suite:
         do = "reinstall animegamer-rt: figures would not be comparable"
         raise ConfigError("the suite's instructions have changed", where=file.name, found=suite.sha256, do=do)
     return suite
-
-
-THINKING_GAME: tuple[tuple[str, float], ...] = (
-    ("Zelki walks in the meadow on a sunny day.", 4.1),
-    ("now she waves at us", 2.6),
-    ("a bit faster, like mad!", 3.3),
-    ("Tofi joins her and they dance", 6.8),
-    ("it gets dark", 1.9),
-    ("they go down to the beach and sit", 5.2),
-    ("Mirel comes running across the sand", 9.6),
-    ("she jumps, then bows politely", 4.4),
-    ("next morning in the city", 3.7),
-    ("in a raincoat please", 2.2),
-    ("fly away over the clouds!", 7.5),
-    ("and lie down, very gently", 3.0),
-)
-"""An everyday game for the server: instructions, and seconds of thinking before each, chosen by hand."""
-
-
-def sha256(value: object) -> str:
-    """Hash of a value as compact JSON."""
-    return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
 def results_folder() -> Path:

@@ -10,7 +10,6 @@ import json
 import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -28,7 +27,6 @@ from animegamer_rt.serving.wire import CODECS
 
 from .machine import machine_facts, read_machine, watch_alone
 from .player import DROPPED, Player, ServerProcess, TurnTiming, play_together
-from .presets import THINKING_GAME, sha256
 from .records import series, write_record
 from .table import COMPUTED, lines
 
@@ -44,7 +42,7 @@ GOALS = {
 }
 """overhead_s: with raw frames on loopback. lost: throughput of 16 sessions against one. stalled_ratio: within noise of
 1. processor_share: of a core, by an idle server."""
-KINDS = ("overhead", "idle", "transfer", "crowd", "replay", "cancel", "memory")
+KINDS = ("overhead", "idle", "transfer", "crowd", "cancel", "memory")
 """Record fields with one entry per measured server."""
 IDLE_S_PER_TURN = 1.0
 """Seconds that an idle server is watched, per turn of the other measurements."""
@@ -143,9 +141,6 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
             crowd(servers[-1:], PLAYER_COUNTS_COMPUTED, turns, name)
         if len(servers) > 1:
             crowd(servers, PLAYER_COUNTS_COMPUTED[1:], turns, *plans)
-        game = THINKING_GAME[: max(1, turns // 2)]
-        print(f"  {len(game)} turns of a player with think times ...", flush=True)
-        note("replay", bundle, COMPUTED, thinking_player(servers[0], game, deadline_s))
     return found
 
 
@@ -212,27 +207,6 @@ def concurrent_players(servers: Sequence[ServerProcess], sessions: int, turns: i
         "turns_per_s": round(1 / float(between.mean()), 4),
         **_waits(played, deadline_s),
         "engines_busy": round(engines_s / float(between.mean()), 4),
-    }
-
-
-def thinking_player(served: ServerProcess, game: Sequence[tuple[str, float]], deadline_s: float) -> Figures:
-    """One player with a think time before each turn of a game.
-
-    The engines idle meanwhile, as with a real player.
-    """
-    played = []
-    with Player(served.port) as player:
-        player.open()
-        for instruction, think_s in game:
-            time.sleep(think_s)
-            played.append(player.play(instruction))
-    thought = [think_s for _, think_s in game]
-    engines_s, turns_s = (sum(turn.figures()[name] for turn in played) for name in ("engines_s", "turn_s"))
-    return {
-        "sha256": sha256(game),
-        "think_s": series(thought),
-        **_waits(played, deadline_s),
-        "engines_busy": round(engines_s / (sum(thought) + turns_s), 4),
     }
 
 

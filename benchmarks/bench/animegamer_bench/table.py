@@ -161,10 +161,6 @@ def rows(record: Record) -> Iterator[Row]:
     yield _timed("turn behind a player who stopped reading", entry, "beside_stalled_s")
     what = f"- slower by (frames dropped: {entry['frames_dropped']})"
     yield Row(what, place(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
-    for entry in record["replay"]:
-        what = f"a recorded game, {entry['think_s']['p50']:.1f} s of thinking before a turn: whole turn"
-        yield _timed(what, entry, "turn_s")
-        yield from _waits(entry)
     for entry in record["idle"]:
         share, goal = entry["processor_share"], goals["processor_share"]
         what = f"idle server, share of a core; a player {entry['player']}"

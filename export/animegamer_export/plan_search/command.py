@@ -15,7 +15,7 @@ from animegamer_bench.run import LIBRARIES
 from animegamer_export.evaluate.judges import judge_of
 from animegamer_export.evaluate.turns import plan_engines
 from animegamer_export.plan_search.measure import SearchBudget, measure_own_plans, measure_plans
-from animegamer_export.plan_search.results import SKIPPING_SUFFIX, PlanResult, choose_plans
+from animegamer_export.plan_search.results import PlanResult, choose_plans
 from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
@@ -93,8 +93,6 @@ def _run(options: argparse.Namespace) -> int:
     if not options.dry_run:
         write_plans(bundle, chosen, own)
         print(f"written into {bundle.folder / MANIFEST}, replacing the earlier plans")
-        for name in (name for name, point in chosen.items() if point.skipped):
-            print(f"{name} skips blocks, which needs PyTorch: play --plan {name} --device torch")
     return 0
 
 
@@ -103,12 +101,9 @@ def write_plans(
 ) -> Bundle:
     """Writes these plans and their figures into the manifest, with `balanced` as the default plan.
 
-    own: figures for plans with their own parts. Other plans stay, except block-skipping ones of an earlier search. The
-    measured quality of a changed plan is removed.
+    own: figures for plans with their own parts. Other plans stay. The measured quality of a changed plan is removed.
     """
-    earlier = {name + SKIPPING_SUFFIX for name in chosen}
-    plans = bundle.manifest.plans.items()
-    entries = {name: replace(entry, default=False) for name, entry in plans if name not in earlier}
+    entries = {name: replace(entry, default=False) for name, entry in bundle.manifest.plans.items()}
     for name, figures in own.items():
         entries[name] = replace(entries[name], fidelity={**entries[name].fidelity, **figures})
     for name, point in chosen.items():
@@ -130,15 +125,13 @@ def describe(bundle: Bundle, points: Sequence[PlanResult], chosen: dict[str, Pla
         "points": [
             {
                 "rows": one.rows,
-                "cost": one.cost,
                 "steps": len(one.plan),
-                "skipped": one.skipped,
                 "denoise_seconds_p50": one.denoise_seconds,
                 **one.fidelity,
             }
             for one in points
         ],
-        "chosen": {name: point.cost for name, point in chosen.items()},
+        "chosen": {name: point.rows for name, point in chosen.items()},
     }
 
 

@@ -28,7 +28,6 @@ from animegamer_rt.errors import PlanError
 from animegamer_rt.pipeline import Pipeline
 
 from . import search, trajectory
-from .block_skips import block_skip_variants
 from .guidance_reuse import extend_guidance, reuse_variants
 from .results import GOALS, PlanResult
 
@@ -74,11 +73,10 @@ def measure_plans(
     true = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
     log(f"playing {len(texts) - len(turns)} other turns with exact")
     evaluator = PlanEvaluator.play(pipeline, texts[budget.turns :], CHECK_SEED, judge)
-    blocks = engines.denoiser.skippable_blocks
 
     def measured(one: _PlayedPlan) -> PlanResult:
         fidelity = {**evaluator.fidelity(with_plan(pipeline, one.plan, "searched")), "runs_on": engines.device}
-        point = PlanResult(one.plan.network_evaluations, one.plan.cost(blocks), one.plan, one.seconds, fidelity)
+        point = PlanResult(one.plan.network_evaluations, one.plan, one.seconds, fidelity)
         log(f"{point.summary}: {one.seconds:.2f} s, SSIM {point.ssim}, {fidelity['psnr_db']} dB")
         return point
 
@@ -98,12 +96,7 @@ def measure_plans(
         one = nearest(_reuse_candidates(rows, best))
         if one and (rows not in best or one.error < best[rows].error):
             best[rows], by_rows[rows] = one, measured(one)
-    points = list(by_rows.values())
-    if cheaper := _skip_candidates(points, blocks):
-        log(f"playing {len(cheaper)} plans that skip blocks")
-        played = [_play_plan(pipeline, plan, turns, true) for plan in cheaper]
-        points += [measured(one) for one in _worth_measuring(played, [best[rows] for rows in sorted(best)], blocks)]
-    return sorted(points, key=lambda point: point.cost)
+    return [by_rows[rows] for rows in sorted(by_rows)]
 
 
 def measure_own_plans(
@@ -149,36 +142,6 @@ def _require_exact(plan: DenoisePlan) -> None:
             expected=f"{len(plan)} even steps with the reference's guidance",
             do="export the bundle again",
         )
-
-
-def _skip_candidates(points: Sequence[PlanResult], blocks: int) -> list[DenoisePlan]:
-    """Plans that skip blocks and cost less than any point that reaches the same goal; none for 0 blocks.
-
-    Skipping rarely improves a plan, so variants are derived only from plans that reach the goal themselves.
-    """
-    plans: list[DenoisePlan] = []
-    for least in GOALS.values():
-        good = [point for point in points if point.reaches(least)]
-        for plan in (plan for point in good for plan in block_skip_variants(point.plan, blocks)):
-            if plan.cost(blocks) < min(point.cost for point in good) and plan not in plans:
-                plans.append(plan)
-    return plans
-
-
-def _worth_measuring(played: Sequence[_PlayedPlan], plain: Sequence[_PlayedPlan], blocks: int) -> list[_PlayedPlan]:
-    """The block-skipping plans worth measuring, cheapest first.
-
-    On the turns of the search, each has a smaller error than all cheaper ones, and than the line through the best plans
-    without skips.
-    """
-    costs, errors = [one.plan.cost(blocks) for one in plain], np.minimum.accumulate([one.error for one in plain])
-    found: list[_PlayedPlan] = []
-    for one in sorted(played, key=lambda one: (one.plan.cost(blocks), one.error)):
-        if found and one.error >= found[-1].error:
-            continue
-        if one.error <= np.interp(one.plan.cost(blocks), costs, errors):
-            found.append(one)
-    return found
 
 
 def _plans_within(found: Mapping[float, Mapping[int, DenoisePlan]], rows: int) -> list[DenoisePlan]:

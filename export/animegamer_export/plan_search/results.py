@@ -14,20 +14,15 @@ GOALS: Mapping[str, float] = MappingProxyType({"balanced": 0.97, "fast": 0.87})
 """Required SSIM against `exact`: 0.95 and 0.85, plus a margin of 0.02 for unmeasured turns."""
 
 
-SKIPPING_SUFFIX = "-skipping"
-"""Name suffix of a block-skipping plan that costs less than the plan without skips."""
-
-
 @dataclass(frozen=True, slots=True)
 class PlanResult:
     """A measured plan.
 
-    rows: network evaluations. cost: `DenoisePlan.cost`, equal to the rows without skipped blocks. denoise_seconds:
-    median per turn on this machine. fidelity: figures of `PlanEvaluator.fidelity`.
+    rows: network evaluations. denoise_seconds: median per turn on this machine. fidelity: figures of
+    `PlanEvaluator.fidelity`.
     """
 
     rows: int
-    cost: float
     plan: DenoisePlan
     denoise_seconds: float
     fidelity: Mapping[str, Any]
@@ -43,31 +38,18 @@ class PlanResult:
         return self.ssim >= ssim and (score is None or exact is None or float(score) >= float(exact))
 
     @property
-    def skipped(self) -> str:
-        """Which blocks are skipped, in how many steps, as text; empty for none."""
-        spans = [step.blocks for step in self.plan if step.blocks is not None and step.blocks.reused]
-        return f"blocks {spans[0].first} to {spans[0].last} in {len(spans)} steps" if spans else ""
-
-    @property
     def summary(self) -> str:
-        """Network evaluations, steps, skips and cost as text."""
-        text = f"{self.rows} network evaluations in {len(self.plan)} steps"
-        return f"{text}, skipping {self.skipped}: cost {self.cost:.1f}" if self.skipped else text
+        """Network evaluations and steps as text."""
+        return f"{self.rows} network evaluations in {len(self.plan)} steps"
 
 
 def choose_plans(points: Sequence[PlanResult], goals: Mapping[str, float] = GOALS) -> dict[str, PlanResult]:
-    """The cheapest plan per goal without skips, and as name + SKIPPING_SUFFIX a cheaper one with skips.
-
-    Raises PlanError with the best SSIM found if no plan without skips reaches a goal.
-    """
+    """The cheapest plan per goal. Raises PlanError with the best SSIM found if no plan reaches a goal."""
     chosen = {}
     for name, least in goals.items():
-        good = sorted((point for point in points if point.reaches(least)), key=lambda point: point.cost)
-        plain = [point for point in good if not point.skipped]
-        if not plain:
+        good = [point for point in points if point.reaches(least)]
+        if not good:
             best = max((point.ssim for point in points), default=0.0)
             raise PlanError(f"no plan reaches the goal for {name!r}", found=f"SSIM {best}", expected=f"{least} or more")
-        chosen[name] = plain[0]
-        if good[0].cost < plain[0].cost:
-            chosen[name + SKIPPING_SUFFIX] = good[0]
+        chosen[name] = min(good, key=lambda point: point.rows)
     return chosen

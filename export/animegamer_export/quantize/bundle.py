@@ -13,10 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
-from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan_of
+from animegamer_export.evaluate.turns import sample_instructions, with_plan_of
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.nodes import Ranges
+from animegamer_export.quantize.recording import RecordingDenoiser
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
 from animegamer_export.support.disk import disk_full_error

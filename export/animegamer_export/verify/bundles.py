@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import psnr, relative_error
-from animegamer_export.evaluate.turns import RecordingDenoiser, sample_instructions, with_plan_of
+from animegamer_export.evaluate.turns import sample_instructions, with_plan_of
 from animegamer_export.onnx_io.part_session import PartSession
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import part_names
+from animegamer_export.quantize.recording import RecordingDenoiser
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
