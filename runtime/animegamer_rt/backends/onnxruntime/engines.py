@@ -85,35 +85,44 @@ class Predictor:
         shapes = {value.name: value.shape for value in part.session.get_inputs()}
         self._shot_width: int = shapes["history_shots"][1]
         nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], np.float32)
-        self._nothing = part.value(nothing), part.value(nothing)
+        self._nothing: object = (part.value(nothing), part.value(nothing))
+        self._begun: tuple[TokenBatch, object] | None = None
+        """The whole blocks of the last history, and their cache."""
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         """See interface.PredictorEngine.
 
         Attention computes what a mask hides, at twice the cost. So on a CPU, tokens that two rows share are run once,
-        then each row by itself, and causal rows in blocks. The numbers are the same.
+        then each row by itself, and a history in blocks. The numbers are the same.
         """
-        past, (rows, count) = self._nothing if past is None else past, tokens.history_index.shape
-        if self._part.device != "cpu":
+        rows, count = tokens.history_index.shape
+        if past is None and rows == 1 and self._part.device == "cpu":
+            return self._read_history(tokens)
+        past = self._nothing if past is None else past
+        if rows == 1 or self._part.device != "cpu":
             return self._run(tokens, past)
-        if rows == 1:
-            return self._run_row(tokens, past)
         apart = (tokens.masks[0] != tokens.masks[1]).any(1) | (tokens.history_index[0] != tokens.history_index[1])
         shared = int(apart.argmax())
-        past = self._run_row(tokens.span(1, 0, shared), past).cache if shared else past
-        state = self._run_row(tokens.span(1, shared, count), past)
+        past = self._run(tokens.span(1, 0, shared), past).cache if shared else past
+        state = self._run(tokens.span(1, shared, count), past)
         return Prefill(self._run(tokens.span(0, shared, count), past).shot, state.logits, state.cache)
 
-    def _run_row(self, tokens: TokenBatch, past: object) -> Prefill:
-        """Runs one row, in blocks if it is causal and nobody needs its shot."""
+    def _read_history(self, tokens: TokenBatch) -> Prefill:
+        """Runs a history in blocks, without those that the history before began with, as in a game's first turns.
+
+        Blocks begin at the same tokens whatever was read before, so that a replay has the same bits on any processor.
+        """
         count = tokens.ids.shape[1]
-        blocks = max(1, count // CAUSAL_BLOCK)
-        if blocks == 1 or len(tokens.readout) > 1 or not (tokens.masks == np.tri(count, dtype=np.bool_)).all():
-            return self._run(tokens, past)
-        for start in range(0, count, size := -(-count // blocks)):
-            out = self._run(tokens.span(0, start, min(start + size, count)), past)
-            past = out.cache
-        return out
+        if len(tokens.readout) > 1 or not (tokens.masks == np.tri(count, dtype=np.bool_)).all():
+            return self._run(tokens, self._nothing)
+        start, cache = 0, self._nothing
+        if self._begun is not None and tokens.span(0, 0, self._begun[0].ids.shape[1]).same_as(self._begun[0]):
+            start, cache = self._begun[0].ids.shape[1], self._begun[1]
+        while 2 * (count - start) >= 3 * CAUSAL_BLOCK:
+            cache = self._run(tokens.span(0, start, start + CAUSAL_BLOCK), cache).cache
+            start += CAUSAL_BLOCK
+        self._begun = (tokens.span(0, 0, start), cache) if start else None
+        return self._run(tokens.span(0, start, count), cache)
 
     def _run(self, tokens: TokenBatch, past: object) -> Prefill:
         assert isinstance(past, tuple)

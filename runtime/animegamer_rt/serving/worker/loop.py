@@ -91,7 +91,7 @@ class Worker:
         """Whether the running turn has been predicted: only then is the predictor free for the next one."""
         self._last_session: str | None = None
         self._likely_next_session: Session | None = None
-        """The last turn's session, unless the turn before was another player's: the next one is likely this player's."""
+        """The last turn's session, unless another player had the turn before: the next one is likely this player's."""
         self._stopping = False
         self._sent_at = self._looked_at = self._release_at = 0.0
 
