@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,17 +104,6 @@ def test_ctrl_c_leaves_nothing_and_the_next_run_makes_the_bundle(
     weights = (tmp_path / "new" / "predictor.weights").stat().st_size
     assert weights <= watching.sizes["predictor"] < 1.2 * weights
     assert sum(watching.told["predictor"]) > 0.99 * weights
-
-
-def test_the_report_as_json_is_all_that_stdout_has(
-    pocket: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "new"
-    arguments = ["quantize", str(pocket.folder), "--precision", "predictor=int8-qdq", "--out", str(out), "--json"]
-    assert cli.main(arguments) == 0
-    said = json.loads(capsys.readouterr().out)
-    part = said["parts"]["predictor"]
-    assert said["bundle"] == str(out) and part["scheme"] == "int8-qdq" and part["bytes_after"] < part["bytes_before"]
 
 
 def test_a_disk_that_fills_up_is_told_and_nothing_is_left(pocket: Bundle, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -14,9 +12,6 @@ from animegamer_export.support.progress import Progress
 from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import ConfigError
-
-if TYPE_CHECKING:
-    from .weights import RewriteReport
 
 WHAT = "Write a copy of a bundle with parts in another precision. A run that is interrupted leaves nothing behind."
 
@@ -37,18 +32,14 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="calibration turns for fp8 and w8a8 (default: 4)",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON; progress goes to stderr")
 
 
 def _run(options: argparse.Namespace) -> int:
     from .bundle import quantize_bundle  # needs onnx
 
     precisions = parse_precisions(options.precision)
-    bundle, step = open_bundle(options.bundle), Progress(Console(markup=False, stderr=options.json)).step
+    bundle, step = open_bundle(options.bundle), Progress(Console(markup=False)).step
     reports = quantize_bundle(bundle, options.out, precisions, options.calibration_turns, step=step)
-    if options.json:
-        print(json.dumps({"bundle": str(options.out), "parts": {part: _as_json(one) for part, one in reports.items()}}))
-        return 0
     for name, report in reports.items():
         print(
             f"{name}: {report.scheme}, {len(report.errors)} weights (mean relative error {report.mean_error:.4f}), "
@@ -57,17 +48,6 @@ def _run(options: argparse.Namespace) -> int:
     print(f"compare with the original: animegamer-rt verify {options.out} --against {options.bundle}")
     print(f"measure its plans (until then only exact can be played): animegamer-rt search-plans {options.out}")
     return 0
-
-
-def _as_json(report: RewriteReport) -> dict[str, Any]:
-    return {
-        "scheme": report.scheme,
-        "weights": len(report.errors),
-        "mean_relative_error": report.mean_error,
-        "kept": list(report.kept),
-        "bytes_before": report.bytes_before,
-        "bytes_after": report.bytes_after,
-    }
 
 
 def parse_precisions(text: str) -> dict[str, Scheme]:
