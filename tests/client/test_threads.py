@@ -10,7 +10,7 @@ import pytest
 from client.conformance.fake_server import FakeServer
 
 from animegamer_client import Client, ClientError, ServerRefused
-from client.test_faults import assert_whole
+from client.test_game_goes_on import assert_whole
 
 
 def test_games_of_one_client_are_played_in_threads_side_by_side(server: FakeServer) -> None:

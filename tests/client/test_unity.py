@@ -29,7 +29,30 @@ from live_server import LiveServer
 import animegamer_rt
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
-from client.mono_build import DRIVER, PACKAGE, MonoBuild
+
+PACKAGE = Path(__file__).parents[2] / "client" / "unity"
+DRIVER = "AnimeGamer.Driver.exe"
+TIMEOUT_S = 120
+"""Longest wait for a program; only a failing test waits for so long."""
+
+
+class MonoBuild:
+    """The package's assemblies in a folder, and its driver program."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        build = [sys.executable, str(PACKAGE / "Tests~" / "build.py"), str(folder)]
+        done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout
+
+    def run(self, *arguments: str, says: str = "") -> list[str]:
+        """The lines that the driver prints; says: its standard input. Fails unless it is content."""
+        command = ["mono", DRIVER, *arguments]
+        done = subprocess.run(
+            command, cwd=self.folder, input=says, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout.splitlines()
 
 
 def load_make_metas() -> ModuleType:
