@@ -54,7 +54,6 @@ PRECISIONS: Mapping[str, str] = MappingProxyType(
     {
         "bf16": "sm_80 and later",
         "fp16": "any GPU",
-        "fp16-sums": "fp16 whose denoiser also sums in fp16: twice the rate on GeForce, less exact",
         "fp8": "FP8 for the denoiser's large products, sm_89 and later",
         "int8": "INT8 for the denoiser's large products, sm_80 and later",
     }
@@ -148,7 +147,7 @@ class EngineConfig:
             return replace(self, device=f"{self.device}-fp32")
         if self.device == "torch-cpu" and set(computed) - {"fp32"}:
             return replace(self, precision="fp32", attention=None)
-        if self.device == "torch" and {"fp16", "fp16-sums", "fp8", "int8"} & set(computed):
+        if self.device == "torch" and {"fp16", "fp8", "int8"} & set(computed):
             return replace(self, precision="fp32" if self.precision is None else "bf16")
         return None
 
@@ -177,7 +176,7 @@ class EngineConfig:
 DEFAULT_CONFIG = EngineConfig()
 
 
-BUNDLE = "name, folder, or hf:owner/name@revision"
+BUNDLE = "name or folder"
 BUNDLE_HELP = f"{BUNDLE} (default: pocket)"
 
 

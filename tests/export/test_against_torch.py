@@ -31,8 +31,9 @@ from animegamer_export.verify.against_torch import (
     source_from_provenance,
 )
 from animegamer_export.verify.command import DIFFERS, add_command
-from animegamer_rt.bundle.loader import Bundle, find, open_bundle
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Part
+from animegamer_rt.bundle.search import find
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.models.denoiser import Denoiser

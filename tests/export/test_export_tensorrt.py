@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +24,7 @@ from animegamer_export.tensorrt.graph import rewrite, strongly_typed
 from animegamer_rt import cli
 from animegamer_rt.bundle import loader as bundles
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import Compatibility
 from animegamer_rt.errors import BundleError, ConfigError
-from animegamer_rt.profiling import gpu_memory
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 
@@ -234,13 +232,6 @@ def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
     assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]
     with pytest.raises(ConfigError, match="longest prompt is too short"):
         command.profiles("predictor", bundle, 100)
-
-
-def test_the_memory_arithmetic_has_the_longest_prompt_that_is_built_for(bundle: Bundle) -> None:
-    geometry = replace(bundle.manifest.geometry, shot_tokens=226, window_tokens=4096)
-    manifest = replace(bundle.manifest, geometry=geometry, compatibility=Compatibility())
-    (prompts,) = command.profiles("predictor", replace(bundle, manifest=manifest))
-    assert prompts["cached_tokens"][2] == gpu_memory.MAX_PROMPT_TOKENS
 
 
 def test_library_that_is_not_there_is_named_with_how_to_get_it(tmp_path: Path) -> None:

@@ -183,17 +183,6 @@ def test_damaged_bundle_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Ca
         animegamer_rt.bundle.loader.load(tmp_path / "tiny")
 
 
-def test_a_user_without_a_home_folder_is_told_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def home() -> Path:
-        raise RuntimeError("Could not determine home directory.")  # as for a number that no user has, without HOME
-
-    monkeypatch.setattr(Path, "home", home)
-    assert main(["info", "hf:somebody/one@main"]) == 2
-    assert capsys.readouterr().err.startswith("error: this user has no home folder; set HOME to a writable folder")
-
-
 def test_module_and_script_are_the_same_command() -> None:
     done = subprocess.run([sys.executable, "-m", "animegamer_rt", "--version"], capture_output=True, text=True)
     assert done.stdout.strip() == f"animegamer-rt {__version__}"

@@ -57,7 +57,6 @@ def test_only_commands_that_need_no_pictures_take_simulated_engines(capsys: pyte
         (EngineConfig(threads=3), {"int8"}, EngineConfig("cpu-fp32", threads=3)),
         (EngineConfig(), set[str](), None),
         (EngineConfig("cpu-fp32"), set[str](), None),
-        (EngineConfig("torch", "fp16-sums"), {"fp16", "fp16-sums"}, EngineConfig("torch", "bf16")),
         (EngineConfig("torch", "fp8", "wgmma"), {"bf16", "fp8"}, EngineConfig("torch", "bf16", "wgmma")),
         (EngineConfig("torch"), {"fp16"}, EngineConfig("torch", "fp32")),
         (EngineConfig("torch"), {"bf16"}, None),

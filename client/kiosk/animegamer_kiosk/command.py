@@ -101,7 +101,7 @@ def _check_named(config: KioskConfig, root: Path, where: Path) -> None:
             raise ConfigError(f"the user {kit.USER} cannot read it", where=path, do=f"run: chown {kit.USER}: {path}")
     if config.operator_key is not None:
         read_key(kit.under(root, config.operator_key))
-    if root == Path("/") and not config.bundle.startswith("hf:"):
+    if root == Path("/"):
         open_bundle(config.bundle)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from animegamer_export.support.plans import clear_fidelity
 from animegamer_rt.bundle.config import read_record
-from animegamer_rt.bundle.loader import FORMAT_VERSIONS, MANIFEST
 from animegamer_rt.bundle.manifest import Manifest
+from animegamer_rt.bundle.manifest_file import FORMAT_VERSIONS, MANIFEST
 from animegamer_rt.bundle.roles import CHOICES, DENOISER, graph_names
 from animegamer_rt.errors import ConfigError
 

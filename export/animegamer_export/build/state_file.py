@@ -16,8 +16,8 @@ from typing import Any
 
 from animegamer_rt.bundle.files import sha256, write_file
 from animegamer_rt.bundle.json_file import read_json
-from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED
 from animegamer_rt.bundle.manifest import FORMAT_NAME, FORMAT_VERSION, FileRecord
+from animegamer_rt.bundle.manifest_file import MANIFEST, UNFINISHED
 
 WORK_FOLDER = ".export"
 FORMAT = FORMAT_VERSION

@@ -28,8 +28,9 @@ from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle.claims import Claim, claim_folder
 from animegamer_rt.bundle.config import read_record, suggest_only, write_record
 from animegamer_rt.bundle.files import lock_folder, make_folder, require_space
-from animegamer_rt.bundle.loader import MANIFEST, UNFINISHED, Bundle
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Manifest, MotionTokenizer, Part
+from animegamer_rt.bundle.manifest_file import MANIFEST, UNFINISHED
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.errors import ConfigError, OutputError
 

@@ -31,7 +31,7 @@ from animegamer_export.parts.streamed.parts import (
 from animegamer_export.towers import IMAGE, TEXT, Towers, open_towers
 from animegamer_export.towers.image import NORMALISATION
 from animegamer_export.towers.parts import tower_shapes
-from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle import search
 from animegamer_rt.bundle.roles import DENOISER, ENCODER, PLAY_ROLES, PREDICTOR, VAE
 from animegamer_rt.errors import CheckpointError, ConfigError
 from animegamer_rt.models.denoiser import position_table
@@ -138,7 +138,7 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
 
 def from_seed(seed: int, size: str) -> ExportSource:
     """Random weights of a named size, towers included, with pocket's tokenizer: for timing and memory."""
-    pocket = bundles.find("pocket")
+    pocket = search.find("pocket")
     tokens: dict[str, int] = json.loads((pocket / "added_tokens.json").read_text(encoding="utf-8"))
     sizes = RANDOM_SIZES[size]
     if sizes.predictor.vocabulary == 0:

@@ -13,10 +13,10 @@ from rich.console import Console
 
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import free_bytes, lock_folder, make_folder, require_space, write_file
-from animegamer_rt.bundle.hub import NO_SPACE_HINT, HubFile, Repository, download, read_repository
 from animegamer_rt.errors import CheckpointError, ConfigError
 
 from . import light_decoder
+from .hub import NO_SPACE_HINT, HubFile, Repository, download, read_repository
 from .sources import FILMS, LICENCE, Source, sources
 
 RECORD, PARTS = "fetched.json", ".fetch"

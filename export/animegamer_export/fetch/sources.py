@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from animegamer_export.build.checkpoint_folders import ADAPTER, DENOISER, DENOISER_FILE, MISTRAL, TOWERS, WEIGHTS
-from animegamer_rt.bundle.hub import Repository
 from animegamer_rt.errors import HubError
+
+from .hub import Repository
 
 ANIMEGAMER = "TencentARC/AnimeGamer"
 FILMS = ("Qiqi", "Ponyo")

@@ -19,8 +19,9 @@ from animegamer_export.plan_search.results import PlanResult, choose_plans
 from animegamer_rt.arguments import whole
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.files import make_folder
-from animegamer_rt.bundle.loader import MANIFEST, Bundle, open_bundle
+from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT, PlanEntry
+from animegamer_rt.bundle.manifest_file import MANIFEST
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
 from animegamer_rt.errors import ConfigError

@@ -26,7 +26,8 @@ from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
-from animegamer_rt.bundle.loader import MANIFEST, Bundle
+from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest_file import MANIFEST
 from animegamer_rt.bundle.roles import DENOISER, ROLES, graph_names
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig

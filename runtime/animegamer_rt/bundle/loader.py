@@ -1,4 +1,4 @@
-"""Bundles: folders of a manifest, ONNX parts and a tokenizer. Finds, opens and verifies them.
+"""Bundles: folders of a manifest, ONNX parts and a tokenizer. Opens and verifies them.
 
 Loading a bundle verifies all of it (sizes and sha256): that takes 30 ms for the shipped one, and a damaged file never
 shows up as a bad clip.
@@ -6,55 +6,24 @@ shows up as a bad clip.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import importlib.resources
 import json
-import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from animegamer_rt.errors import (
-    BundleError,
-    BundleFileError,
-    BundleFormatError,
-    BundleNotFoundError,
-    ConfigError,
-    PlanError,
-)
-from animegamer_rt.untrusted import path as as_path
+from animegamer_rt.errors import BundleError, BundleFileError, PlanError
 from animegamer_rt.untrusted import short
 
-from .config import read_record, suggest, suggest_only
-from .denoise_plan import DenoisePlan
-from .files import checkout_folder, sha256
-from .hub_bundle import PREFIX, hub_bundle
-from .json_file import read_json
-from .manifest import (
-    EXACT,
-    FORMAT_NAME,
-    FORMAT_VERSION,
-    PARTS_FORMAT_VERSION,
-    RANDOM_WEIGHTS,
-    READER_FORMAT_VERSION,
-    Manifest,
-    PlanEntry,
-)
+from .config import suggest, suggest_only
+from .files import sha256
+from .manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
+from .manifest_file import FIX_MANIFEST, MANIFEST, is_file, read_manifest, unreadable
 from .onnx_locations import data_locations
-from .roles import CACHE_PREFIX, CHOICES, DEFAULT_PARTS, NETWORKS, PLAY_ROLES, ROLES, PlanParts, graph_names
-
-MANIFEST = "manifest.json"
-FORMAT_VERSIONS = (FORMAT_VERSION, READER_FORMAT_VERSION, PARTS_FORMAT_VERSION)
-MAX_SIZE = 2**40
-"""Limit of a network's `sizes`; the largest one is the number of positions."""
-FIX_MANIFEST = "build the bundle again, or correct the manifest"
-UNFINISHED = "export.json"
-"""File that marks an unfinished export, an incomplete bundle. Its `missing` lists what is missing."""
-SEARCH_PATH = "ANIMEGAMER_BUNDLES"
-"""Environment variable: folders, separated as in PATH, that contain bundles (or are one)."""
+from .roles import DEFAULT_PARTS, NETWORKS, PLAY_ROLES, ROLES, PlanParts, graph_names
+from .search import find
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +188,7 @@ def load(folder: str | Path) -> Bundle:
 def read(folder: str | Path) -> Bundle:
     """The bundle in `folder`, unverified. Raises BundleNotFoundError or BundleFormatError."""
     folder = Path(folder)
-    return Bundle(folder, _read_manifest(folder / MANIFEST))
+    return Bundle(folder, read_manifest(folder / MANIFEST))
 
 
 def verify(bundle: Bundle) -> None:
@@ -230,7 +199,7 @@ def verify(bundle: Bundle) -> None:
     do = f"restore the file, or build the bundle {bundle.manifest.name!r} again"
     for name, record in bundle.manifest.files.items():
         path = bundle.folder / name
-        if not _is_file(path):
+        if not is_file(path):
             raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=do)
         size = path.stat().st_size
         if size != record.bytes:
@@ -241,7 +210,7 @@ def verify(bundle: Bundle) -> None:
         try:
             found = sha256(bundle.folder / name)
         except OSError as error:
-            raise _unreadable(bundle.folder / name, error) from error
+            raise unreadable(bundle.folder / name, error) from error
         if found != record.sha256:
             raise BundleFileError(
                 "the bundle's file is damaged, or is another bundle's",
@@ -261,7 +230,7 @@ def _check_locations(bundle: Bundle) -> None:
             try:
                 used = {str(PurePosixPath(name).parent / one) for one in data_locations(path)}
             except OSError as error:
-                raise _unreadable(path, error) from error
+                raise unreadable(path, error) from error
             except ValueError as error:
                 raise BundleFileError("not an ONNX file", where=path, found=str(error), do=FIX_MANIFEST) from error
             if unlisted := sorted(used - set(part.data_files)):
@@ -274,211 +243,6 @@ def _check_locations(bundle: Bundle) -> None:
                 )
 
 
-def find(name_or_path: str | Path) -> Path:
-    """The folder of a bundle given by path, by name, or as `hf:owner/name@revision`.
-
-    Searched in this order: as a path, in each folder of ANIMEGAMER_BUNDLES, in the checkout's `engines`, in the
-    installed package. A bundle on the hub is downloaded into the user's data folder if missing. Raises
-    BundleNotFoundError with all places searched; for the hub also HubError and OutputError.
-    """
-    if not isinstance(name_or_path, (str, os.PathLike)):
-        found = type(name_or_path).__name__
-        raise ConfigError("not the name of a bundle", found=found, expected="a name or a folder (str or Path)")
-    name = os.fsdecode(name_or_path)
-    if name.startswith(PREFIX):
-        return hub_bundle(name, _read_manifest, load)
-    try:
-        places = [as_path(name)]
-    except ValueError as error:
-        raise BundleNotFoundError(f"no bundle {short(name)}", found=str(error), do="give a name or a folder") from error
-    if not _is_path(name):
-        for root in _roots():
-            places += [root / name, *([root] if root.name == name else [])]
-    for place in places:
-        if _is_file(place / MANIFEST) or _is_file(place / UNFINISHED):
-            return place
-    looked = ", ".join(str(place) for place in places)
-    raise BundleNotFoundError(
-        f"no bundle {name!r}",
-        found=f"no {MANIFEST} in {looked}",
-        do=suggest_only(name, list_bundles()) or f"give its folder, or add the folder containing it to {SEARCH_PATH}",
-    )
-
-
 def open_bundle(name_or_path: str | Path = "pocket") -> Bundle:
     """`load(find(..))`."""
     return load(find(name_or_path))
-
-
-def list_bundles() -> dict[str, Path]:
-    """Name -> folder of all bundles that `find` finds by name, in its order."""
-    bundles: dict[str, Path] = {}
-    for root in _roots():
-        for folder in [root, *_entries(root)]:
-            if _is_file(folder / MANIFEST):
-                bundles.setdefault(folder.name, folder)
-    return bundles
-
-
-def sibling_bundles(folder: str | Path) -> dict[str, Bundle]:
-    """The complete bundles next to the one in `folder`, by folder name, unverified; unreadable ones are skipped."""
-    folder = Path(folder).absolute()
-    found = {}
-    for place in _entries(folder.parent):
-        if place != folder and _is_file(place / MANIFEST):
-            with contextlib.suppress(BundleError):
-                found[place.name] = Bundle(place, _read_manifest(place / MANIFEST))
-    return found
-
-
-def _read_manifest(path: Path) -> Manifest:
-    _refuse_unfinished(path.parent)
-    if not _is_file(path):
-        raise BundleNotFoundError("no bundle here", where=path.parent, expected=f"a folder with a {MANIFEST}")
-    try:
-        data = read_json(path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except ValueError as error:
-        raise BundleFormatError(
-            "the manifest is not readable JSON",
-            where=path,
-            found=str(error),
-            do="restore the file, or build the bundle again",
-        ) from error
-    if not isinstance(data, Mapping) or data.get("format") != FORMAT_NAME:
-        raise BundleFormatError(
-            "not a bundle's manifest",
-            where=path,
-            found=f"format {data.get('format')!r}" if isinstance(data, Mapping) else type(data).__name__,
-            expected=f'"format": "{FORMAT_NAME}"',
-            do="give a bundle's folder",
-        )
-    version = data.get("format_version")
-    if version not in FORMAT_VERSIONS:
-        newer = isinstance(version, int) and version > FORMAT_VERSIONS[-1]
-        raise BundleFormatError(
-            f"the bundle's format is {'newer' if newer else 'older'} than this program",
-            where=path,
-            found=f"format_version {version!r}",
-            expected=f"one of {', '.join(map(str, FORMAT_VERSIONS))}",
-            do="update animegamer-rt" if newer else "build the bundle again",
-        )
-    try:
-        manifest = read_record(Manifest, data, str(path))
-    except ConfigError as error:
-        raise BundleFormatError(str(error), do=FIX_MANIFEST) from error
-    check_manifest(manifest, path)
-    return manifest
-
-
-def _unreadable(path: Path, error: OSError) -> BundleFileError:
-    return BundleFileError(
-        "the bundle's file cannot be read",
-        where=path,
-        found=(error.strerror or str(error)).lower(),
-        do="check its permissions, or restore the file",
-    )
-
-
-def _refuse_unfinished(folder: Path) -> None:
-    if not _is_file(folder / UNFINISHED):
-        return
-    try:
-        missing = ", ".join(read_json(folder / UNFINISHED)["missing"])
-    except (OSError, ValueError, KeyError, TypeError):
-        missing = ""
-    raise BundleFileError(
-        "the export of this bundle is not finished",
-        where=folder,
-        found=f"missing: {missing or 'unknown'}",
-        do="run the same `animegamer-rt export` again: it continues where it stopped",
-    )
-
-
-def check_manifest(manifest: Manifest, path: Path) -> None:
-    """Raises BundleFormatError if the manifest names files outside the folder or without a hash, or an invalid plan."""
-
-    def wrong(what: str, found: object, expected: str | None = None) -> BundleFormatError:
-        return BundleFormatError(what, where=path, found=found, expected=expected, do=FIX_MANIFEST)
-
-    for name in [*named_files(manifest), *manifest.files]:
-        parts = PurePosixPath(name).parts
-        if PurePosixPath(name).is_absolute() or ".." in parts or "\\" in name or ":" in name or not name.isprintable():
-            raise wrong("a file name leads out of the bundle", repr(name))
-        if name not in manifest.files:
-            raise wrong("a file has no size and hash in `files`", repr(name))
-    for network, sizes in manifest.sizes.items():
-        if not isinstance(sizes, Mapping) or any(_impossible_size(size) for size in sizes.values()):
-            raise wrong("not the sizes of a network", f"sizes: {network}")
-    defaults = [name for name, entry in manifest.plans.items() if entry.default]
-    if len(defaults) != 1:
-        raise wrong("not exactly one plan is the default", defaults or "none")
-    for name, entry in manifest.plans.items():
-        try:
-            DenoisePlan.from_dict(entry.plan)
-        except PlanError as error:
-            raise BundleFormatError(f"plan {name!r}: {error}", where=path, do=FIX_MANIFEST) from error
-        if entry.parts and name == EXACT:
-            raise wrong(f"the plan {EXACT!r} names parts", dict(entry.parts), "the default parts")
-        for role, part in entry.parts.items():
-            if role not in CHOICES:
-                raise wrong(f"plan {name!r} names a part for another role", role, f"one of {', '.join(CHOICES)}")
-            for graph, default in zip(graph_names(role, part), graph_names(role), strict=True):
-                for one in {graph, default} - manifest.parts.keys():
-                    raise wrong(f"plan {name!r} names a part without all its graphs", ", ".join(manifest.parts), one)
-                for kind in ("inputs", "outputs"):
-                    own, usual = (_tensors(getattr(manifest.parts[one], kind)) for one in (graph, default))
-                    if own != usual:
-                        what = f"plan {name!r}: the part {part!r} has other {kind} than {role!r}"
-                        raise wrong(what, f"{graph}: {own}", str(usual))
-
-
-def _tensors(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors shared by the runtime and a part; caches are the part's own."""
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith(CACHE_PREFIX)}
-
-
-def _impossible_size(size: object) -> bool:
-    """Sizes are numbers from 0, or lists of them; a network's name or setting may be text."""
-    if isinstance(size, (list, tuple)):
-        return any(_impossible_size(one) for one in size)
-    return not isinstance(size, str) and not (isinstance(size, (int, float)) and 0 <= size <= MAX_SIZE)
-
-
-def named_files(manifest: Manifest) -> Iterable[str]:
-    """The files of a manifest's parts, tokenizers and engines."""
-    for part in manifest.parts.values():
-        yield from part.files
-    yield manifest.tokenizer.model
-    yield manifest.tokenizer.added_tokens
-    yield manifest.motion_tokenizer.model
-    if manifest.reader is not None and manifest.reader.language:
-        yield manifest.reader.language
-    for engine in manifest.engines.values():
-        yield engine.file
-
-
-def _is_file(path: Path) -> bool:
-    # Path.is_file raises for a name that is too long, or in an inaccessible folder.
-    return os.path.isfile(path)
-
-
-def _entries(folder: Path) -> list[Path]:
-    """A folder's content, by name; empty for a missing or inaccessible one."""
-    try:
-        return sorted(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _is_path(name: str) -> bool:
-    return os.sep in name or "/" in name or name in (".", "..")
-
-
-def _roots() -> list[Path]:
-    configured = [Path(place) for place in os.environ.get(SEARCH_PATH, "").split(os.pathsep) if place]
-    checkout = checkout_folder()
-    shipped = [checkout / "engines"] if checkout else []
-    installed = Path(str(importlib.resources.files("animegamer_rt"))) / "bundles"
-    return [*configured, *shipped, installed]

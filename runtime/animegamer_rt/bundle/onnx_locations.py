@@ -9,7 +9,7 @@ import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-Buffer = mmap.mmap | bytes
+from .protobuf import fields
 
 _KEY = b"location"
 _FIELDS: Mapping[str, Mapping[int, str]] = {
@@ -23,7 +23,6 @@ _FIELDS: Mapping[str, Mapping[int, str]] = {
     "tensor": {13: "entry"},
 }
 """Message -> field number -> the message in it; source: onnx.proto. An `entry` has a key (1) and a value (2)."""
-_VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
 def data_locations(path: Path) -> set[str]:
@@ -36,47 +35,17 @@ def data_locations(path: Path) -> set[str]:
             return set(_locations(data)) if data.find(_KEY) >= 0 else set()
 
 
-def _locations(data: Buffer) -> Iterator[str]:
+def _locations(data: mmap.mmap) -> Iterator[str]:
     waiting = [("model", 0, len(data))]
     while waiting:
         kind, start, end = waiting.pop()
         entry: dict[int, bytes] = {}
-        for number, first, last in _parts(data, start, end):
+        for number, value, first, last in fields(data, start, end):
+            if value is not None:
+                continue
             if kind == "entry":
                 entry[number] = data[first:last]
             elif number in _FIELDS[kind] and data.find(_KEY, first, last) >= 0:
                 waiting.append((_FIELDS[kind][number], first, last))
         if entry.get(1) == _KEY:
             yield entry.get(2, b"").decode("utf-8")
-
-
-def _parts(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, start, end) of each length-delimited field of a protobuf message; others are skipped."""
-    while at < end:
-        key, at = _varint(data, at, end)
-        kind = key & 7
-        if kind == _VARINT:
-            _, at = _varint(data, at, end)
-            continue
-        size = {_FOUR_BYTES: 4, _EIGHT_BYTES: 8}.get(kind)
-        if size is None:
-            if kind != _LENGTH:
-                raise ValueError(f"wire type {kind}")
-            size, at = _varint(data, at, end)
-        if at + size > end:
-            raise ValueError("a field is truncated")
-        if kind == _LENGTH:
-            yield key >> 3, at, at + size
-        at += size
-
-
-def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < end and shift < 70:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
-    raise ValueError("a number is truncated")

@@ -11,7 +11,7 @@ from animegamer_rt.errors import BundleFileError
 
 from .config import write_record
 from .files import sha256, write_file
-from .loader import FIX_MANIFEST, MANIFEST, Bundle, check_manifest, named_files
+from .loader import Bundle
 from .manifest import (
     FORMAT_NAME,
     FORMAT_VERSION,
@@ -20,6 +20,7 @@ from .manifest import (
     FileRecord,
     Manifest,
 )
+from .manifest_file import FIX_MANIFEST, MANIFEST, check_manifest, named_files
 
 
 def write_manifest(folder: str | Path, manifest: Manifest, changed: Collection[str] | None = None) -> Bundle:

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle import search
 from animegamer_rt.bundle.config import write_record
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
@@ -89,7 +89,7 @@ def describe_size(bundle: Bundle) -> str:
 
 def list_bundles(console: Console) -> None:
     """Print the bundles that are found by name."""
-    rows = [(name, str(folder)) for name, folder in bundles.list_bundles().items()]
+    rows = [(name, str(folder)) for name, folder in search.list_bundles().items()]
     if not console.is_terminal:
         console.width = UNFOLDED  # a wrapped path is useless to a program
     console.print(table("Bundles found by name", ("name", "folder"), rows))

@@ -14,20 +14,19 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from animegamer_rt.backends.tensorrt.engine_id import engine_graphs, engine_of, library_for, rebuild_command
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
-from animegamer_rt.bundle.roles import PLAY_GRAPHS, PLAY_ROLES, PREDICTOR
+from animegamer_rt.bundle.roles import PLAY_GRAPHS
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
-from animegamer_rt.profiling import gpu_memory, host_memory
+from animegamer_rt.profiling import host_memory
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.profiling.nvml import Gpu, gpus
 from animegamer_rt.untrusted import plain
 
-from .bundle_info import describe_size, table
+from .bundle_info import describe_size
 from .machine_checks import CUDA_PROVIDER, CheckResult, check_machine
 
 CANNOT_PLAY = 1
@@ -44,16 +43,12 @@ def doctor(bundle_name: str, as_json: bool, console: Console) -> int:
     checks = list(run_checks(bundle_name))
     can_play = _can_play(checks)
     code = 0 if can_play else CANNOT_PLAY
-    fits = [gpu_memory.best_precisions(gib) for gib in gpu_memory.CARDS_GIB]
     if as_json:
         record = {"can_play": can_play, "verdict": verdict(checks), "findings": list(map(asdict, checks))}
-        record["full_size_by_card"] = list(map(asdict, fits))
         print(json.dumps(record, indent=1))
         return code
     console.print(Text(verdict(checks), "bold green" if can_play else "bold red"))
     print_sections(checks, SECTIONS, console)
-    if any(check.what == "gpu" and check.state == "ok" for check in checks):
-        console.print(_full_size_table(fits))
     return code
 
 
@@ -126,11 +121,10 @@ def run_checks(bundle_name: str) -> Iterator[CheckResult]:
 def _disk(bundle: Bundle | None) -> CheckResult:
     """Free space for games, and for one more bundle of this size with its engines."""
     free = shutil.disk_usage(Path.cwd()).free
-    full = f"{gpu_memory.weights_bytes(gpu_memory.PRECISIONS_BY_SIZE[0]) / 1e9:.1f} GB"
     again = 0 if bundle is None else 2 * sum(size for _, size in _part_bytes(bundle))
-    needs = f"exporting a bundle of this size takes {again / 1e9:.1f} GB, " if bundle else ""
+    needs = f"; exporting a bundle of this size takes {again / 1e9:.1f} GB" if bundle else ""
     do = "free disk space: games and bundles are written here" if free < again + SPARE_BYTES else ""
-    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}; {needs}one of full size at least {full}"
+    found = f"{free / 1e9:.1f} GB free in {Path.cwd()}{needs}"
     return CheckResult("disk", "limited" if do else "ok", found, do)
 
 
@@ -171,27 +165,18 @@ def _host_memory(bundle: Bundle) -> CheckResult:
 
 
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
-    """Whether the bundle's weights fit on each GPU, with the memory for frames and prompts."""
+    """Whether the bundle's weights fit on each GPU."""
     parts = [part for graph, part in bundle.manifest.parts.items() if graph in PLAY_GRAPHS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
-    size = bundle.manifest.geometry
-    predictor = bundle.sizes(PREDICTOR, PREDICTOR) or gpu_memory.FULL_PREDICTOR
-    try:
-        needed = weights + gpu_memory.overhead_bytes(size.height, size.width, predictor)
-    except (KeyError, TypeError, ZeroDivisionError):  # not a predictor's sizes
-        needed = weights + gpu_memory.overhead_bytes(size.height, size.width, gpu_memory.FULL_PREDICTOR)
     for card in cards:
-        description = f"{weights / 2**30:.1f} GiB of weights, about {needed / 2**30:.1f} GiB in all, on {card.name}"
-        do = ""
-        if needed > card.total_mib * 2**20:
-            do = "export it in a lower precision (see the table); TensorRT streams what does not fit"
-        elif needed > card.free_mib * 2**20:
-            description += f"; {card.free_mib / 1024:.1f} GiB are free" + (
-                f", as {card.programs}" if card.programs else ""
-            )
+        found, do = f"{weights / 2**30:.1f} GiB of weights on {card.name}", ""
+        if weights > card.total_mib * 2**20:
+            do = "export it in a lower precision (docs/EXPORT.md, Which card); TensorRT streams what does not fit"
+        elif weights > card.free_mib * 2**20:
+            found += f"; {card.free_mib / 1024:.1f} GiB are free" + (f", as {card.programs}" if card.programs else "")
             do = "close other programs that use the GPU: nvidia-smi lists them"
-        yield CheckResult("memory", "limited" if do else "ok", description, do)
+        yield CheckResult("memory", "limited" if do else "ok", found, do)
 
 
 def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
@@ -209,13 +194,3 @@ def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
             yield CheckResult("engines", "limited", "; ".join([*absent, *stale]), rebuild_command(bundle, arch))
         else:
             yield CheckResult("engines", "ok", f"{sum(map(bool, seen.values()))} for {arch}, {library} {version}")
-
-
-def _full_size_table(fits: Sequence[gpu_memory.PrecisionFit]) -> Table:
-    rows = []
-    for fit in fits:
-        streamed = f", {fit.streamed_bytes / 2**30:.1f} GiB of them streamed" if fit.streamed_bytes else ""
-        names = [fit.precision[part] for part in PLAY_ROLES]
-        rows.append((f"{fit.card_gib} GB", *names, f"{fit.weights_bytes / 2**30:.1f} GiB{streamed}"))
-    title = "\nPrecisions of a full-size bundle that fit a GPU (computed, not measured)"
-    return table(title, ("GPU memory", *PLAY_ROLES, "weights"), rows)

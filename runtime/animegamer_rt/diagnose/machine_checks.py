@@ -1,17 +1,14 @@
-"""Checks of the machine for playing and serving: Python, GPUs, libraries, the state folder and the port of `serve`."""
+"""Checks of the machine for playing and serving: Python, GPUs and libraries."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import platform
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
@@ -21,7 +18,6 @@ from animegamer_rt.backends.tensorrt.engine_id import RTX_ARCHES, library_for
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_CUDA, INSTALL_TENSORRT, INSTALL_TORCH, torch_versions
 from animegamer_rt.profiling.nvml import Gpu
-from animegamer_rt.serving.server.options import PORT, ServeOptions
 
 OLDEST_PYTHON = (3, 10)
 DRIVER_FOR_CUDA = {11: 450, 12: 525, 13: 580}
@@ -62,8 +58,6 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
     yield _kernels(cards)
     yield _export()
     yield _library("sockets", _sockets)
-    yield _state_folder(ServeOptions().state_dir)
-    yield _port(PORT)
     yield _library("video", _video)
 
 
@@ -234,27 +228,6 @@ def _sockets() -> CheckResult:
     do = "" if curve else "serving beyond this machine needs it; run: pip install --force-reinstall pyzmq"
     found = f"libzmq {zmq.zmq_version()} {'with' if curve else 'without'} CURVE"
     return CheckResult("sockets", "ok" if curve else "limited", found, do)
-
-
-def _state_folder(folder: Path) -> CheckResult:
-    """Whether `serve` could write its sessions to the default folder."""
-    nearest = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
-        return CheckResult("state folder", "ok", f"{folder} in {Path.cwd()} is writable")
-    return CheckResult("state folder", "limited", f"{nearest} is not writable", "serve with --state-dir DIR")
-
-
-def _port(port: int) -> CheckResult:
-    """Whether `serve` could listen on its default port."""
-    with socket.socket() as probe:
-        if sys.platform != "win32":  # as servers do: a recently closed port counts as free
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            found = f"{port} is in use ({(error.strerror or str(error)).lower()}), perhaps by another server"
-            return CheckResult("port", "limited", found, "serve with --port N")
-    return CheckResult("port", "ok", f"{port} is free for serving")
 
 
 def _video() -> CheckResult:

@@ -202,20 +202,6 @@ def test_fp8_that_was_asked_for_and_does_not_run_is_an_error(cuda: None, monkeyp
     assert loader.open_device("cuda", "fp8", captures=False).dtype == torch.bfloat16
 
 
-def test_denoiser_alone_sums_in_float16_and_only_where_it_is_asked_for(
-    cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = SimpleNamespace(allow_fp16_accumulation=False)
-    monkeypatch.setattr(torch.backends.cuda, "matmul", settings)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 9))
-    for precision, expected in (("fp16", False), (loader.HALF_SUMS, True)):
-        torch_device = loader.open_device("cuda", precision, captures=False)
-        assert torch_device.dtype == torch.float16
-        with torch_device.denoising():
-            assert settings.allow_fp16_accumulation is expected
-        assert settings.allow_fp16_accumulation is False
-
-
 def test_host_without_pinned_memory_is_not_a_lost_gpu(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*shape: object, **how: object) -> Tensor:
         assert how["pin_memory"]

@@ -43,7 +43,7 @@ DRIVER_AND_LIBRARIES = 0.85 * GIB
 WINDOW = 4096
 """Tokens of the predictor's history window in a bundle that does not say another."""
 HISTORY_TURNS, WORDS = 4, 36
-"""A bundle's longest history unless it says another, and 266 tokens a turn (`gpu_memory.MAX_PROMPT_TOKENS`)."""
+"""A bundle's longest history unless it says another, and 266 tokens a turn."""
 SMALL, ROUNDED_TO = 2**20, 512
 """Bytes: what PyTorch's allocator cuts from blocks of 2 MiB of its own, and what it rounds up to."""
 PLAN = build_plan(even_timesteps(50))

@@ -14,6 +14,7 @@ import pytest
 
 import fakes
 from animegamer_rt.bundle import loader as bundles
+from animegamer_rt.bundle import search
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
@@ -119,12 +120,12 @@ def test_a_plan_is_refused_without_its_figures(bundle: Bundle) -> None:
 def test_bundle_is_found_by_path_and_by_name_in_the_search_path(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert bundles.find(bundle.folder) == bundle.folder
+    assert search.find(bundle.folder) == bundle.folder
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", os.pathsep.join([str(tmp_path / "nowhere"), str(tmp_path)]))
-    assert bundles.find("tiny") == tmp_path / "tiny"
-    assert bundles.list_bundles()["tiny"] == tmp_path / "tiny"
+    assert search.find("tiny") == tmp_path / "tiny"
+    assert search.list_bundles()["tiny"] == tmp_path / "tiny"
     monkeypatch.setenv("ANIMEGAMER_BUNDLES", str(tmp_path / "tiny"))
-    assert bundles.find("tiny") == tmp_path / "tiny"
+    assert search.find("tiny") == tmp_path / "tiny"
 
 
 def test_unknown_bundle_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +135,7 @@ def test_unknown_bundle_says_where_it_was_looked_for(tmp_path: Path, monkeypatch
     assert str(tmp_path / "no-such-bundle") in str(caught.value)
     assert "ANIMEGAMER_BUNDLES" in str(caught.value)
     with pytest.raises(BundleNotFoundError, match="no bundle 'aaa"):
-        bundles.find("a" * 5000)
+        search.find("a" * 5000)
 
 
 def test_fingerprint_follows_the_files_and_not_the_name(bundle: Bundle) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from dataclasses import replace
 from importlib import metadata
@@ -23,7 +22,6 @@ from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.diagnose.machine_checks import CheckResult
-from animegamer_rt.profiling import gpu_memory
 
 
 class Rtx4070(FakeNvml):
@@ -88,9 +86,8 @@ def test_json_holds_every_finding(bundle: Bundle, capsys: pytest.CaptureFixture[
     record = json.loads(capsys.readouterr().out)
     assert record["can_play"] is True
     names = [finding["what"] for finding in record["findings"]]
-    assert {"python", "gpu", "onnxruntime", "state folder", "port", "video", "bundle", "parts", "disk"} <= set(names)
+    assert {"python", "gpu", "onnxruntime", "video", "bundle", "parts", "disk"} <= set(names)
     assert record["verdict"].startswith("Playing works")
-    assert [fit["card_gib"] for fit in record["full_size_by_card"]] == list(gpu_memory.CARDS_GIB)
 
 
 def test_a_damaged_bundle_cannot_be_played(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,12 +116,11 @@ def version_of_all_but_cuda(name: str) -> str | None:
     ("place", "name", "value", "what", "state", "said"),
     [
         (av, "codecs_available", {"png"}, "video", "broken", "without libx264"),
-        (machine_checks.os, "access", lambda place, mode: False, "state folder", "limited", "--state-dir DIR"),
         (machine_checks, "module_version", version_of_all_but_cuda, "tensorrt", "ok", "pip install 'cuda-python"),
         (machine_checks.metadata, "version", absent, "torch", "limited", "torch is not installed"),
         (machine_checks.importlib.util, "find_spec", find_all_but_onnx, "export", "limited", "not installed: onnx;"),
     ],
-    ids=["no codec", "no state folder", "no cuda-python", "no torch", "no onnx"],
+    ids=["no codec", "no cuda-python", "no torch", "no onnx"],
 )
 def test_what_this_machine_lacks_is_told(
     bundle: Bundle,
@@ -151,14 +147,6 @@ def test_kernels_that_are_not_there_stop_nothing(
     monkeypatch.setenv("ANIMEGAMER_KERNELS", named)
     finding = found(bundle, "kernels")
     assert finding.state == "limited" and said in finding.found
-
-
-def test_a_port_in_use_is_told_and_stops_nothing(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        monkeypatch.setattr(machine_checks, "PORT", port)
-        finding = found(bundle, "port")
-    assert finding.state == "limited" and str(port) in finding.found and finding.do == "serve with --port N"
 
 
 def test_a_card_is_described_and_its_missing_provider_and_engines_are(

@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from project import ROOT
 
 import fakes
 from animegamer_bench.records import read_records
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.errors import BackendError
-from animegamer_rt.profiling import gpu_memory, host_memory
+from animegamer_rt.profiling import host_memory
 
 RESULTS = Path(__file__).resolve().parents[3] / "benchmarks" / "results"
 GIB = 2**30
@@ -65,24 +64,3 @@ def test_a_machine_that_is_too_small_is_told_what_plays_there(full: Bundle, monk
     monkeypatch.setattr(host_memory, "machine_bytes", lambda: (GIB, 2 * GIB))
     with pytest.raises(BackendError, match="lower precision, or a machine with more memory"):
         host_memory.check(full, "torch-cpu", "bf16")
-
-
-def test_the_best_precision_of_a_card_fits_it() -> None:
-    overhead = gpu_memory.overhead_bytes(480, 720, gpu_memory.FULL_PREDICTOR)
-    assert 6.4 * 2**30 < overhead < 6.6 * 2**30
-    for gib in gpu_memory.CARDS_GIB:
-        fit = gpu_memory.best_precisions(gib)
-        assert fit.weights_bytes - fit.streamed_bytes + overhead <= gib * 2**30
-    assert gpu_memory.best_precisions(12).streamed_bytes > 0 and gpu_memory.best_precisions(16).streamed_bytes == 0
-    sizes = [gpu_memory.weights_bytes(precision) for precision in gpu_memory.PRECISIONS_BY_SIZE]
-    assert sizes == sorted(sizes, reverse=True)
-
-
-def test_the_guides_table_is_the_doctors() -> None:
-    guide = (ROOT / "docs" / "EXPORT.md").read_text(encoding="utf-8")
-    for gib in (8, 12, 16, 24):
-        fit = gpu_memory.best_precisions(gib)
-        streamed = f", {fit.streamed_bytes / 2**30:.1f} of them streamed" if fit.streamed_bytes else ""
-        precision = " | ".join(fit.precision[part] for part in ("predictor", "denoiser", "vae"))
-        card = "24 GB and more" if gib == 24 else f"{gib} GB"
-        assert f"| {card} | {precision} | {fit.weights_bytes / 2**30:.1f} GiB{streamed} |" in guide

@@ -117,7 +117,7 @@ class Denoiser:
         if blocks is not None:
             assert self.block_changes is not None
             cached_blocks = BlockCacheBuffer(blocks, self.block_changes[which])
-        with SDPA_LOCK, self.torch_device.denoising():
+        with SDPA_LOCK:
             patches = self.network.patches(self.state[0], self.shots[which], row, cached_blocks)
         self.network.advance(patches, self.state, self.noise, coefficients[0])
 

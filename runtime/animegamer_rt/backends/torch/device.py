@@ -50,8 +50,6 @@ class TorchDevice:
     """The CPU: work runs at once, and nothing is captured."""
 
     captures = False
-    half_sums = False
-    """Whether the denoiser's float16 products sum in float16."""
 
     def __init__(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         self.device, self.dtype = torch.device(device), dtype
@@ -75,11 +73,6 @@ class TorchDevice:
         """
         with torch.no_grad():
             yield
-
-    @contextlib.contextmanager
-    def denoising(self) -> Iterator[None]:
-        """Around the denoiser's work while it is queued or captured: its products sum in float16 if `half_sums`."""
-        yield
 
     def on_side_stream(self) -> TorchDevice:
         """A TorchDevice on the same GPU with its own high-priority stream, so that its work runs concurrently.
@@ -135,7 +128,7 @@ class TorchDevice:
 class CudaTorchDevice(TorchDevice):
     """One NVIDIA GPU: one stream for all work of this device, and one memory pool for its graphs."""
 
-    def __init__(self, dtype: torch.dtype, captures: bool = True, half_sums: bool = False, priority: int = 0) -> None:
+    def __init__(self, dtype: torch.dtype, captures: bool = True, priority: int = 0) -> None:
         if not torch.cuda.is_available():
             cuda = torch.version.cuda
             raise BackendError(
@@ -147,7 +140,7 @@ class CudaTorchDevice(TorchDevice):
         _use_growing_segments()
         if dtype == torch.float32:
             torch.backends.cudnn.allow_tf32 = False  # of convolutions, by PyTorch's default; products keep float32
-        self.captures, self.half_sums = captures, half_sums
+        self.captures = captures
         self.stream = torch.cuda.Stream(self.device, priority)
         self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
         # A capture begins with a wait for the whole device, which would fail inside another capture.
@@ -158,8 +151,7 @@ class CudaTorchDevice(TorchDevice):
 
     @property
     def description(self) -> str:
-        words = [torch.cuda.get_device_name(self.device), "CUDA graphs" if self.captures else "eager"]
-        return ", ".join([*words, "float16 sums in the denoiser"] if self.half_sums else words)
+        return f"{torch.cuda.get_device_name(self.device)}, {'CUDA graphs' if self.captures else 'eager'}"
 
     @property
     def machine(self) -> str:
@@ -177,17 +169,6 @@ class CudaTorchDevice(TorchDevice):
             raise _translate(error, OUT_OF_MEMORY) from error
         except torch.AcceleratorError as error:
             raise _translate(error, getattr(error, "error_code", None)) from error
-
-    @contextlib.contextmanager
-    def denoising(self) -> Iterator[None]:
-        # A setting of the whole process. The caller holds SDPA_LOCK, as does the predictor while it queues products.
-        settings = torch.backends.cuda.matmul
-        before = settings.allow_fp16_accumulation
-        settings.allow_fp16_accumulation = before or self.half_sums
-        try:
-            yield
-        finally:
-            settings.allow_fp16_accumulation = before
 
     def _make_handles(self) -> None:
         """Creates the calling thread's library handles, once, outside captures: creation may wait for the device."""

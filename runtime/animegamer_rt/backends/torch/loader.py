@@ -48,13 +48,10 @@ from .tiny_vae import TinyVae
 from .transformer import Transformer
 from .vae import ChunkedVae, Vae
 
-HALF_SUMS = "fp16-sums"
-"""float16 with float16 sums in the products of the denoiser's blocks; the same as `fp16` on a CPU."""
 PRECISIONS: Mapping[str, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
-    HALF_SUMS: torch.float16,
     "fp8": torch.bfloat16,
     "int8": torch.bfloat16,
 }
@@ -181,8 +178,6 @@ class EngineSetup:
         """Role -> precision of its part."""
         arithmetic = next(name for name, dtype in PRECISIONS.items() if dtype == self.torch_device.dtype)
         precision = dict.fromkeys(PLAY_ROLES, arithmetic)
-        if self.torch_device.half_sums:
-            precision[DENOISER] = HALF_SUMS
         if self.rowwise is not None:
             precision[DENOISER] = DTYPE_NAMES[self.rowwise].lower()
         return precision
@@ -291,7 +286,7 @@ def open_device(device: str, precision: str | None, captures: bool) -> TorchDevi
         # float16 only where the GPU lacks bfloat16: the vae's activations can exceed float16's range.
         with opening():
             half = "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp16"
-            torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures, precision == HALF_SUMS)
+            torch_device = CudaTorchDevice(PRECISIONS[precision or half], captures)
             try_kernel(torch_device)
         # Before any weight is read.
         products = ROWWISE.get(precision, torch_device.dtype)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from animegamer_rt.bundle.protobuf import fields, varint
 from animegamer_rt.errors import BackendError
 
 DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
@@ -32,7 +33,6 @@ DTYPES: Mapping[int, torch.dtype] = MappingProxyType(
 INT4 = 22
 """TensorProto.DataType of 4-bit codes: two per byte, the first in the low half."""
 EXTERNAL = 1
-VARINT, EIGHT_BYTES, LENGTH, FOUR_BYTES = 0, 1, 2, 5
 
 Bytes = memoryview
 
@@ -170,42 +170,14 @@ def _node(message: Bytes) -> tuple[str, list[str], list[str], dict[str, int]]:
 
 
 def _fields(message: Bytes) -> Iterator[tuple[int, int | Bytes]]:
-    """(number, value) of each field of a protobuf message, in the wire format of protobuf.dev/programming-guides."""
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        number, kind = key >> 3, key & 7
-        if kind == VARINT:
-            whole, at = _varint(message, at)
-            yield number, whole
-            continue
-        if kind == LENGTH:
-            size, at = _varint(message, at)
-        elif kind in (FOUR_BYTES, EIGHT_BYTES):
-            size = 4 if kind == FOUR_BYTES else 8
-        else:
-            raise ValueError(f"wire type {kind}")
-        if at + size > len(message):
-            raise ValueError("a field is cut short")
-        yield number, message[at : at + size]
-        at += size
-
-
-def _varint(message: Bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
+    for number, value, first, last in fields(message, 0, len(message)):
+        yield number, message[first:last] if value is None else value
 
 
 def _varints(packed: Bytes) -> list[int]:
     values, at = [], 0
     while at < len(packed):
-        value, at = _varint(packed, at)
+        value, at = varint(packed, at, len(packed))
         values.append(value)
     return values
 

@@ -12,8 +12,9 @@ import subprocess
 import sys
 from typing import TypedDict
 
-from animegamer_rt.bundle.loader import Bundle, find, read
-from animegamer_rt.errors import AnimeGamerError, BundleError, HubError
+from animegamer_rt.bundle.loader import Bundle, read
+from animegamer_rt.bundle.search import find
+from animegamer_rt.errors import AnimeGamerError, BundleError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
 from animegamer_rt.untrusted import bracketed
@@ -75,7 +76,7 @@ def find_bundle(places: list[str], fingerprint: str) -> Bundle:
     for place in places:
         try:
             bundle = read(find(place))  # the worker verifies its files
-        except (BundleError, HubError) as error:
+        except BundleError as error:
             found.append(error.what)
             continue
         if bundle.fingerprint == fingerprint:

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
+from animegamer_rt.bundle.files import remove, sha256, write_error
 from animegamer_rt.errors import ConfigError, HubError
 from animegamer_rt.untrusted import short
-
-from .files import remove, sha256, write_error
 
 PAGE_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 LIST_TIMEOUT_S = 30.0
