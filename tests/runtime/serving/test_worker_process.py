@@ -48,12 +48,12 @@ class Stuck:
     made: list[Stuck] = []
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        self.stdin, self.killed, self.code = io.BytesIO(), False, None
+        self.stdin, self.killed = io.BytesIO(), False
         self.pid = 1000 + len(self.made)
         self.made.append(self)
 
-    def poll(self) -> int | None:
-        return self.code
+    def poll(self) -> None:
+        """It runs."""
 
     def kill(self) -> None:
         self.killed = True
@@ -121,25 +121,6 @@ STEPS = "0123456789ab"
 IDENTITY = "PyTorch on CUDA, denoiser bf16; library: torch 2.9.0; attention: wgmma"
 
 
-class Started:
-    """A worker's process that runs, and the command that started it."""
-
-    commands: list[list[str]] = []
-
-    def __init__(self, command: list[str], *_: Any, **__: Any) -> None:
-        self.stdin, self.pid, self.code = io.BytesIO(), 1, None
-        self.commands.append(command)
-
-    def poll(self) -> int | None:
-        return self.code
-
-    def kill(self) -> None:
-        self.code = -9  # type: ignore[assignment]
-
-    def wait(self, timeout: float) -> int | None:
-        return self.code
-
-
 def say_ready(process: WorkerProcess, fingerprint: str, engines: str, steps: str = STEPS) -> None:
     """What a worker's message does, without its socket."""
     ready = WorkerReady(process._secret, 0.0, 1.0, fingerprint, steps, engines)
@@ -147,10 +128,9 @@ def say_ready(process: WorkerProcess, fingerprint: str, engines: str, steps: str
 
 
 def test_a_worker_with_other_engines_than_the_first_plays_no_turn(
-    process: WorkerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process: WorkerProcess, tmp_path: Path, stuck: list[Stuck]
 ) -> None:
     """Else a turn that is given to it after the first one died would have frames of both."""
-    monkeypatch.setattr(subprocess, "Popen", Started)
     fingerprint = load(tmp_path / "tiny").fingerprint
     process.watch(0.0)
     say_ready(process, fingerprint, IDENTITY)
