@@ -25,7 +25,9 @@ LIMITS_S: Mapping[str, float] = {
 """Time limit of a job by stage, in seconds: several times the expected duration."""
 EXPORTED = ("exported-balanced", "exported-fast")
 """Initial coarse plans of an exported bundle, of 18 and 10 steps; `balanced` and `fast` are pocket's."""
-PLANS = ("balanced", "fast", "exact", *EXPORTED)
+TURBO = "turbo"
+"""Three unguided rows and the light decoder for full size, in a process of its own."""
+PLANS = ("balanced", "fast", "exact", TURBO, *EXPORTED)
 """Short turns first, so that an interrupted run has most of its results."""
 RATES: Mapping[str, bool] = {"products": False, "attention": False, "attention-wgmma": True}
 """Kind -> whether it needs the kernel library."""
@@ -71,6 +73,7 @@ FOR_GOALS = (
     Variant("bf16", kernels=True, attention="wgmma"),
     Variant("fp8", kernels=True),
     Variant("fp8", kernels=True, int4_predictor=True, memory_gb=12),
+    Variant("fp8", kernels=True, int4_predictor=True, memory_gb=8),
     Variant("bf16", kernels=True),
     Variant("bf16"),
 )
@@ -85,6 +88,7 @@ VARIANTS = (
 """On a GPU, in order of priority."""
 POCKET = ("bf16", "bf16-kernels", "bf16-eager")
 """Also timed with pocket, where launches cost more than arithmetic."""
+SMALLEST_GB = 8
 CPU_VARIANTS = (
     Variant("fp32", graphs=False),
     Variant("fp8", graphs=False, kernels=True, int4_predictor=True),
@@ -152,7 +156,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
             seen.add("reference")
             yield Job("reference", first, {"size": first})
         if can_play(first, variant):
-            yield turn_job(first, variant, plans)
+            yield from turn_jobs(first, variant, plans)
         if number == 0:
             for kind, kernels in RATES.items():
                 yield Job("rates", kind, {"kernels": kernels})
@@ -165,7 +169,7 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         yield from peer_jobs(mode)
     for size in others:
         some = [one for one in variants if size != "pocket" or one.name in POCKET or not on_gpu]
-        yield from (turn_job(size, one, plans) for one in some if can_play(size, one))
+        yield from (job for one in some if can_play(size, one) for job in turn_jobs(size, one, plans))
     if on_gpu:
         yield from (check_job(one) for one in FURTHER_CHECKS if one.check not in seen)
     if profiled_after is None:
@@ -190,13 +194,20 @@ def can_play(size: str, variant: Variant) -> bool:
     return size != "pocket" or not variant.int4_predictor
 
 
-def turn_job(size: str, variant: Variant, plans: Sequence[str]) -> Job:
-    """Turns of every plan at a size by a variant. Only the goals' variants play all, and one on a CPU."""
-    left_out = set(EXPORTED if size == "pocket" else ())
+def turn_jobs(size: str, variant: Variant, plans: Sequence[str]) -> Iterator[Job]:
+    """Turns of every plan at a size by a variant. Only the goals' variants play all, and one on a CPU.
+
+    With limited memory, each plan has a process of its own, as in play; the smallest card plays `turbo` alone.
+    """
+    left_out = {*EXPORTED, TURBO} if size == "pocket" else set()
     left_out |= set() if variant in (*FOR_GOALS, CPU_VARIANTS[0]) else set(EXPORTED)
+    limit = variant.memory_gb
+    played = [plan for plan in plans if plan not in left_out and (limit != SMALLEST_GB or plan == TURBO)]
+    apart = [(plan,) for plan in played if plan == TURBO or limit is not None]
     args = {"size": size, "variant": asdict(variant), "variant_name": variant.name, "kernels": variant.kernels}
-    played = tuple(plan for plan in plans if plan not in left_out)
-    return Job("turns", f"{size}-{variant.name}", args, played, after=variant.check)
+    for some in filter(None, (tuple(plan for plan in played if (plan,) not in apart), *apart)):
+        name = "-".join([size, variant.name, *(some if some in apart else ())])
+        yield Job("turns", name, args, some, after=variant.check)
 
 
 def peer_jobs(mode: str) -> Iterator[Job]:

@@ -18,20 +18,20 @@ import torch
 from animegamer_export.build.default_plans import default_plans
 from animegamer_rt.backends.interface import Engines
 from animegamer_rt.backends.torch import loader as backend
-from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.networks import Models, load_models
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
-from animegamer_rt.bundle.denoise_plan import DenoisePlan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.predictor import PredictorSize
+from animegamer_rt.models.tiny_decoder import TinyDecoder, TinyDecoderSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 from animegamer_rt.stages.vae import Vae
-from benchmarks.gpu.jobs import EXPORTED, Variant
+from benchmarks.gpu.jobs import EXPORTED, TURBO, Variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Size:
     predictor: PredictorSize
     denoiser: DenoiserSize
     vae: VaeSize
+    light: TinyDecoderSize = TinyDecoderSize()
 
 
 SIZES: Mapping[str, Size] = {
@@ -56,9 +57,12 @@ SIZES: Mapping[str, Size] = {
         PredictorSize(128, 2, 2, 1, 256, 400, 128),
         DenoiserSize(128, 2, 2, 64, 4, 6),
         VaeSize(16, norm_groups=4, res_blocks=0),
+        TinyDecoderSize((16, 8, 8, 4)),
     ),
 }
 """Full size: MODEL.md sections 2, 4 and 6."""
+ROWS = (999, 319, 19)
+"""Timesteps of `turbo`."""
 SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 LATER_BYTES = 0.4e9
 """Memory of cuBLAS and cuDNN outside PyTorch's count, once used. An estimate."""
@@ -92,15 +96,21 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
     bundle, size = open_bundle(job_args["bundle"]), SIZES.get(job_args["size"])
     plans = {name: DenoisePlan.from_dict(bundle.plan(name)) for name in bundle.manifest.plans}
     plans |= {name: default_plans()[name.removeprefix("exported-")] for name in EXPORTED}
+    light = list(job_args["plans"]) == [TURBO]
+    if light:
+        plans = {TURBO: build_plan(ROWS, guidance=[1.0] * len(ROWS), branches=["conditional"] * len(ROWS))}
     torch_device = backend.open_device(job_args["device"], variant.precision, variant.graphs)
-    with torch_device.use():
-        packed = variant.int4_predictor
-        networks = load_models(bundle, torch_device) if size is None else random_networks(size, torch_device, packed)
     kernels, words = open_kernels(Path(job_args["library"]) if variant.kernels else False, torch_device.device)
     geometry = bundle.manifest.geometry if size is None else size.geometry
     rowwise = backend.ROWWISE.get(variant.precision)
     steps, which = list(plans.values()), variant.attention
     setup = backend.EngineSetup(torch_device, geometry, steps, rowwise, kernels, which)
+    packed = variant.int4_predictor
+    if size is None:
+        networks = load_models(bundle, torch_device, convert=setup.convert)
+    else:
+        with torch_device.use():
+            networks = random_networks(size, setup, packed, light)
     engines = backend.build_engines(setup, networks)
     around = SHORT[torch_device.dtype]
     return Parts(
@@ -138,17 +148,21 @@ def limit_memory(gb: float) -> None:
     torch.cuda.set_per_process_memory_fraction(max(0.0, min(1.0, left / whole)))
 
 
-def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool = False) -> Models:
-    """Networks with random weights made on the device, the same in every dtype and variant.
+def random_networks(
+    size: Size, setup: backend.EngineSetup, int4_predictor: bool = False, light: bool = False
+) -> Models:
+    """Networks with random weights made on the device and converted, the same in every dtype and variant.
 
-    Each tensor has its own seed, derived from its name, so it does not depend on the order.
+    Each tensor has its own seed, derived from its name, so it does not depend on the order. light: with the light
+    decoder in place of the vae.
     """
+    torch_device = setup.torch_device
     with torch.device("meta"):
         predictor, denoiser = PredictorNetwork(size.predictor), DenoiserNetwork(size.denoiser)
-        decoder = VaeDecoder(size.vae)
+        decoder = TinyDecoder(size.light) if light else VaeDecoder(size.vae)
         if int4_predictor:
             pack(predictor)
-    for network in (predictor, denoiser, decoder):
+    for network in (denoiser, predictor, decoder):  # in the order of `load_models`
         backend.cast_for_inference(network, torch_device.dtype).to_empty(device=torch_device.device)
         for name, tensor in (*network.named_parameters(), *network.named_buffers()):
             random = torch.Generator(torch_device.device).manual_seed(
@@ -163,9 +177,8 @@ def random_networks(size: Size, torch_device: TorchDevice, int4_predictor: bool 
                 drawn = torch.empty(tensor.shape, dtype=torch.bfloat16, device=tensor.device)
                 tensor.copy_(drawn.normal_(0.0, tensor[0].numel() ** -0.5, generator=random))
             else:
-                tensor.fill_(1.0)
-    assert decoder.conv_out.bias is not None
-    decoder.conv_out.bias.zero_()  # Ones would make all frames white.
+                tensor.fill_(0.0 if name == "conv_out.bias" else 1.0)  # ones would make all frames white
+        setup.convert(network)
     random = torch.Generator(torch_device.device).manual_seed(0)
     shape = (size.denoiser.shot_tokens, size.denoiser.hidden)
     constant = torch.randn(shape, generator=random, device=torch_device.device)

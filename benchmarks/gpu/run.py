@@ -325,7 +325,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.device = "cpu" if options.dry_run else "cuda"
     if options.dry_run:
-        options.size, options.plans, options.turns = ["tiny"], ["fast"], 1
+        options.size, options.plans, options.turns = ["tiny"], ["fast", "turbo"], 1
     options.size = options.size or ["full", "pocket"]
     return options
 

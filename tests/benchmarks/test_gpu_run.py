@@ -75,7 +75,7 @@ elif job["stage"] == "serve":
 """
 THREE = ["--variants", "bf16,fp8,bf16-eager", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")
-ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-eager") for plan in PLANS]
+ALL = [(name, plan) for name in ("bf16", "fp8", "bf16-eager") for plan in (*PLANS, "turbo")]
 ALL[3:3] = [("bf16", plan) for plan in ("exported-balanced", "exported-fast")]
 
 
@@ -138,7 +138,7 @@ def test_variant_that_hangs_is_ended_with_all_that_it_started(
     monkeypatch.setattr(gpu.gpu_jobs, "LIMITS_S", {**gpu.LIMITS_S, "turns": 5.0})
     assert run("--stages", "turns", faults={"turns full-bf16": "hang"}) == 1
     _, record = record_in(tmp_path)
-    assert turns_in(record) == [turn for turn in ALL if turn[0] != "bf16" or turn[1] == "balanced"]
+    assert turns_in(record) == [turn for turn in ALL if turn[0] != "bf16" or turn[1] in ("balanced", "turbo")]
     assert ended(record)["turns full-bf16"] == "timed out"
     process = Path("/proc", (tmp_path / "grandchild").read_text(), "stat")
     assert not process.exists() or process.read_text().split()[2] == "Z"
@@ -152,8 +152,11 @@ def test_continued_run_measures_what_is_missing_and_what_failed_last(run: Run, t
     assert (tmp_path / "log").read_text().splitlines() == [
         "machine cuda ",
         "build library ",
+        "turns full-bf16-turbo turbo",
         "turns full-fp8 balanced",
+        "turns full-fp8-turbo turbo",
         "turns full-bf16-eager balanced",
+        "turns full-bf16-eager-turbo turbo",
         "turns full-bf16 balanced,fast,exported-balanced,exported-fast",
     ]
     _, record = record_in(tmp_path)
@@ -182,11 +185,20 @@ def test_jobs_that_did_not_fit_are_listed_as_not_run(
     _, record = record_in(tmp_path)
     assert record["not_run"] == [
         "reference full",
-        *(f"turns full-{name}" for name in ("bf16", "fp8", "bf16-eager")),
+        *(f"turns full-{name}{plan}" for name in ("bf16", "fp8", "bf16-eager") for plan in ("", "-turbo")),
     ]
-    assert "4 jobs not run: reference full, " in capsys.readouterr().out
+    assert "7 jobs not run: reference full, " in capsys.readouterr().out
     assert run("--stages", "turns", "--minutes", "10") == 0
     assert [json.loads(path.read_text())["not_run"] for path in (tmp_path / "results").iterdir()].count([]) == 1
+
+
+def test_with_limited_memory_each_plan_has_its_own_process() -> None:
+    """As in play; a plan of another process may have left graphs. A card of 8 GB plays `turbo` alone."""
+    jobs = gpu.gpu_jobs.jobs("cuda", ["full"], gpu.PLANS, lambda variant: variant.memory_gb is not None)
+    turns = [(job.name.partition("int4-predictor-")[2], job.plans) for job in jobs if job.stage == "turns"]
+    assert {("12gb-exact", ("exact",)), ("12gb-turbo", ("turbo",)), ("8gb-turbo", ("turbo",))} <= set(turns)
+    assert all(len(plans) == 1 for _, plans in turns)
+    assert [name for name, _ in turns if name.startswith("8gb")] == ["8gb-turbo"]
 
 
 Entry = dict[str, Any]

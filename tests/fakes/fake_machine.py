@@ -67,7 +67,7 @@ class Machine:
             "current_device": lambda: 0,
             "get_device_capability": lambda device=None: self.arch,
             "get_device_properties": lambda device: SimpleNamespace(uuid="a"),
-            "graph_pool_handle": lambda: (0, 0),
+            "MemPool": lambda: SimpleNamespace(id=(0, 0)),
             "Stream": lambda *given: SimpleNamespace(synchronize=lambda: None),
             "stream": lambda stream: torch.no_grad(),
             "device": lambda device: torch.no_grad(),

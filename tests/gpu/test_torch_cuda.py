@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_parts import PLAN, SHAPE, SKIPPING, Turn, answers, engines, frames, noise, prompt
 
-from animegamer_rt.backends.torch.device import CudaTorchDevice
+from animegamer_rt.backends.torch.device import CudaTorchDevice, GraphCache
 from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.noise import NoiseSource
 from animegamer_rt.noise import Noise, draw_turn
@@ -107,6 +107,25 @@ def test_noise_on_the_gpu_has_the_bits_of_numpy() -> None:
         drawn = Noise(2**64 + 7, 3, 4, np.array([0.6, -0.3, 0.7], np.float32), (432_000,))
         source.fill(out, drawn)
         np.testing.assert_array_equal(torch_device.to_host(out).numpy(), drawn.array())
+
+
+def test_work_before_its_capture_takes_the_memory_that_earlier_graphs_hold() -> None:
+    torch_device = CudaTorchDevice(torch.bfloat16)
+    graphs = GraphCache(torch_device)
+    with torch_device.use():
+        out = torch_device.zeros((1,))
+
+        def work() -> None:
+            out.copy_(torch_device.zeros((2**27,)).sum())
+
+        for _ in range(3):
+            graphs.run("a plan's step", work)
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        assert before >= 2**28
+        for _ in range(3):
+            graphs.run("another plan's", work)
+            assert torch.cuda.memory_reserved() < before + 2**27
 
 
 def test_no_step_of_a_turn_waits_for_the_gpu() -> None:

@@ -93,7 +93,8 @@ def _converted(weights: dict[str, Tensor], size: TinyDecoderSize) -> dict[str, T
         new = weights[f"decoder.{8 + 6 * stage}.weight"]
         grow = weights[f"decoder.{7 + 6 * stage}.conv.weight"].reshape(-1, new.shape[1], new.shape[1])
         whole = torch.einsum("odkj,fdc,plk,rmj->foprclm", new, grow, nearest, nearest)
-        state[f"upsamples.{stage}.weight"] = whole.reshape(-1, new.shape[1], 3, 3)
+        for frame, weight in enumerate(whole):
+            state[f"upsamples.{stage}.{frame}.weight"] = weight.reshape(-1, new.shape[1], 3, 3)
     last, bias = weights[f"{LAST}.weight"], weights[f"{LAST}.bias"]
     whole = torch.einsum("ockj,pqlk,rsmj->oprcqslm", last, phases, phases)
     # The published decoder gives 0..1.

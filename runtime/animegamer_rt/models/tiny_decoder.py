@@ -10,11 +10,14 @@ converts the published weights.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from .vae import CHUNKS
 
 COLOURS = 3
 LATENT_LIMIT = 3.0
@@ -51,6 +54,14 @@ class TinyDecoderSize:
         stages = enumerate(self.channels[:-1])
         return [(wide, height << at, width << at) for at, wide in stages for _ in range(self.blocks)]
 
+    def working_numbers(self, height: int, width: int) -> int:
+        """The most numbers that the first chunk holds at once: its caches, and in the widest block its input, the same
+        with the frames moved by one, and both joined.
+        """
+        frames = CHUNKS[0] * int(2 ** sum(self.doubles_time[:-1]))
+        widest = max(math.prod(shape) for shape in self.cache_shapes(height, width))
+        return 4 * frames * widest + sum(math.prod(shape) for shape in self.cache_shapes(height, width))
+
 
 class MemoryBlock(nn.Module):
     """Three 3x3 convolutions of a frame and the one before it, around a shortcut."""
@@ -63,8 +74,10 @@ class MemoryBlock(nn.Module):
 
     def forward(self, x: Tensor, before: Tensor) -> Tensor:
         """x [t, C, H, W], before [1, C, H, W]: the frame before x -> [t, C, H, W]."""
-        pairs = torch.cat([x, torch.cat([before, x[:-1]])], dim=1)
-        return functional.relu(x + self.c(functional.relu(self.b(functional.relu(self.a(pairs))))))
+        # In place, and without names: at full size, each of these tensors has 66 MB or more.
+        h = self.a(torch.cat([x, torch.cat([before, x[:-1]])], dim=1))
+        h = self.c(functional.relu(self.b(functional.relu(h, inplace=True)), inplace=True))
+        return functional.relu(h.add_(x), inplace=True)
 
 
 class TinyDecoder(nn.Module):
@@ -77,7 +90,7 @@ class TinyDecoder(nn.Module):
         self.conv_in = nn.Conv2d(size.latent_channels, widths[0], 3, padding=1)
         self.stages = nn.ModuleList(nn.ModuleList(MemoryBlock(wide) for _ in range(size.blocks)) for wide in widths)
         self.upsamples = nn.ModuleList(
-            nn.Conv2d(wide, (1 + doubles) * 4 * new, 3, padding=1, bias=False)
+            nn.ModuleList(nn.Conv2d(wide, 4 * new, 3, padding=1, bias=False) for _ in range(1 + doubles))
             for wide, new, doubles in zip(widths, after, size.doubles_time, strict=True)
         )
         self.conv_out = nn.Conv2d(4 * after[-1], 4 * COLOURS, 3, padding=1)
@@ -91,22 +104,22 @@ class TinyDecoder(nn.Module):
         x = functional.relu(self.conv_in(torch.tanh(latent / LATENT_LIMIT) * LATENT_LIMIT))
         kept: list[Tensor] = []
         for stage, blocks in enumerate(self.stages):
-            x = functional.pixel_shuffle(self._upsampled(x, stage - 1), 2) if stage > 0 else x
+            x = self._upsampled(x, stage - 1) if stage > 0 else x
             assert isinstance(blocks, nn.ModuleList)
             for block in blocks:
                 before = torch.zeros_like(x[:1]) if caches is None else caches[len(kept)]
-                kept.append(x[-1:])
+                kept.append(x[-1:].clone())  # a view would keep all of x
                 x = block(x, before)
-        frames = torch.cat([self._pixels(some) for some in x.split(FRAMES_AT_ONCE)])
+        frames = torch.cat([self._upsampled(some, len(self.stages) - 1) for some in x.split(FRAMES_AT_ONCE)])
         return frames[self.size.trimmed :] if caches is None else frames, kept
 
     def _upsampled(self, x: Tensor, stage: int) -> Tensor:
-        """[t, C, h, w] -> [t or 2t, 4C', h, w], whose pixel shuffle is what the stage makes of it."""
-        channels = 4 * self.size.channels[stage + 1]
-        out: Tensor = self.upsamples[stage](x)
-        return out.reshape(-1, channels, *out.shape[2:])
-
-    def _pixels(self, x: Tensor) -> Tensor:
-        """What the last stage's blocks give, [t, C, h, w] -> video frames [t or 2t, 3, 2h, 2w]."""
-        out = self.conv_out(functional.relu(self._upsampled(x, len(self.stages) - 1)))
-        return functional.pixel_shuffle(out, 2)
+        """What a stage makes of its blocks' [t, C, h, w]: [t or 2t, C', 2h, 2w], and the last one video frames."""
+        convolutions, last = self.upsamples[stage], stage == len(self.stages) - 1
+        assert isinstance(convolutions, nn.ModuleList)
+        made = []
+        for convolution in convolutions:
+            new = convolution(x)
+            new = self.conv_out(functional.relu(new, inplace=True)) if last else new
+            made.append(functional.pixel_shuffle(new, 2))
+        return torch.stack(made, dim=1).flatten(0, 1) if len(made) > 1 else made[0]

@@ -129,8 +129,6 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
             unconditional = torch.empty(226, DENOISER.hidden)
             if case.four_bits:
                 pack(predictor)
-        for network in (predictor, denoiser, decoder):
-            backend.cast_for_inference(network, torch_device.dtype)
         kernels = Kernels("none is called") if case.kernels else None
         setup = backend.EngineSetup(
             torch_device,
@@ -140,6 +138,8 @@ def test_host_and_device_meet_in_copies_alone(case: Case, no_numbers: None) -> N
             kernels=kernels,
             attention=case.attention,
         )
+        for network in (predictor, denoiser, decoder):
+            setup.convert(network)
         engines = backend.build_engines(setup, Models(predictor, denoiser, decoder, unconditional))
         for _ in range(3):
             play(engines, predictor)

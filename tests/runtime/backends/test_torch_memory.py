@@ -26,13 +26,15 @@ from animegamer_export.build.sizes import FULL
 from animegamer_export.parts.predictor import example_prompt
 from animegamer_rt.backends.torch import vae_decoder
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.loader import EngineSetup, build_engines, cast_for_inference
+from animegamer_rt.backends.torch.kernels import Kernels
+from animegamer_rt.backends.torch.loader import EngineSetup, build_engines
 from animegamer_rt.backends.torch.networks import Models
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
 from animegamer_rt.bundle.denoise_plan import build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
+from animegamer_rt.models.tiny_decoder import TinyDecoder, TinyDecoderSize
 from animegamer_rt.models.vae import VaeDecoder
 from animegamer_rt.stages.predictor import prefill_prompt
 
@@ -47,6 +49,7 @@ HISTORY_TURNS, WORDS = 4, 36
 SMALL, ROUNDED_TO = 2**20, 512
 """Bytes: what PyTorch's allocator cuts from blocks of 2 MiB of its own, and what it rounds up to."""
 PLAN = build_plan(even_timesteps(50))
+TURBO = build_plan([999, 319, 19], guidance=[1.0] * 3, branches=["conditional"] * 3, noise_steps=50)
 
 
 class Block:
@@ -155,20 +158,27 @@ class Held:
         return self.kept + self.running["predictor"] + self.block
 
 
-def held(card: float, products: torch.dtype | None) -> Held:
-    """A predictor in 4 bits, a denoiser with these products and the vae, opened on such a card for a turn."""
+def held(card: float, products: torch.dtype | None, light: bool, kernels: bool) -> Held:
+    """A predictor in 4 bits, a denoiser with these products and the vae, opened on such a card for a turn.
+
+    light: with the tiny decoder and three unguided steps, the plan `turbo`. kernels: with ours.
+    """
+    plan = TURBO if light else PLAN
     size, running, over = FULL.denoiser, {}, 0
     with FakeTensorMode(allow_non_fake_inputs=True), Counted() as counted:
         torch_device, constant = (
             CountedDevice(card, counted),
             torch.empty(size.shot_tokens, size.hidden, dtype=torch.bfloat16),
         )
-        networks = Models(Predictor(FULL.predictor), Denoiser(size), VaeDecoder(FULL.vae), constant)
+        decoder = TinyDecoder(TinyDecoderSize()) if light else VaeDecoder(FULL.vae)
+        networks = Models(Predictor(FULL.predictor), Denoiser(size), decoder, constant)
         pack(networks.predictor)
         by_name = {"predictor": networks.predictor, "denoiser": networks.denoiser, "vae": networks.decoder}
+        ours = Kernels("none is called") if kernels else None
+        setup = EngineSetup(torch_device, FULL.geometry(WINDOW), [plan], rowwise=products, kernels=ours)
         for network in by_name.values():
-            cast_for_inference(network, torch_device.dtype)
-        parts = build_engines(EngineSetup(torch_device, FULL.geometry(WINDOW), [PLAN], rowwise=products), networks)
+            setup.convert(network)
+        parts = build_engines(setup, networks)
         kept, host = counted.live - torch_device.host, torch_device.host
 
         def prompt() -> None:
@@ -177,7 +187,7 @@ def held(card: float, products: torch.dtype | None) -> Held:
         def denoise() -> None:
             latent = np.zeros((1, 5, 16, 60, 90), np.float32)
             denoising = parts.denoiser.start(latent, np.zeros(constant.shape, np.float32), 10.0)
-            denoising.step(PLAN.coefficients()[0], float(PLAN.steps[0].timestep), (0, 1), latent)
+            denoising.step(plan.coefficients()[0], float(plan.steps[0].timestep), plan.steps[0].rows, latent)
             denoising.latent()
 
         def paint() -> None:
@@ -214,23 +224,37 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.Linear, "reset_parameters", lambda layer: None)  # numbers that nobody sees take most time
 
 
-IN_PARTS, ON_HOST = ", vae in slices", ", vae in slices, its caches in host memory"
-CARDS = [(12, "int8", INT8, ON_HOST), (16, "fp8", FP8, IN_PARTS), (24, "bf16", None, "")]
+IN_SLICES = ", vae in slices"
+ON_HOST = f"{IN_SLICES}, its caches in host memory"
+MODULATIONS = ", modulation weights in host memory"
+CARDS = [
+    (8, "fp8", FP8, True, MODULATIONS),
+    (12, "int8", INT8, False, ON_HOST),
+    (12, "fp8", FP8, False, ON_HOST),
+    (16, "fp8", FP8, False, IN_SLICES),
+    (24, "bf16", None, False, ""),
+]
 
 
-@pytest.mark.parametrize(("gb", "name", "products", "words"), CARDS, ids=[f"{gb}-gb" for gb, *_ in CARDS])
+@pytest.mark.parametrize(
+    ("gb", "name", "products", "light", "words"), CARDS, ids=[f"{gb}-gb-{name}" for gb, name, *_ in CARDS]
+)
 def test_card_holds_a_turn_at_full_size_as_the_table_says(
-    gb: int, name: str, products: torch.dtype | None, words: str, as_on_a_gpu: None
+    gb: int, name: str, products: torch.dtype | None, light: bool, words: str, as_on_a_gpu: None
 ) -> None:
-    turn = held(gb * 1e9, products)
+    """With the vae and CFG pairs: every plan. With the light decoder, single rows and our kernels: `turbo`."""
+    turn = held(gb * 1e9, products, light, kernels=light)
     assert turn.description.partition(" threads")[2] == words
     assert turn.over == 0, "graphs would take more than the block that is reserved for them"
     assert turn.together <= gb * 1e9 - DRIVER_AND_LIBRARIES
-    parts = ("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in slices" if words else "whole")
+    parts = [("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in slices" if words else "whole")]
     rows = [
-        f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |" for part, how in parts
+        f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |"
+        for part, how in parts
+        if not light
     ]
     card = turn.kept, turn.running["predictor"], turn.block, turn.together, turn.host
-    rows.append(f"| {gb} GB | `{name}` | " + " | ".join(f"{size / GIB:.1f}" for size in card) + " |")
+    named = f"`{name}`, `turbo`" if light else f"`{name}`"
+    rows.append(f"| {gb} GB | {named} | " + " | ".join(f"{size / GIB:.1f}" for size in card) + " |")
     table = (ROOT / "docs" / "TORCH.md").read_text()
     assert [row for row in rows if row not in table] == []

@@ -108,8 +108,7 @@ class Denoiser:
 
     def queue(self, kind: Kind) -> None:
         """Queues a step whose inputs are in the device buffers, as a graph of this kind."""
-        # The first turn runs eagerly: its vae could not use the memory that a capture reserves for all graphs.
-        self.graphs.run(kind, lambda: self._step(*kind), eager=self.turn == 1)
+        self.graphs.run(kind, lambda: self._step(*kind))
 
     def _step(self, rows: Rows, blocks: BlockCache | None) -> None:
         which, (coefficients, table_row) = slice(2) if rows == PAIR else slice(1, 2), self.inputs

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -96,7 +97,12 @@ class TorchDevice:
         """Defragments a network's tensors, if this memory has holes between them that nothing else can use."""
 
     def reserve(self, size: int) -> None:
-        """Announces that graphs will need `size` bytes: the first capture allocates the largest such block."""
+        """Announces that graphs will need `size` bytes: their pool begins with the largest such block."""
+
+    @contextlib.contextmanager
+    def in_pool(self) -> Iterator[None]:
+        """Around work that will be captured: it takes its memory from the graphs' pool, so that none is held twice."""
+        yield
 
     def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         """A zeroed tensor in pinned host memory. The GPU copies it when the copy runs, not when it is queued.
@@ -142,7 +148,7 @@ class CudaTorchDevice(TorchDevice):
             torch.backends.cudnn.allow_tf32 = False  # of convolutions, by PyTorch's default; products keep float32
         self.captures = captures
         self.stream = torch.cuda.Stream(self.device, priority)
-        self._pool, self._to_reserve = torch.cuda.graph_pool_handle(), 0
+        self._pool, self._to_reserve = torch.cuda.MemPool(), 0
         # A capture begins with a wait for the whole device, which would fail inside another capture.
         self._capturing = threading.Lock()
         self._threads = threading.local()
@@ -201,6 +207,20 @@ class CudaTorchDevice(TorchDevice):
     def reserve(self, size: int) -> None:
         self._to_reserve = max(self._to_reserve, size)
 
+    @contextlib.contextmanager
+    def in_pool(self) -> Iterator[None]:
+        with self._capturing:
+            # Inside a pool PyTorch returns no cached memory to the GPU before it gives up (pytorch issue 159674).
+            torch.cuda.empty_cache()
+            with torch.cuda.use_mem_pool(self._pool, self.device):
+                if self._to_reserve:
+                    # The block is freed at once but stays in the pool, and the graphs' memory is cut from it. Without
+                    # it they would need more than twice as much: pieces of one size do not fit another, and a pool
+                    # returns none to the GPU.
+                    torch.empty(self._to_reserve, dtype=torch.uint8, device=self.device)
+                    self._to_reserve = 0
+                yield
+
     def pinned(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         try:
             return torch.zeros(tuple(shape), dtype=dtype, pin_memory=True)
@@ -243,14 +263,9 @@ class CudaTorchDevice(TorchDevice):
         graph = torch.cuda.CUDAGraph()
         # All graphs of a stream share one pool: they run one at a time, and results are copied to buffers outside it.
         # Thread-local, because another thread may copy frames to the host during the capture.
-        recording = torch.cuda.graph(graph, pool=self._pool, stream=self.stream, capture_error_mode="thread_local")
+        pool: Any = self._pool.id
+        recording = torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode="thread_local")
         with self._capturing, recording:
-            if self._to_reserve:
-                # The block is freed at once but stays in the pool, and the graphs' memory is cut from it. Without it
-                # they would need more than twice as much: pieces of one size do not fit another, and a capture returns
-                # none to the GPU.
-                torch.empty(self._to_reserve, dtype=torch.uint8, device=self.device)
-                self._to_reserve = 0
             work()
         return graph.replay
 
@@ -297,11 +312,15 @@ class GraphCache:
         self._warm = _ThreadKeys()
         self._captured: dict[Hashable, Work] = {}
 
-    def run(self, key: Hashable, work: Work, eager: bool = False) -> None:
-        """Queues the work of this key; `eager` postpones its capture."""
+    def run(self, key: Hashable, work: Work) -> None:
+        """Queues the work of this key."""
+        if not self._device.captures:
+            work()
+            return
         if key not in self._captured:
-            if eager or not self._device.captures or key not in self._warm.keys:
-                work()
+            if key not in self._warm.keys:
+                with self._device.in_pool():
+                    work()
                 self._warm.keys.add(key)
                 return
             self._captured[key] = self._device.capture(work)

@@ -58,6 +58,8 @@ PRECISIONS: Mapping[str, torch.dtype] = {
 """Precision -> dtype of activations and products; fp8 and int8 use it for all but the four products of ROWWISE."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> dtype of the four large products of each denoiser block."""
+SCARCE_BYTES = 2**30
+"""With less free memory, once all weights are loaded, the denoiser's modulation weights go to the host."""
 Network = TypeVar("Network", bound=nn.Module)
 
 
@@ -98,7 +100,7 @@ def load(
     if on_cpu and opened is None and with_torch(bundle, precision, parts).one_at_a_time:
         engines = open_offloaded(setup, bundle, parts)
     else:
-        engines = build_engines(setup, load_models(bundle, torch_device, parts))
+        engines = build_engines(setup, load_models(bundle, torch_device, parts, setup.convert))
     return replace(engines, device=f"{engines.device}, {which}", kernels="" if opened is None else opened.hash)
 
 
@@ -147,12 +149,14 @@ class EngineSetup:
             blocks = merge_layers(network)
             return Predictor(self.torch_device.on_side_stream(), network, blocks, self.geometry.window_tokens)
 
-    def denoiser(self, network: Any, unconditional: Tensor) -> Denoiser:
+    def denoiser(self, network: Any, unconditional: Tensor, modulations_on_host: bool = False) -> Denoiser:
         """The engine of a converted denoiser."""
         dtype, kernels = self.torch_device.dtype, self.kernels
         timesteps = [step.timestep for plan in self.plans for step in plan]
         with self.torch_device.use():
             transformer = DENOISERS[type(network)](network, dtype, kernels, self.attention)
+            if modulations_on_host:
+                transformer.keep_modulations_on_host(self.torch_device.pinned)
             return Denoiser(self.torch_device, transformer, unconditional, timesteps, kernels)
 
     def vae(self, network: Any) -> ChunkedVae:
@@ -247,18 +251,17 @@ def open_offloaded(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAUL
 
 
 def build_engines(setup: EngineSetup, networks: Models) -> Engines:
-    """The engines of loaded networks. Raises BackendError if the attention cannot be used."""
+    """The engines of networks that `setup` has converted. Raises BackendError if the attention cannot be used."""
     device = setup.torch_device
     check_attention(setup.attention, device, setup.kernels, networks.denoiser.size)
-    for network in (networks.predictor, networks.denoiser, networks.decoder, networks.encoder):
-        if network is not None:
-            setup.convert(network)
     packed = any(isinstance(layer, PackedLinear) for layer in networks.predictor.modules())
     predictor = setup.predictor(networks.predictor)
-    denoiser = setup.denoiser(networks.denoiser, networks.unconditional)
+    scarce = device.free_bytes() < SCARCE_BYTES
+    denoiser = setup.denoiser(networks.denoiser, networks.unconditional, scarce)
     vae = setup.vae(networks.decoder)
+    words = "" if setup.attention == "torch" else f"{setup.attention} attention"
     return setup.engines(
-        "" if setup.attention == "torch" else f"{setup.attention} attention",
+        ", ".join(filter(None, (words, "modulation weights in host memory" if scarce else ""))),
         packed=packed,
         memory_saved=vae.description,
         predictor=predictor,

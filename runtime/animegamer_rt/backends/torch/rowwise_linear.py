@@ -155,7 +155,8 @@ class RowwiseLinear(nn.Module):
 def quantize_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """x [rows, n] -> codes in FP8 or INT8 and scales f32 [rows, 1], so that each row's maximum becomes MAX_VALUE."""
     largest = MAX_VALUE[dtype]
-    scale = (x.float().abs().amax(1, keepdim=True) / largest).clamp(min=SMALLEST_SCALE)
-    codes = x.float() / scale
+    scale = (x.abs().amax(1, keepdim=True).float() / largest).clamp(min=SMALLEST_SCALE)
+    # In place: at full size these are a denoising step's largest tensors.
+    codes = x.to(torch.float32, copy=True).div_(scale)
     # Clamped, because FP8 e4m3fn has no infinity: a larger value would become NaN.
-    return (codes.round() if dtype == INT8 else codes).clamp(-largest, largest).to(dtype), scale
+    return (codes.round_() if dtype == INT8 else codes).clamp_(-largest, largest).to(dtype), scale

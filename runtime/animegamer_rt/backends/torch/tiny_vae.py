@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from animegamer_rt.models.tiny_decoder import TinyDecoder
+from animegamer_rt.profiling.host_memory import FILL
 
 from ...models.vae import CHUNKS
 from .device import TorchDevice
@@ -32,6 +33,8 @@ class TinyVae(ChunkedVae):
         with torch_device.use():
             shapes = size.cache_shapes(latent_height, latent_width)
             caches = [torch_device.zeros((1, *grid, channels)) for channels, *grid in shapes]
+            numbers = size.working_numbers(latent_height, latent_width)
+            torch_device.reserve(int(numbers * torch_device.dtype.itemsize / FILL))
         self._caches = [cache.permute(0, 3, 1, 2) for cache in caches]  # channels last, as the latents
 
     def _decode(self, frames: int) -> None:

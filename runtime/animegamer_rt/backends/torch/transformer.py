@@ -8,12 +8,12 @@ Source: MODEL.md section 4 (Denoiser).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from animegamer_rt.bundle.denoise_plan import BlockCache
@@ -78,7 +78,13 @@ class Transformer:
         embedding = network.time(timesteps) + network.motion(motion_scope)
         embedding = functional.silu(embedding).to(self.dtype)
         layers = [block.modulation for block in self._blocks] + [network.head.modulation]
-        return torch.cat([layer(embedding) for layer in layers], dim=1)
+        return torch.cat([_product(layer, embedding) for layer in layers], dim=1)
+
+    def keep_modulations_on_host(self, pinned: Callable[[Sequence[int], torch.dtype], Tensor]) -> None:
+        """Moves the weights that `modulations` reads once a turn to `pinned` host memory: 0.66 GiB at full size."""
+        for layer in (block.modulation for block in self._blocks):
+            on_host = pinned(layer.weight.shape, layer.weight.dtype).copy_(layer.weight)
+            layer.weight = nn.Parameter(on_host, requires_grad=False)
 
     def v(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
         """latent f32 [1, 5, 16, h, w], shots [B, 226, D], row [1, modulation_width] -> v f32 [B, 5, 16, h, w]."""
@@ -132,6 +138,11 @@ class Transformer:
         after = advance(v, latent, x0_prev, noise, difference, coefficients.unbind(0))
         for current, following in zip(state, after, strict=True):
             current.copy_(following)
+
+
+def _product(layer: nn.Linear, x: Tensor) -> Tensor:
+    """The layer's output, with its weight copied to x's device if it is in host memory."""
+    return functional.linear(x, layer.weight.to(x.device, non_blocking=True), layer.bias)
 
 
 def run_block(block: Block, x: Tensor, factors: Tensor) -> Tensor:
