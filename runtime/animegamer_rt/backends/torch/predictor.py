@@ -268,8 +268,9 @@ def _attend(
     attention = merged.block.attention
     rows, count, _ = x.shape
     query, key, value = merged.queries_keys_values(x)
-    query = rotate(attention.split(query, attention.heads), rotary)
-    key = rotate(attention.split(key, attention.kv_heads), rotary)
+    heads = attention.heads, attention.kv_heads
+    # Queries and keys turn at once: half the launches, and a prompt is not captured.
+    query, key = rotate(attention.split(torch.cat([query, key], dim=-1), sum(heads)), rotary).split(heads, dim=1)
     keys, values = store(key, attention.split(value, attention.kv_heads))
     grouped_query = query.reshape(rows, attention.kv_heads, -1, attention.width)
     mixed = functional.scaled_dot_product_attention(grouped_query, keys, values, attn_mask=mask)
