@@ -21,7 +21,7 @@ from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.bundle.roles import PLAY_GRAPHS
 from animegamer_rt.errors import AnimeGamerError, BundleError, BundleNotFoundError, EngineStaleError
-from animegamer_rt.profiling import host_memory
+from animegamer_rt.profiling import gpu_memory, host_memory
 from animegamer_rt.profiling.host import module_version
 from animegamer_rt.profiling.nvml import Gpu, gpus
 from animegamer_rt.untrusted import plain
@@ -30,6 +30,8 @@ from .bundle_info import describe_size
 from .machine_checks import CUDA_PROVIDER, CheckResult, check_machine
 
 CANNOT_PLAY = 1
+FIRST_FP8 = 89
+"""The first architecture with FP8 products."""
 SPARE_BYTES = 10**9
 """Less free disk space than this is reported."""
 MAKE_BUNDLE = "make one, run: animegamer-rt export --checkpoints DIR --out BUNDLE; by name: animegamer-rt info --list"
@@ -165,18 +167,37 @@ def _host_memory(bundle: Bundle) -> CheckResult:
 
 
 def _memory(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:
-    """Whether the bundle's weights fit on each GPU."""
+    """Whether the bundle's weights fit on each GPU, and what a turn of each plan takes with PyTorch."""
     parts = [part for graph, part in bundle.manifest.parts.items() if graph in PLAY_GRAPHS]
     files = {file for part in parts for file in (part.file, *part.data_files)}
     weights = sum(bundle.manifest.files[file].bytes for file in files)
     for card in cards:
         found, do = f"{weights / 2**30:.1f} GiB of weights on {card.name}", ""
-        if weights > card.total_mib * 2**20:
+        turns = _turns(bundle, card)
+        for options, peaks in turns.items():
+            said = ", ".join(f"{plan} {peak / 2**30:.1f}" for plan, peak in peaks.items())
+            found += f"; GiB of a turn with {options}: {said}"
+        least = min((peak for peaks in turns.values() for peak in peaks.values()), default=weights)
+        if least > card.total_mib * 2**20:
             do = "export it in a lower precision (docs/EXPORT.md, Which card); TensorRT streams what does not fit"
-        elif weights > card.free_mib * 2**20:
+        elif least > card.free_mib * 2**20:
             found += f"; {card.free_mib / 1024:.1f} GiB are free" + (f", as {card.programs}" if card.programs else "")
             do = "close other programs that use the GPU: nvidia-smi lists them"
         yield CheckResult("memory", "limited" if do else "ok", found, do)
+
+
+def _turns(bundle: Bundle, card: Gpu) -> dict[str, dict[str, int]]:
+    """Options -> plan -> peak in bytes with PyTorch, in 16 bits and with 8 in the denoiser; none without sizes."""
+    eight_bits = "fp8" if int(card.arch.removeprefix("sm")) >= FIRST_FP8 else "int8"
+    by_options = {"--device torch": "bf16", f"--device torch --precision {eight_bits}": eight_bits}
+    plans, total = bundle.manifest.plans, card.total_mib * 2**20
+    try:
+        return {
+            options: {plan: gpu_memory.with_torch(bundle, plan, precision, total).peak_bytes for plan in plans}
+            for options, precision in by_options.items()
+        }
+    except (KeyError, TypeError, ZeroDivisionError):
+        return {}
 
 
 def _engines(bundle: Bundle, cards: Sequence[Gpu]) -> Iterator[CheckResult]:

@@ -131,13 +131,13 @@ def _stages(bundle: Bundle, parts: PlanParts, with_torch: bool, width: int) -> d
     for role in PLAY_ROLES:
         part = parts[role]
         sizes, count = bundle.sizes(role, part), numbers.get(bundle.network(role, part))
-        found[role] = _weights(bundle, parts.graphs(role)[0], sizes, width)
+        found[role] = weights_bytes(bundle, parts.graphs(role)[0], sizes, width)
         with suppress(KeyError, TypeError, ZeroDivisionError):  # a bundle without these sizes
             found[role] += width * count(sizes) if count else 0
     return found
 
 
-def _weights(bundle: Bundle, graph: str, sizes: Mapping[str, Any], width: int) -> int:
+def weights_bytes(bundle: Bundle, graph: str, sizes: Mapping[str, Any], width: int) -> int:
     """Bytes of a graph's weights in memory: floats of this width, 4- and 8-bit codes as stored."""
     part = bundle.manifest.parts.get(graph)
     if part is None:
@@ -165,6 +165,17 @@ def _denoiser(size: Mapping[str, Any]) -> int:
 
 def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool, bytes_each: int) -> int:
     """The caches between its chunks, and the activations of its widest layer, the first of the last stage."""
+    caches = vae_caches(size, height, width)
+    if not with_torch:
+        wide, pixels = _last_stage(size, height, width)
+        return caches + ONNXRUNTIME_HOLDS * VIDEO_FRAMES * wide * pixels
+    left = VAE_BYTES - SPARE_BYTES - bytes_each * caches  # counted as in backends.torch.vae
+    whole, in_slices = (vae_activations(size, height, width, frames) for frames in (VIDEO_FRAMES, FRAMES_AT_ONCE))
+    return caches + (whole if bytes_each * whole / FILL <= left else in_slices)
+
+
+def vae_caches(size: Mapping[str, Any], height: int, width: int) -> int:
+    """Numbers that the first chunk leaves for the second: two frames of each convolution's input."""
     widths = [size["channels"] * multiplier for multiplier in size["multipliers"]]
     blocks, deepest = size["res_blocks"] + 1, widths[-1]
     cached = (size["latent_channels"] + 4 * deepest) * height * width
@@ -173,15 +184,18 @@ def _vae(size: Mapping[str, Any], height: int, width: int, with_torch: bool, byt
         of_stage = incoming + (2 * blocks - 1) * widths[level] + (widths[0] if level == 0 else 0)
         incoming, scale = widths[level], 2 ** (len(widths) - 1 - level)
         cached += of_stage * height * width * scale**2
-    pixels, before = height * width * 4 ** (len(widths) - 1), widths[min(1, len(widths) - 1)]
-    if not with_torch:
-        return int(2 * cached + ONNXRUNTIME_HOLDS * VIDEO_FRAMES * before * pixels)
+    return int(2 * cached)
 
-    def held(frames: int) -> int:
-        """Input, padded input and output of that layer for this many frames at once."""
-        layer = VIDEO_FRAMES * before + (2 + frames) * before + frames * widths[0]
-        return int(max(layer, (3 * VIDEO_FRAMES + 2) * widths[0]) * pixels)
 
-    left = VAE_BYTES - SPARE_BYTES - bytes_each * 2 * cached  # counted as in backends.torch.vae
-    whole = held(VIDEO_FRAMES)
-    return int(2 * cached + (whole if bytes_each * whole / FILL <= left else held(FRAMES_AT_ONCE)))
+def vae_activations(size: Mapping[str, Any], height: int, width: int, frames: int) -> int:
+    """Numbers of its widest layer with PyTorch, in slices of so many frames: input, padded input and output."""
+    wide, pixels = _last_stage(size, height, width)
+    layer = VIDEO_FRAMES * wide + (2 + frames) * wide + frames * size["channels"] * size["multipliers"][0]
+    return int(max(layer, (3 * VIDEO_FRAMES + 2) * size["channels"] * size["multipliers"][0]) * pixels)
+
+
+def _last_stage(size: Mapping[str, Any], height: int, width: int) -> tuple[int, int]:
+    """Channels that enter it, and pixels of a frame."""
+    multipliers = size["multipliers"]
+    wide = size["channels"] * multipliers[min(1, len(multipliers) - 1)]
+    return int(wide), height * width * 4 ** (len(multipliers) - 1)

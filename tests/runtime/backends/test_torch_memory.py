@@ -31,17 +31,18 @@ from animegamer_rt.backends.torch.loader import EngineSetup, build_engines
 from animegamer_rt.backends.torch.networks import Models
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8, RowwiseLinear
 from animegamer_rt.bundle.denoise_plan import build_plan
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.tiny_decoder import TinyDecoder, TinyDecoderSize
 from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.profiling import gpu_memory
 from animegamer_rt.stages.predictor import prefill_prompt
 
 ROOT = Path(__file__).resolve().parents[3]
 GIB = 2**30
-DRIVER_AND_LIBRARIES = 0.85 * GIB
-"""What the driver and CUDA's libraries took of an H100 beside PyTorch's memory."""
+DRIVER_AND_LIBRARIES = gpu_memory.LIBRARIES_BYTES
 WINDOW = 4096
 """Tokens of the predictor's history window in a bundle that does not say another."""
 HISTORY_TURNS, WORDS = 4, 36
@@ -240,13 +241,18 @@ CARDS = [
     ("gb", "name", "products", "light", "words"), CARDS, ids=[f"{gb}-gb-{name}" for gb, name, *_ in CARDS]
 )
 def test_card_holds_a_turn_at_full_size_as_the_table_says(
-    gb: int, name: str, products: torch.dtype | None, light: bool, words: str, as_on_a_gpu: None
+    gb: int, name: str, products: torch.dtype | None, light: bool, words: str, as_on_a_gpu: None, full: Bundle
 ) -> None:
     """With the vae and CFG pairs: every plan. With the light decoder, single rows and our kernels: `turbo`."""
     turn = held(gb * 1e9, products, light, kernels=light)
     assert turn.description.partition(" threads")[2] == words
     assert turn.over == 0, "graphs would take more than the block that is reserved for them"
     assert turn.together <= gb * 1e9 - DRIVER_AND_LIBRARIES
+    said = gpu_memory.with_torch(full, "turbo" if light else "exact", name, gb * 1e9)
+    assert said.peak_bytes == pytest.approx(turn.together + DRIVER_AND_LIBRARIES, rel=0.05)
+    assert said.kept == pytest.approx(turn.kept, rel=0.02) and said.prompt == pytest.approx(
+        turn.running["predictor"], rel=0.25
+    )
     parts = [("predictor", "in `int4-qdq`"), ("denoiser", f"in `{name}`"), ("vae", "in slices" if words else "whole")]
     rows = [
         f"| {part} {how} | {turn.weights[part] / GIB:.1f} | {turn.running[part] / GIB:.1f} |"

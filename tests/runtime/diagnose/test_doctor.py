@@ -22,6 +22,7 @@ from animegamer_rt.cli import main
 from animegamer_rt.diagnose import doctor, machine_checks
 from animegamer_rt.diagnose.doctor import run_checks
 from animegamer_rt.diagnose.machine_checks import CheckResult
+from animegamer_rt.profiling.nvml import Gpu
 
 
 class Rtx4070(FakeNvml):
@@ -161,6 +162,16 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     assert engines.state == "limited" and engines.found == everything
     assert engines.do == f"run: animegamer-rt build-engines --bundle {bundle.folder} --gpu sm89"
     assert found(bundle, "memory").state == "ok"
+
+
+def test_the_memory_of_each_plan_is_foretold_for_a_card(full: Bundle) -> None:
+    def about(gib: float) -> CheckResult:
+        (finding,) = doctor._memory(full, [Gpu("a card", int(1024 * gib), int(1024 * gib), "580", "sm89")])
+        return finding
+
+    small = about(8)
+    assert small.state == "ok" and small.found.endswith("--device torch --precision fp8: exact 10.1, turbo 7.3")
+    assert about(6).state == "limited" and "lower precision" in about(6).do
 
 
 CPU_FILES, GPU_FILES = ["CPUExecutionProvider"], ["CUDAExecutionProvider", "CPUExecutionProvider"]

@@ -30,6 +30,7 @@ from animegamer_rt.models.light_decoder import LightDecoder
 from animegamer_rt.models.predictor import Predictor as PredictorNetwork
 from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.models.vae import VaeDecoder
+from animegamer_rt.profiling.gpu_memory import SCARCE_BYTES
 from animegamer_rt.profiling.host_memory import with_torch
 
 from .attention import check_attention, check_choice
@@ -58,8 +59,6 @@ PRECISIONS: Mapping[str, torch.dtype] = {
 """Precision -> dtype of activations and products; fp8 and int8 use it for all but the four products of ROWWISE."""
 ROWWISE: Mapping[str | None, torch.dtype] = {"fp8": FP8, "int8": INT8}
 """Precision -> dtype of the four large products of each denoiser block."""
-SCARCE_BYTES = 2**30
-"""With less free memory, once all weights are loaded, the denoiser's modulation weights go to the host."""
 Network = TypeVar("Network", bound=nn.Module)
 
 
