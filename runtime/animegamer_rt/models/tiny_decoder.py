@@ -122,4 +122,6 @@ class TinyDecoder(nn.Module):
             new = convolution(x)
             new = self.conv_out(functional.relu(new, inplace=True)) if last else new
             made.append(functional.pixel_shuffle(new, 2))
-        return torch.stack(made, dim=1).flatten(0, 1) if len(made) > 1 else made[0]
+        out = torch.stack(made, dim=1).flatten(0, 1) if len(made) > 1 else made[0]
+        # A shuffle on a GPU loses the layout that the next stage's convolutions need.
+        return out if last else out.contiguous(memory_format=torch.channels_last)
