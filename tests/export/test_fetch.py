@@ -16,6 +16,7 @@ from project import run_command
 from tiny_release import PICTURE, add_character, write_diffusers_vae, write_release
 
 from animegamer_export.build.weight_source import from_checkpoints
+from animegamer_export.fetch import light_decoder
 from animegamer_export.fetch.command import add_command
 from animegamer_rt.errors import AnimeGamerError, CheckpointError, ConfigError, HubError, OutputError
 
@@ -84,6 +85,18 @@ def test_export_finds_what_was_fetched_and_a_second_run_downloads_nothing(
     assert hub.tokens == {("127.0.0.1", f"Bearer {TOKEN}")}  # not the host that large files lie on
     captured = capfd.readouterr()
     assert TOKEN not in said + record + captured.out + captured.err
+
+
+def test_the_light_decoder_comes_from_its_own_repository(
+    hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content, out = b"weights", tmp_path / "checkpoints"
+    hub.repositories[light_decoder.REPOSITORY] = {light_decoder.PATH: content}
+    monkeypatch.setattr(light_decoder, "ADDRESS", hub.address)
+    monkeypatch.setattr(light_decoder, "BLOB", hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest())
+    said = fetch(out, "--light-decoder")
+    assert "madebyollin/taehv" in said and "licence MIT" in said
+    assert (out / light_decoder.FILE).read_bytes() == content and "taehv/taecvx.safetensors" in files_of(out)
 
 
 def test_a_broken_download_goes_on_where_it_ended(hub: FakeHub, tmp_path: Path) -> None:
