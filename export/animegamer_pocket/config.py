@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from animegamer_export.build.sizes import POCKET
+from animegamer_export.distill.optimiser import PhaseConfig
 from animegamer_export.plan_search.measure import SearchBudget
 from animegamer_rt.models.denoiser import DenoiserSize
 from animegamer_rt.models.encoder import EncoderSize
@@ -17,17 +18,6 @@ from animegamer_rt.models.vae import VaeSize
 LATENT_HEIGHT, LATENT_WIDTH = 12, 18  # 96 x 144 pixels, eight pixels per latent cell
 PATCH_PIXELS = 8  # the image tower cuts a 112 x 112 picture into 14 x 14 patches of 8 x 8 pixels
 POSITION_WAVES = 8  # sinusoids that encode a patch's position along each axis
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseConfig:
-    """One training phase: optimiser steps, clips (or games) per step, and the peak learning rates."""
-
-    steps: int
-    batch: int
-    learning_rate: float
-    muon_learning_rate: float = 0.0  # of matrices in transformer blocks; 0: AdamW trains them too
-    final_ratio: float = 0.0  # learning rate after the last step / peak learning rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from animegamer_export.build.default_plans import COMPATIBILITY
+from animegamer_export.distill.optimiser import exponential_average
 from animegamer_export.support.plans import coarse_plan
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.models.vae import VaeDecoder
@@ -21,7 +22,6 @@ from .context import BuildContext
 from .reader.picture import picture_accuracy, train_picture_reader
 from .reader.training import train_reader
 from .training import autoencoder, checkpoint, decoder_start, diffusion, prediction
-from .training.optimiser import exponential_average
 from .training.progress import run_phase
 
 PREDICTED_SHOT_SHARE = 1 / 3

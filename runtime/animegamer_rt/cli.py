@@ -43,6 +43,7 @@ HELP: Mapping[str, str] = MappingProxyType(
         "keys": "make key pairs for serving to other machines",
         "sessions": "back up a server's sessions, even while it runs",
         "build-engines": "build TensorRT engines for a bundle",
+        "distill": "train a student and a light decoder for a bundle, and add them as the plan turbo",
         "export": "make a bundle from checkpoints",
         "fetch": "download the published checkpoints",
         "kiosk": "run a game on a screen for visitors",

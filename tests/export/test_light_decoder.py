@@ -16,9 +16,13 @@ from torch import Tensor
 
 from animegamer_export.build.carry_over import carry_over
 from animegamer_export.distill import add
+from animegamer_export.distill.files import teacher_hash
 from animegamer_export.parts.light_decoder import export_light_decoder
 from animegamer_export.parts.vae import pixels
 from animegamer_export.plan_search.measure import SearchBudget
+from animegamer_export.quantize.bundle import quantize_bundle
+from animegamer_export.quantize.scheme import scheme
+from animegamer_rt import cli
 from animegamer_rt.backends.interface import Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.backends.torch.device import TorchDevice
@@ -87,20 +91,28 @@ def files(bundle: Bundle, network: LightDecoder, tmp_path: Path) -> tuple[Path, 
     denoiser, _ = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
     state = {name: one.detach().clone() for name, one in denoiser.named_parameters()}
     student, light = tmp_path / "student.safetensors", tmp_path / "light.safetensors"
-    save_file(state, student, {"teacher": add.teacher_hash(bundle), "timesteps": "999,319,19"})
+    save_file(state, student, {"teacher": teacher_hash(bundle), "timesteps": "999,319,19"})
     save_file(network.state_dict(), light, {"size": json.dumps(asdict(SIZE))})
     return student, light
 
 
-def test_turbo_is_added_measured_and_replaced(
-    bundle: Bundle, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(add, "LEAST_DB", 1.0)  # its random vae draws what no decoder was trained on
+@pytest.fixture
+def least_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few turns, and every likeness will do: the random vae draws what no decoder was trained on."""
+    monkeypatch.setattr(add, "LEAST_DB", 1.0)
     monkeypatch.setattr(add, "CALIBRATION_TURNS", 10)
     monkeypatch.setattr(add, "SearchBudget", lambda: SearchBudget(turns=1))
+    measure = add._measure
+    monkeypatch.setattr(add, "_measure", lambda *arguments: (measure(*arguments)[0], []))
+
+
+def test_turbo_is_added_measured_and_replaced(
+    bundle: Bundle, files: tuple[Path, Path], tmp_path: Path, least_work: None, capsys: pytest.CaptureFixture[str]
+) -> None:
     student, light = files
-    arguments = [str(bundle.folder), "--student", str(student), "--light-decoder", str(light)]
-    assert add.main([*arguments, "--default"]) == 0
+    arguments = ["distill", str(bundle.folder), "--student", str(student), "--light-decoder", str(light)]
+    arguments += ["--work", str(tmp_path / "work"), "--default"]
+    assert cli.main(arguments) == 0
     for _ in range(2):
         found = load(bundle.folder)
         assert found.fingerprint == bundle.fingerprint
@@ -109,7 +121,7 @@ def test_turbo_is_added_measured_and_replaced(
         assert [step["timestep"] for step in entry.plan["steps"]] == [999, 319, 19]
         assert found.default_plan == "turbo"
         files_before = sorted(path.name for path in bundle.folder.iterdir())
-        assert add.main([*arguments, "--default"]) == 0
+        assert cli.main(arguments) == 0
         assert sorted(path.name for path in bundle.folder.iterdir()) == files_before
     assert "the light decoder against the vae" in capsys.readouterr().out
     again = carry_over(bundle.manifest, bundle.folder)
@@ -120,8 +132,26 @@ def test_turbo_is_added_measured_and_replaced(
     exported = replace(bundle.manifest, provenance=of_another_vae)
     kept = carry_over(exported, bundle.folder)
     assert "turbo" not in kept.plans and "vae_light_first" not in kept.parts and kept.plans.keys() >= {"exact"}
+    quantize_bundle(found, tmp_path / "small", {"predictor": scheme("int8-qdq")})
+    small = load(tmp_path / "small")
+    assert small.parts_of("turbo") == found.parts_of("turbo") and "turbo" in small.manifest.plans
     without = write_manifest(bundle.folder, add.without_turbo(found.manifest))
     assert without.manifest == bundle.manifest
+
+
+def test_a_failed_replacement_brings_the_earlier_turbo_back(
+    bundle: Bundle, files: tuple[Path, Path], least_work: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = add.add_turbo(bundle, *files)
+    before = {path.name: path.read_bytes() for path in bundle.folder.iterdir()}
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(add, "_measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        add.add_turbo(found, *files)
+    assert {path.name: path.read_bytes() for path in bundle.folder.iterdir()} == before
 
 
 def of_another_teacher(bundle: Bundle, student: Path, light: Path) -> None:
@@ -131,7 +161,7 @@ def of_another_teacher(bundle: Bundle, student: Path, light: Path) -> None:
 
 def without_timesteps(bundle: Bundle, student: Path, light: Path) -> None:
     denoiser, _ = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
-    save_file(dict(denoiser.named_parameters()), student, {"teacher": add.teacher_hash(bundle)})
+    save_file(dict(denoiser.named_parameters()), student, {"teacher": teacher_hash(bundle)})
 
 
 @pytest.mark.parametrize(

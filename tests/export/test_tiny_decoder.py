@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from animegamer_export.checkpoints.tiny_decoder import read_tiny_decoder
-from animegamer_export.distill import add
+from animegamer_export.distill import add, files
 from animegamer_export.fetch import light_decoder
 from animegamer_export.parts.tiny_decoder import export_tiny_decoder
 from animegamer_export.parts.vae import pixels
@@ -180,7 +180,7 @@ def test_a_decoder_of_another_scale_is_refused_and_the_right_one_added(
     add._require_likeness(right, clips, frames, file)
     with pytest.raises(AnimeGamerError, match="draws other pictures.*at least 25 dB.*in another scale"):
         add._require_likeness(wrong, clips, frames, file)
-    assert isinstance(add.read_light_decoder(file, bundle), TinyDecoder)
+    assert isinstance(files.read_light_decoder(file, bundle), TinyDecoder)
 
 
 def test_another_file_is_refused_in_words(published: Published, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ VERBS = {
     "sessions backup": "NEW_DIR",
     "kiosk watch": "--config",
     "build-engines": "--gpu",
+    "distill": "--student-steps",
     "export": "--checkpoints",
     "fetch": "--accept-licence",
     "parity": "--verbose",

@@ -1,34 +1,22 @@
-"""Adds the plan `turbo` to a bundle: a student of its denoiser, and a light decoder in place of its vae.
-
-    python -m animegamer_export.distill.add BUNDLE --student FILE --light-decoder FILE
-
-Both files are safetensors with the state dicts of `models.denoiser.Denoiser` and `models.light_decoder.LightDecoder`;
-the second may also be TAECVX's published file (`animegamer-rt fetch --light-decoder`), .safetensors or .pth. The
-student's metadata names its `teacher`, by `teacher_hash` of the denoiser that it was made of, and its `timesteps`.
-"""
+"""Adds the plan `turbo` to a bundle: a student of its denoiser, and a light decoder in place of its vae."""
 
 from __future__ import annotations
 
-import argparse
-import hashlib
-import json
-import sys
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
-from animegamer_export.checkpoints.tiny_decoder import is_tiny_decoder, read_tiny_decoder
-from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn, predict_first_turns
+from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
 from animegamer_export.evaluate.judges import judge_of
-from animegamer_export.evaluate.metrics import psnr
+from animegamer_export.evaluate.metrics import Clip
 from animegamer_export.evaluate.turns import plan_engines, sample_instructions
 from animegamer_export.onnx_io.write import ExportResult, Precision
 from animegamer_export.parts.denoiser import AttentionForm, export_denoiser
@@ -36,88 +24,96 @@ from animegamer_export.parts.light_decoder import export_light_decoder
 from animegamer_export.parts.tiny_decoder import export_tiny_decoder
 from animegamer_export.parts.vae import pixels
 from animegamer_export.plan_search.measure import SearchBudget, measure_own_plans
+from animegamer_export.plan_search.results import GOALS
 from animegamer_rt.backends.torch.device import TorchDevice
-from animegamer_rt.backends.torch.networks import read_network, read_size
-from animegamer_rt.bundle.config import read_record
-from animegamer_rt.bundle.denoise_plan import Branch, DenoisePlan, build_plan
-from animegamer_rt.bundle.loader import Bundle, load, open_bundle
+from animegamer_rt.backends.torch.networks import read_network
+from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT, Manifest, PlanEntry
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, DENOISER, LIGHT_DECODER, TINY_DECODER, VAE, graph_names
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import AnimeGamerError, BundleError, CheckpointError
-from animegamer_rt.models.denoiser import Denoiser
-from animegamer_rt.models.light_decoder import LightDecoder, LightDecoderSize
+from animegamer_rt.engine_config import DEFAULT_CONFIG, EngineConfig
+from animegamer_rt.errors import BundleError
+from animegamer_rt.models.light_decoder import LightDecoder
 from animegamer_rt.models.tiny_decoder import TinyDecoder
 from animegamer_rt.pipeline import Pipeline
 
-TURBO = "turbo"
+from .files import TEACHER, read_light_decoder, read_student, teacher_hash
+from .likeness import likeness
+
+TURBO, BEFORE = "turbo", ".before"
+"""The plan, and the folder in the bundle for the earlier one's files until it is replaced."""
 OWN: Mapping[str, str] = {DENOISER: "denoiser_turbo", VAE: "vae_light"}
-TEACHER, TIMESTEPS, SIZE = "teacher", "timesteps", "size"
-"""Metadata of the files: of a student, and of a light decoder (fields of LightDecoderSize as JSON)."""
-FINE_STEPS = 50
-"""Of the plan whose noise a student's steps sum up."""
 CALIBRATION_TURNS, COMPARED_TURNS = 24, 10
 LEAST_DB = 25.0
 """Of the light decoder against the vae. Latents of another scale give some 12."""
+SCORE_LOST = 0.02
+"""Of the judge's score of `exact`, at most."""
 SEED = 3000
-Network = TypeVar("Network", bound=nn.Module)
 
 
-def teacher_hash(bundle: Bundle) -> str:
-    """The sha256 of a bundle's denoiser: of its weights, whatever graphs run them."""
-    files = bundle.manifest.parts[DENOISER].data_files
-    return hashlib.sha256("".join(bundle.manifest.files[name].sha256 for name in files).encode()).hexdigest()
+def add_turbo(
+    bundle: Bundle,
+    student: Path,
+    light_decoder: Path,
+    default: bool = False,
+    config: EngineConfig = DEFAULT_CONFIG,
+    log: Callable[[str], object] = print,
+) -> tuple[Bundle, list[str]]:
+    """Writes both parts and the plan `turbo` into the bundle; an earlier `turbo` is replaced.
 
-
-def add_turbo(bundle: Bundle, student: Path, light_decoder: Path, default: bool = False) -> Bundle:
-    """Writes both parts and the plan `turbo`, with its figures, into the bundle; an earlier `turbo` is replaced.
-
-    default: it becomes the default plan.
+    default: it becomes the default plan. Returns the bundle, and the goals that the plan misses: it then has no
+    figures, so it is not played, and is not the default.
     Raises CheckpointError for a file that does not hold such a network, and BundleError for a student of another
     denoiser, for a light decoder that draws other pictures than the vae, and where a part does not compute what its
-    network does; the bundle then has no plan `turbo`.
+    network does; the bundle then is as it was.
     """
-    state, metadata = _read(student)
-    _require_teacher(bundle, student, metadata)
-    plan = _plan(student, metadata)
-    read = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)
-    unconditional = read[1].float()
-    network = _filled(Denoiser(read_size(bundle, DEFAULT_PARTS, DENOISER)), state, student)
+    network, plan = read_student(student, bundle)
     light = read_light_decoder(light_decoder, bundle)
-    plain = _remove(bundle)
-    with ExitStack() as undo:
-        undo.callback(_remove, bundle)
+    unconditional = read_network(bundle, TorchDevice(torch.float32), DEFAULT_PARTS, DENOISER)[1].float()
+    with _replacing(bundle) as plain:
         usual, own = plain.manifest.parts[DENOISER], OWN[DENOISER]
         precision: Precision = "fp32" if usual.precision == "fp32" else "fp16"
         form: AttentionForm = "onnxruntime" if usual.int8_file else "onnx"
         written = export_denoiser(network, unconditional, bundle.folder, precision, form, bool(usual.int8_file), own)
-        bundle = _with_parts(plain, written, PlanEntry(plan.to_dict(), parts={DENOISER: own}))
-        latents, frames = _sample_clips(bundle)
+        made = _with_parts(plain, written, PlanEntry(plan.to_dict(), parts={DENOISER: own}), log)
+        latents, frames = _sample_clips(made, config)
         _require_likeness(light, latents[-COMPARED_TURNS:], frames[-COMPARED_TURNS:], light_decoder)
         if isinstance(light, TinyDecoder):
             kind, written = TINY_DECODER, export_tiny_decoder(light, latents[0], bundle.folder, OWN[VAE], precision)
         else:
             kind, written = LIGHT_DECODER, export_light_decoder(light, latents, bundle.folder, OWN[VAE], precision)
-        bundle = _with_parts(bundle, written, PlanEntry(plan.to_dict(), parts=OWN), {kind: asdict(light.size)})
-        budget, judge = SearchBudget(), judge_of(bundle)
-        texts = sample_instructions(bundle.manifest.world, 2 * budget.turns, SEED)
-        figures = measure_own_plans(bundle, plan_engines(bundle, EngineConfig()), texts, budget, judge=judge)[TURBO]
-        undo.pop_all()
-    plans = bundle.manifest.plans
-    entries = {name: replace(entry, default=entry.default and not default) for name, entry in plans.items()}
-    entries[TURBO] = replace(plans[TURBO], fidelity=figures, default=default)
-    provenance = {**bundle.manifest.provenance, TURBO: {TEACHER: metadata[TEACHER]}}
-    return write_manifest(bundle.folder, replace(bundle.manifest, plans=entries, provenance=provenance), changed=())
+        made = _with_parts(made, written, PlanEntry(plan.to_dict(), parts=OWN), log, {kind: asdict(light.size)})
+        figures, missed = _measure(made, latents, frames, config, log)
+        plans, default = made.manifest.plans, default and not missed
+        entries = {name: replace(entry, default=entry.default and not default) for name, entry in plans.items()}
+        entries[TURBO] = replace(plans[TURBO], fidelity={} if missed else figures, default=default)
+        provenance = {**made.manifest.provenance, TURBO: {TEACHER: teacher_hash(bundle)}}
+        made = write_manifest(bundle.folder, replace(made.manifest, plans=entries, provenance=provenance), changed=())
+    return made, missed
 
 
-def _remove(bundle: Bundle) -> Bundle:
-    """The bundle without `turbo` and its files."""
-    plain = write_manifest(bundle.folder, without_turbo(bundle.manifest), changed=())
-    for part in OWN.values():
-        for path in bundle.folder.glob(f"{part}*"):
+@contextmanager
+def _replacing(bundle: Bundle) -> Iterator[Bundle]:
+    """Gives the bundle without `turbo`; if the block fails, the earlier `turbo` comes back."""
+    before = bundle.folder / BEFORE
+    before.mkdir(exist_ok=True)
+    for path in _own_files(bundle.folder):
+        path.replace(before / path.name)
+    try:
+        yield write_manifest(bundle.folder, without_turbo(bundle.manifest), changed=())
+    except BaseException:
+        for path in _own_files(bundle.folder):
             path.unlink()
-    return plain
+        for path in before.iterdir():
+            path.replace(bundle.folder / path.name)
+        write_manifest(bundle.folder, bundle.manifest, changed=())
+        raise
+    finally:
+        shutil.rmtree(before)
+
+
+def _own_files(folder: Path) -> list[Path]:
+    return [path for part in OWN.values() for path in folder.glob(f"{part}*")]
 
 
 def without_turbo(manifest: Manifest) -> Manifest:
@@ -132,42 +128,15 @@ def without_turbo(manifest: Manifest) -> Manifest:
     return replace(manifest, plans=plans, parts=parts, sizes=sizes, provenance=provenance)
 
 
-def read_light_decoder(path: Path, bundle: Bundle) -> LightDecoder | TinyDecoder:
-    """The light decoder in a file: one made of this bundle, or TAECVX. Raises CheckpointError."""
-    if path.suffix == ".pth" or is_tiny_decoder(path):
-        return read_tiny_decoder(path, read_size(bundle, DEFAULT_PARTS, VAE).scale)
-    state, metadata = _read(path)
-    size = read_record(LightDecoderSize, json.loads(metadata.get(SIZE, "{}")), f"{path}: {SIZE}")
-    return _filled(LightDecoder(size), state, path)
-
-
-def _require_teacher(bundle: Bundle, student: Path, metadata: Mapping[str, str]) -> None:
-    found, expected = metadata.get(TEACHER, "no teacher"), teacher_hash(bundle)
-    if found != expected:
-        raise BundleError(
-            "the student was made of another denoiser than the bundle's",
-            where=student,
-            found=found[:16],
-            expected=f"{expected[:16]}, that of {bundle.folder}",
-            do="make it of this bundle's denoiser",
-        )
-
-
-def _plan(student: Path, metadata: Mapping[str, str]) -> DenoisePlan:
-    """The student's steps: unguided, with the noise of the exact plan's steps."""
-    words = metadata.get(TIMESTEPS, "").split(",")
-    if not all(word.isdecimal() for word in words):
-        raise CheckpointError(f"its {TIMESTEPS} are not a list like 999,319,19", where=student, do="train it again")
-    steps = [int(word) for word in words]
-    branches: list[Branch] = ["conditional"] * len(steps)
-    return build_plan(steps, guidance=[1.0] * len(steps), branches=branches, noise_steps=FINE_STEPS)
-
-
 def _with_parts(
-    bundle: Bundle, written: ExportResult, turbo: PlanEntry, sizes: Mapping[str, object] = MappingProxyType({})
+    bundle: Bundle,
+    written: ExportResult,
+    turbo: PlanEntry,
+    log: Callable[[str], object],
+    sizes: Mapping[str, object] = MappingProxyType({}),
 ) -> Bundle:
     """The bundle with these parts and the plan that they play, which has no figures yet."""
-    print(written.report(), flush=True)
+    log(written.report())
     manifest = bundle.manifest
     manifest = replace(
         manifest,
@@ -179,32 +148,27 @@ def _with_parts(
     return write_manifest(bundle.folder, manifest, changed=changed)
 
 
-def _sample_clips(bundle: Bundle) -> tuple[list[Tensor], list[np.ndarray]]:
+def _sample_clips(bundle: Bundle, config: EngineConfig) -> tuple[list[Tensor], list[Clip]]:
     """Latents [1, 5, 16, h, w] of the student, and the frames u8 [17, H, W, 3] of them by the bundle's vae."""
-    pipeline = Pipeline.open(bundle, plan_engines(bundle, EngineConfig())(TURBO), TURBO, unmeasured=True)
+    pipeline = Pipeline.open(bundle, plan_engines(bundle, config)(TURBO), TURBO, unmeasured=True)
     texts = sample_instructions(bundle.manifest.world, CALIBRATION_TURNS, SEED)
-    turns: Sequence[TurnInput] = predict_first_turns(pipeline, texts, SEED)
-    latents = [denoise_turn(pipeline.denoiser, turn) for turn in turns]
+    latents = [denoise_turn(pipeline.denoiser, turn) for turn in predict_first_turns(pipeline, texts, SEED)]
     frames = [np.stack(list(pipeline.vae.decode(latent))) for latent in latents]
     return [torch.from_numpy(latent) for latent in latents], frames
 
 
 @torch.no_grad()
 def _require_likeness(
-    light: LightDecoder | TinyDecoder, latents: Sequence[Tensor], frames: Sequence[np.ndarray], where: Path
+    light: LightDecoder | TinyDecoder, latents: Sequence[Tensor], frames: Sequence[Clip], where: Path
 ) -> None:
     rgb, upright = torch.arange(3), torch.tensor([False])
-    decibels = [
-        psnr(pixels(_frames(light, latent[0]), rgb, upright).numpy(), true)
-        for latent, true in zip(latents, frames, strict=True)
-    ]
-    found = float(np.mean(decibels))
-    print(f"the light decoder against the vae: {found:.2f} dB on {len(decibels)} latents", flush=True)
+    drawn = [pixels(_frames(light, latent[0]), rgb, upright).numpy() for latent in latents]
+    found = likeness(drawn, frames)["psnr_db"]
     if not found >= LEAST_DB:
         raise BundleError(
             "the light decoder draws other pictures than the bundle's vae",
             where=where,
-            found=f"{found:.1f} dB on {len(decibels)} latents",
+            found=f"{found:.1f} dB on {len(latents)} latents",
             expected=f"at least {LEAST_DB:.0f} dB",
             do="use one for this bundle's latents: of another model, or in another scale, they give other pictures",
         )
@@ -218,51 +182,27 @@ def _frames(light: LightDecoder | TinyDecoder, latent: Tensor) -> Tensor:
     return cast(Tensor, light(latent, None))
 
 
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors in float32, and the metadata."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name).float() for name in file.keys()}, file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"not a safetensors file ({error})", where=path, do="give another file") from error
-
-
-def _filled(network: Network, state: Mapping[str, Tensor], path: Path) -> Network:
-    """The network with these weights; its buffers are computed and stay. Raises CheckpointError."""
-    wanted = {name: tuple(one.shape) for name, one in network.named_parameters()}
-    given = {name: tuple(one.shape) for name, one in state.items()}
-    known = network.state_dict().keys()
-    wrong = {name: (given[name], shape) for name, shape in wanted.items() if name in given and given[name] != shape}
-    if given.keys() - known or wanted.keys() - given or wrong:
-        raise CheckpointError(
-            f"not the weights of a {type(network).__name__} of this size",
-            where=path,
-            missing=sorted(wanted.keys() - given),
-            unexpected=sorted(given.keys() - known),
-            misshapen=wrong,
-        )
-    network.load_state_dict({name: state[name] for name in wanted}, strict=False)
-    return network.eval()
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code, 2 for a user error."""
-    parser = argparse.ArgumentParser(
-        prog="python -m animegamer_export.distill.add", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument("bundle", help="name or folder; its plan turbo is replaced")
-    for option in ("--student", "--light-decoder"):
-        parser.add_argument(option, type=Path, required=True, metavar="FILE", help="safetensors")
-    parser.add_argument("--default", action="store_true", help="make turbo the default plan")
-    options = parser.parse_args(argv)
-    try:
-        bundle = add_turbo(open_bundle(options.bundle), options.student, options.light_decoder, options.default)
-    except AnimeGamerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(load(bundle.folder).manifest.plans[TURBO].fidelity, indent=1))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def _measure(
+    bundle: Bundle,
+    latents: Sequence[Tensor],
+    frames: Sequence[Clip],
+    config: EngineConfig,
+    log: Callable[[str], object],
+) -> tuple[dict[str, Any], list[str]]:
+    """The plan's figures against `exact`, and which goals it misses. frames: by the vae, of the latents."""
+    engines, budget = plan_engines(bundle, config), SearchBudget()
+    light = Pipeline.open(bundle, engines(TURBO), TURBO, unmeasured=True).vae
+    drawn = [np.stack(list(light.decode(latent.numpy()))) for latent in latents]
+    decoder = {name: round(value, 3) for name, value in likeness(drawn, frames).items()}
+    log(f"the light decoder against the vae, {len(drawn)} latents: {decoder}")
+    texts = sample_instructions(bundle.manifest.world, 2 * budget.turns, SEED)
+    figures = measure_own_plans(bundle, engines, texts, budget, log, judge_of(bundle))[TURBO]
+    score, exact = figures["instruction_score"], figures["instruction_score_exact"]
+    goals = {
+        "edges of the light decoder, at least 0.95": decoder["edges"] >= 0.95,
+        "motion of the light decoder, 0.9 to 1.1": 0.9 <= decoder["motion"] <= 1.1,
+        f"SSIM against exact, at least {GOALS['fast']}": figures["ssim"] >= GOALS["fast"],
+        "motion against exact, 0.9 to 1.1": 0.9 <= figures["motion_ratio"] <= 1.1,
+        "the judge's score of exact, less 0.02": score is None or score >= exact - SCORE_LOST,
+    }
+    return {**figures, "light_decoder": decoder}, [name for name, reached in goals.items() if not reached]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from animegamer_pocket.training.optimiser import autocast
+from animegamer_export.distill.optimiser import autocast
 from animegamer_pocket.world.sampling import sample_scene
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
 

@@ -17,9 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from animegamer_pocket.config import PhaseConfig
+from animegamer_export.distill.optimiser import PhaseConfig, autocast
 from animegamer_pocket.training import checkpoint
-from animegamer_pocket.training.optimiser import autocast
 from animegamer_pocket.training.progress import run_phase
 from animegamer_pocket.world.drawing import downsample
 from animegamer_pocket.world.places import paint_place

@@ -9,8 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from animegamer_pocket.config import PhaseConfig
-from animegamer_pocket.training.optimiser import autocast, exponential_average, learning_rate_factor
+from animegamer_export.distill.optimiser import PhaseConfig, autocast, exponential_average, learning_rate_factor
 from animegamer_pocket.world.scene import CHARACTERS
 
 from .model import Reader

@@ -15,14 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from animegamer_export.distill.frame_loss import change_loss, reconstruction_loss
+from animegamer_export.distill.optimiser import Optimisers, PhaseConfig, autocast, device_of
 from animegamer_export.evaluate.metrics import psnr
-from animegamer_pocket.config import PhaseConfig
 from animegamer_rt.models.vae import VaeDecoder
 
 from .decoder_start import decode_frames
-from .optimiser import Optimisers, autocast, device_of
 from .vae_encoder import VaeEncoder
-from .vae_loss import change_loss, reconstruction_loss
 
 KL_WEIGHT = 3e-4
 CHANGE_WEIGHT = 6.0  # in the decoder's last phase

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from animegamer_pocket.config import PhaseConfig
+from animegamer_export.distill.optimiser import Optimisers, PhaseConfig, autocast, device_of
+from animegamer_export.distill.student import motion_weights
 from animegamer_pocket.towers import ImageTower, TextTower
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.noise_schedule import full_signal_levels
@@ -22,12 +23,9 @@ from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import advance
 from animegamer_rt.models.encoder import Encoder
 
-from .optimiser import Optimisers, autocast, device_of
-
 CONDITION_DROPOUT = 0.1
 PREDICTED_SHARE = 0.5  # of the clips of phase three get the predicted shot, the others the encoder's
 GENERATION_BATCH = 8
-MAX_MOTION_RATIO = 12.0  # limit on a cell's change / the clip's mean change, in phase three's weights
 TIMESTEP_POWER = 0.65
 """Phase three draws timesteps as 1000 u ** 0.65, more of them noisy, where layout and motion are decided."""
 
@@ -72,17 +70,6 @@ def add_noise(latents: Tensor, signal: Tensor, noise: Tensor) -> tuple[Tensor, T
     a = signal.view(-1, 1, 1, 1, 1)
     sigma = (1.0 - a.square()).sqrt()
     return a * latents + sigma * noise, a * noise - sigma * latents
-
-
-def motion_weights(latents: Tensor) -> Tensor:
-    """Loss weights [B, 5, 1, h, w], mean 1, of latents [B, 5, C, h, w]: a constant plus the cell's change over time.
-
-    Nine tenths of a picture are static and learned early; unweighted, they would dominate the loss.
-    """
-    change = latents.sub(latents.mean(1, keepdim=True)).square().mean(2, keepdim=True)
-    relative = change / change.mean((1, 2, 3, 4), keepdim=True).clamp_min(1e-6)
-    weights = 1.0 + relative.clamp_max(MAX_MOTION_RATIO)
-    return weights / weights.mean()
 
 
 def motion_probabilities(latents: np.ndarray) -> np.ndarray:

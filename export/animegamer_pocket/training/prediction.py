@@ -14,13 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from animegamer_export.distill.optimiser import Optimisers, PhaseConfig, autocast, device_of
 from animegamer_export.parts.predictor import read_prompt
-from animegamer_pocket.config import PhaseConfig
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, Prompt, PromptBuilder
 from animegamer_rt.state.game import STRENGTH_VALUES, STRENGTHS, GameState
-
-from .optimiser import Optimisers, autocast, device_of
 
 STATE_WEIGHT = 0.4
 STATE_EVERY = 4  # steps: the four strengths are learned ten times faster than the shot

@@ -28,8 +28,8 @@ class LightDecoderSize:
     the one before, and the video twice that of the last.
     """
 
-    channels: tuple[int, ...] = (128, 64, 32)
-    blocks: tuple[int, ...] = (1, 2, 1)
+    channels: tuple[int, ...] = (192, 96, 32)
+    blocks: tuple[int, ...] = (2, 2, 1)
     latent_channels: int = 16
 
     @property
@@ -73,15 +73,17 @@ class LightDecoder(nn.Module):
 
         The first chunk has 4t - 3 video frames, any other 4t.
         """
-        given = with_before(latent, before)
+        return as_frames(self.decode(with_before(latent, before)), first=before is None)
+
+    def decode(self, given: Tensor) -> Tensor:
+        """Latent frames behind the ones before them, [t, 32, h, w] -> the video frames of each, [t, 12, H, W]."""
         x = self.stages[0](functional.relu(self.stem(given)))
         skip = self.skip(given)
         for upsample, stage in zip(self.upsamples, self.stages[1:], strict=True):
             wide = upsample(x) if skip is None else upsample(x) + skip
             x, skip = stage(functional.relu(functional.pixel_shuffle(wide, 2))), None
         coarse, fine = self.linear(given), self.out(x)
-        shown = functional.pixel_shuffle(coarse, self.size.upscale) + functional.pixel_shuffle(fine, 2)
-        return as_frames(shown, first=before is None)
+        return functional.pixel_shuffle(coarse, self.size.upscale) + functional.pixel_shuffle(fine, 2)
 
 
 def with_before(latent: Tensor, before: Tensor | None) -> Tensor:

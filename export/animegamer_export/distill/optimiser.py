@@ -1,16 +1,16 @@
-"""Shared by all training phases: optimisers, learning-rate schedule, mixed precision and averaged weights."""
+"""Shared by all training: optimisers, learning-rate schedule, mixed precision and averaged weights."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
-
-from animegamer_pocket.config import PhaseConfig
 
 WARMUP_SHARE = 0.03
 EMA_DECAY = 0.995  # final decay of the weights' moving average
@@ -19,38 +19,68 @@ CLIP_NORM = 1.0
 PRODUCT_SIDE, PRODUCT_REPEATS = 256, 3  # size of the product timed in float32 and in bfloat16
 
 
-class Optimisers:
-    """AdamW, and Muon for the 2-D weights of transformer blocks; both warm up and then decay linearly."""
+@dataclass(frozen=True, slots=True)
+class PhaseConfig:
+    """One training phase: optimiser steps, clips (or games) per step, and the peak learning rates."""
 
-    def __init__(self, module: nn.Module, phase: PhaseConfig) -> None:
+    steps: int
+    batch: int
+    learning_rate: float
+    muon_learning_rate: float = 0.0  # of the weights that Muon trains; 0: AdamW trains them too
+    final_ratio: float = 0.0  # learning rate after the last step / peak learning rate
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a weight is inside transformer blocks. AdamW trains embeddings, heads and adaLN."""
+    return "blocks." in name and "modulation" not in name and "embed" not in name
+
+
+class Optimisers:
+    """AdamW, and Muon for matrices and convolutions of the network's inside; both warm up and then decay linearly."""
+
+    def __init__(self, module: nn.Module, phase: PhaseConfig, by_muon: Callable[[str], bool] = is_hidden) -> None:
+        """by_muon: whether Muon trains the weight of this name, if it has more than one dimension."""
         self.phase = phase
         named = [(name, weight) for name, weight in module.named_parameters() if weight.requires_grad]
-        matrices = [w for n, w in named if phase.muon_learning_rate > 0 and w.ndim == 2 and _is_hidden(n)]
-        chosen = {id(weight) for weight in matrices}
-        others = [weight for _, weight in named if id(weight) not in chosen]
+        chosen = [w for n, w in named if phase.muon_learning_rate > 0 and w.ndim > 1 and by_muon(n)]
+        known = {id(weight) for weight in chosen}
+        others = [weight for _, weight in named if id(weight) not in known]
         self._pairs: list[tuple[torch.optim.Optimizer, float]] = [
             (torch.optim.AdamW(others, betas=(0.9, 0.99), weight_decay=0.0), phase.learning_rate)
         ]
-        if matrices:
-            muon = torch.optim.Muon(matrices, weight_decay=MUON_WEIGHT_DECAY)
+        # torch's Muon takes matrices only: a convolution's weights share their memory with one, or `view` fails.
+        self._matrices = [(weight, weight.detach().view(len(weight), -1)) for weight in chosen]
+        if chosen:
+            muon = torch.optim.Muon([matrix for _, matrix in self._matrices], weight_decay=MUON_WEIGHT_DECAY)
             self._pairs.append((muon, phase.muon_learning_rate))
         self._weights = [weight for _, weight in named]
 
     def step(self, loss: Tensor, step: int) -> None:
         """Backpropagates and updates every weight at the learning rate of `step` (from 0)."""
         loss.backward()
+        self.update(step)
+
+    def update(self, step: int) -> None:
+        """Updates every weight by its gradient, and clears the gradients."""
         torch.nn.utils.clip_grad_norm_(self._weights, CLIP_NORM)
+        for weight, matrix in self._matrices:
+            matrix.grad = None if weight.grad is None else weight.grad.flatten(1)
         factor = learning_rate_factor(step, self.phase)
         for optimiser, top in self._pairs:
             for group in optimiser.param_groups:
                 group["lr"] = top * factor
             optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+        for weight in self._weights:
+            weight.grad = None
 
+    def state(self) -> list[dict[str, Any]]:
+        """The optimisers' state, for a checkpoint."""
+        return [optimiser.state_dict() for optimiser, _ in self._pairs]
 
-def _is_hidden(name: str) -> bool:
-    """Whether a weight is inside transformer blocks. AdamW trains embeddings, heads and adaLN."""
-    return "blocks." in name and "modulation" not in name and "embed" not in name
+    def load(self, state: Sequence[dict[str, Any]]) -> None:
+        """The inverse of `state`."""
+        for (optimiser, _), one in zip(self._pairs, state, strict=True):
+            optimiser.load_state_dict(one)
 
 
 def learning_rate_factor(step: int, phase: PhaseConfig) -> float:
