@@ -31,6 +31,8 @@ RIDGE, START_CLIPS = 1e-3, 200
 ROUNDED_SHARE, RANGE_EVERY, RANGE_CLIPS = 0.25, 200, 16
 """Share of the steps, the last ones, with 8-bit rounding; ranges of activations are taken anew every so many steps."""
 STILL = 16 / 127.5
+EXACT = ("", "linear", "out")
+"""What the 8-bit form does not round; of these the input alone is, which hardly matters."""
 
 
 def pairs(clips: Rows, generator: torch.Generator, count: int) -> tuple[Tensor, Tensor]:
@@ -157,7 +159,7 @@ def _rounding(decoder: LightDecoder, ranges: Mapping[str, tuple[float, float]]) 
         return round_to_code
 
     named = decoder.named_modules()
-    hooks = [module.register_forward_hook(rounded(name)) for name, module in named if name and name in ranges]
+    hooks = [module.register_forward_hook(rounded(name)) for name, module in named if name in ranges and name not in EXACT]
     try:
         yield
     finally:
