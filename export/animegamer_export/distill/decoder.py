@@ -158,8 +158,11 @@ def _rounding(decoder: LightDecoder, ranges: Mapping[str, tuple[float, float]]) 
 
         return round_to_code
 
-    named = decoder.named_modules()
-    hooks = [module.register_forward_hook(rounded(name)) for name, module in named if name in ranges and name not in EXACT]
+    hooks = [
+        module.register_forward_hook(rounded(name))
+        for name, module in decoder.named_modules()
+        if name in ranges and name not in EXACT
+    ]
     try:
         yield
     finally:
