@@ -28,11 +28,15 @@ STATE = GameState(motion_level=1, social=1, entertainment=1, stamina=1)
 
 
 class Listener:
-    """A connection that has said hello, and what it hears."""
+    """A connection that has said hello, and what it hears. holder: its key or address; None: it is its own."""
 
-    def __init__(self, frame_options: FrameOptions | None = None) -> None:
+    def __init__(self, frame_options: FrameOptions | None = None, holder: object = None) -> None:
+        self.holder, self.refused = holder or self, False
         self.frame_options: FrameOptions | None = frame_options or FrameOptions()
         self.minor, self.connected, self.heard = 2, True, list[Message]()
+
+    def use(self) -> None:
+        """It gets a job."""
 
     def kinds(self, parent: str | None = None) -> list[str]:
         """Types of the messages, with codes for errors; parent: of one request alone."""

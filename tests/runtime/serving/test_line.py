@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from simulated_server import Game, Listener, SimulatedServer, SimulatedWorker
 
-from animegamer_rt.serving.server.queue import SESSION_IN_USE_S
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
 
@@ -198,29 +197,17 @@ def test_time_in_which_a_resumed_game_is_predicted_again_is_not_charged_to_those
     assert patient.client.kinds()[-1] == "deadline", "a turn that only runs does count"
 
 
-def test_the_sessions_of_an_hour_are_bounded(store: Store, tmp_path: Path) -> None:
-    server = SimulatedServer(store, tmp_path, sessions=2, turns_per_minute=1)
-    early, late, client = server.open(), server.open(), Listener()
-
-    def refused() -> bool:
-        server.ask(client, Message("open", {"seed": 1}, "open"))
-        return client.kinds()[-1] == "too_many_sessions"
-
-    assert refused()
-    early.turn()
-    assert early.answer("turn", instruction="a", turn_id="b").fields["code"] == "turn_running"
+def test_a_session_has_so_many_turns_a_minute(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, turns_per_minute=1)
+    game = server.open()
+    game.turn()
+    assert game.answer("turn", instruction="a", turn_id="b").fields["code"] == "turn_running"
     server.finish()
     server.now = 59.7
-    again = early.answer("turn", instruction="a", turn_id="b").fields
+    again = game.answer("turn", instruction="a", turn_id="b").fields
     assert again["code"] == "rate_limited" and again["do"] == "wait 1 s"
     server.now = 60.7
-    assert early.answer("turn", instruction="a", turn_id="b").type == "accepted", "who waits as long as told is let in"
-    server.finish()
-    server.now = SESSION_IN_USE_S + 30.0
-    assert not refused(), "the late one was not used for an hour"
-    server.vanishes(early.client)
-    assert not refused(), "who is gone makes room"
-    assert late.turns == 0
+    assert game.answer("turn", instruction="a", turn_id="b").type == "accepted", "who waits as long as told is let in"
 
 
 def test_games_that_a_connection_opens_in_a_minute_are_bounded(store: Store, tmp_path: Path) -> None:

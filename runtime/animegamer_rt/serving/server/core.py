@@ -66,7 +66,7 @@ class ServerCore:
 
     def subscribe(self, job: Played, subscriber: Subscriber) -> list[Effect]:
         """Another connection or request follows a job from now on, after the events it has missed."""
-        self.queue.move(job, subscriber.client)
+        self.queue.move(job, subscriber.client.holder)
         if job.events is None or subscriber.client.frame_options != job.frame_options:
             job.late_subscriber = subscriber
         else:

@@ -169,5 +169,5 @@ def _new_keys(sockets: ServerSockets) -> tuple[str, ...]:
     if sockets.keys is None:
         return ()
     public, secret = zmq.curve_keypair()
-    sockets.admit(public)
+    sockets.admit_gateway(public)
     return tuple(key.decode() for key in (sockets.keys.public, public, secret))

@@ -57,7 +57,7 @@ class Subscriber:
 class Job:
     """What all jobs have in common. session: its id (of `Start`: a placeholder).
 
-    requested_s: seconds after which its client no longer wants it. owner: the connection charged for it in the queue.
+    requested_s: seconds after which its client no longer wants it. owner: the holder charged for it in the queue.
     worker: the number of the worker that has it. worker_deaths: how many workers died running it. stop_error: what the
     client is sent once the worker has stopped the job; None unless it is being stopped.
     """

@@ -22,6 +22,7 @@ COUNTERS = {
     "turns": "Turns finished, including replays.",
     "bytes_sent": "Bytes passed to clients' sockets.",
     "frames_dropped": "Frames and clips dropped because their client did not read.",
+    "connections_closed": "Connections without a job that were closed to make room for another client's.",
     "ahead_offered": "Speculative turns rendered.",
     "ahead_used": "Speculative turns used.",
     "ahead_wasted_seconds": "Seconds spent on unused speculative turns.",

@@ -71,6 +71,7 @@ class ServeOptions:
         120.0, "longest time a turn may wait and run, unless its client asks for less", 0.01, 86_400
     )
     send_queue_mib: float = _setting(48.0, "memory for a client that does not read: two full-size clips", 0.01, 65_536)
+    send_queues_mib: float = _setting(192.0, "memory for all clients that do not read", 0.01, 65_536)
     worker_timeout_s: float = _setting(60.0, "replace a busy worker that sends nothing for this long", 0.1, 86_400)
     block_list: Path | None = _setting(None, "file of words and phrases to refuse, one per line")
     allow_list: Path | None = _setting(None, "file of words, one per line; instructions with others are refused")

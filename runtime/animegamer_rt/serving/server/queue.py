@@ -2,9 +2,9 @@
 
 Knows jobs, not messages, the store or workers. Times are seconds of the monotonic clock.
 
-Round robin over connections: one that gets a job and had none goes to the end of the line, and so does one whose job
-ended while others of its jobs wait. So nobody waits for more than one job of each other connection. Within a connection
-the session served longest ago goes first, then the oldest job. Jobs of lost connections share one place in the line.
+Round robin over holders (`shares`): one that gets a job and had none goes to the end of the line, and so does one whose
+job ended while others of its jobs wait. So nobody waits for more than one job of each other holder. Within a holder the
+session served longest ago goes first, then the oldest job. Jobs of lost connections share one place in the line.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ from animegamer_rt.errors import ProtocolError
 from .clients import Client
 from .jobs import Job
 from .options import ServeOptions
+from .shares import FullError, Share, Worth
 
 SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0
 CHANGES_PER_TURN, MIN_CHANGES = 2, 30
-"""Opens, branches and rewinds that a connection may make per turn allowed a minute, and in any case."""
+"""Opens, branches and rewinds that a holder may make per turn allowed a minute, and in any case."""
 GONE = object()
-"""The owner of what belonged to lost connections."""
+"""The owner and holder of what belonged to lost connections."""
 
 
 @dataclass(slots=True)
 class _Use:
-    """When a session was last used, and by which connection."""
+    """When a session was last used, and by which connection. played: whether it had a job since it was opened."""
 
     at: float
     owner: object
+    played: bool = False
 
 
 class JobQueue:
@@ -51,10 +53,11 @@ class JobQueue:
         self._waiting: list[Job] = []
         self._numbers = count(1)
         self._line: dict[object, int] = {}
-        """Connections with a waiting job, and their place in the line; the lowest number is next."""
+        """Owners of waiting jobs, and their place in the line; the lowest number is next."""
         self._session_ended: dict[str, int] = {}
         """When a session's last job ended, on the same count."""
         self._sessions: dict[str, _Use] = {}
+        self._session_share = Share[str](options.sessions)
         self._turn_times: dict[str, deque[float]] = {}
         self._change_times: dict[object, deque[float]] = {}
         self._ordered: list[Job] | None = None
@@ -107,14 +110,14 @@ class JobQueue:
         return 0 if before < self._free else before + len(self.running)
 
     def check_free_space(self, owner: object) -> None:
-        """Raises ProtocolError `busy` if the connection's share is full, or it has a waiting job and the queue is full.
+        """Raises ProtocolError `busy` if a holder's share is full, or it has a waiting job and the queue is full.
 
         A connection without a waiting job always gets a place.
         """
         waiting = self.waiting[self._free :]  # the others are running or about to
-        own = sum(job.owner is owner for job in waiting)
+        own = sum(job.owner == owner for job in waiting)
         if own and (own >= self._share or len(waiting) >= self._options.queue):
-            what = "the queue is full" if own < self._share else "this connection's share of the queue is full"
+            what = "the queue is full" if own < self._share else "your share of the queue is full"
             found = f"{len(waiting)} turns are waiting, {own} of them yours"
             raise ProtocolError(what, code="busy", found=found, do="try again in a few seconds")
 
@@ -125,7 +128,7 @@ class JobQueue:
 
     @property
     def _share(self) -> int:
-        """Jobs of one connection that may wait: half the queue."""
+        """Jobs of one owner that may wait: half the queue."""
         return max(1, self._options.queue // 2)
 
     def count_turn(self, session: str, now: float) -> None:
@@ -133,7 +136,7 @@ class JobQueue:
         _count(self._turn_times.setdefault(session, deque()), now, self._options.turns_per_minute, "turns")
 
     def count_change(self, owner: object, now: float) -> None:
-        """Count an open, branch or rewind of the connection: each waits for the disk, and blocks everybody.
+        """Count an open, branch or rewind of the owner: each waits for the disk, and blocks everybody.
 
         Raises ProtocolError `rate_limited` beyond the limit.
         """
@@ -141,43 +144,53 @@ class JobQueue:
         limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
         _count(self._change_times.setdefault(owner, deque()), now, limit, "games opened or changed")
 
-    def use_session(self, session: str, now: float, owner: object) -> None:
-        """Record that a connection uses the session. Raises ProtocolError `too_many_sessions` if there is no room."""
-        self.check_sessions(now, session)
-        self._sessions[session] = _Use(now, owner)
+    def use_session(self, session: str, now: float, client: Client, *, played: bool = False) -> None:
+        """Record that a connection uses the session. Raises ProtocolError `too_many_sessions` if there is no room.
 
-    def check_sessions(self, now: float, session: str | None = None) -> None:
-        """Make room for one more session besides `session`.
-
-        Sessions of lost connections make room, longest unused first. Raises ProtocolError `too_many_sessions` if
-        connected clients use all that are allowed.
+        played: it gets a job.
         """
-        limit = self._options.sessions
-        if not limit or session in self._sessions or len(self.sessions_in_use(now)) < limit:
+        self.check_sessions(now, client, session)
+        before = self._sessions.pop(session, None)  # kept in order of use
+        use = self._sessions[session] = _Use(now, client, played or (before is not None and before.played))
+        self._session_share.set(session, client.holder, worth=Worth.USED if use.played else Worth.UNUSED)
+
+    def check_sessions(self, now: float, client: Client, session: str | None = None) -> None:
+        """Make room for one more session of the connection besides `session`.
+
+        Sessions of lost connections make room first, then those never played, then those of whoever has the most.
+        Raises ProtocolError `too_many_sessions` if that is this connection itself.
+        """
+        self._expire(now)
+        if session in self._sessions:
             return
-        busy = {job.session for job in self.jobs}
-        left = [name for name, use in self._sessions.items() if use.owner is GONE and name not in busy]
-        if not left:
+        try:
+            given_up = self._session_share.giver(client.holder, spared={job.session for job in self.jobs})
+        except FullError as error:
             raise ProtocolError(
                 "too many sessions are in use",
                 code="too_many_sessions",
-                expected=f"at most {limit} within an hour by connected clients",
+                expected=f"at most {self._options.sessions} within an hour, shared by all players",
                 do="close one, or try again later",
-            )
-        self.forget_session(min(left, key=lambda name: self._sessions[name].at))
+            ) from error
+        if given_up is not None:
+            self.forget_session(given_up)
 
     def forget_session(self, session: str) -> None:
         """The session was closed, or made room for another: it no longer counts."""
         self._sessions.pop(session, None)
+        self._session_share.drop(session)
         self._turn_times.pop(session, None)
         self._session_ended.pop(session, None)
         self._ordered = None
 
     def sessions_in_use(self, now: float) -> set[str]:
         """Ids of the sessions used within the last hour."""
-        for session in [name for name, use in self._sessions.items() if use.at < now - SESSION_IN_USE_S]:
-            self.forget_session(session)
+        self._expire(now)
         return set(self._sessions)
+
+    def _expire(self, now: float) -> None:
+        while self._sessions and (oldest := next(iter(self._sessions.items())))[1].at < now - SESSION_IN_USE_S:
+            self.forget_session(oldest[0])
 
     def connected_sessions(self) -> dict[str, Client]:
         """Sessions in use with an open connection, and that connection; most recently used first."""
@@ -187,28 +200,31 @@ class JobQueue:
     def add(self, job: Job) -> None:
         """Queue a job."""
         self._ordered = None
-        job.owner = job.subscriber.client
+        job.owner = job.subscriber.client.holder
         self._waiting.append(job)
         self._enter_line(job.owner)
 
     def move(self, job: Job, owner: object) -> None:
-        """The job's events now go to another connection, so the job counts as that one's."""
+        """The job's events now go to another connection, so the job counts as its holder's."""
         self._ordered = None
         before, job.owner = job.owner, owner
-        if job in self._waiting and before is not owner:
+        if job in self._waiting and before != owner:
             place = self._line[before]
             self._leave_line(before)
             if before not in self._line:  # it was the only one: its place in the line moves with it
                 self._line.setdefault(owner, place)
             self._enter_line(owner)
 
-    def client_gone(self, client: object) -> list[Job]:
+    def client_gone(self, client: Client) -> list[Job]:
         """The connection is lost. Returns the oldest waiting jobs of lost connections beyond their share."""
-        for job in [job for job in self.jobs if job.owner is client]:
+        for job in [job for job in self.jobs if job.listener.client is client]:
             self.move(job, GONE)
-        self._change_times.pop(client, None)
-        for use in self._sessions.values():
-            use.owner = GONE if use.owner is client else use.owner
+        if client.holder is client:  # a key or an address may come back
+            self._change_times.pop(client, None)
+        for session, use in self._sessions.items():
+            if use.owner is client:
+                use.owner = GONE
+                self._session_share.set(session, GONE, worth=Worth.ABANDONED)
         gone = [job for job in self._waiting if job.owner is GONE]
         return gone[: max(0, len(gone) - self._share)]
 
@@ -249,7 +265,7 @@ class JobQueue:
             self._line[owner] = next(self._numbers)
 
     def _leave_line(self, owner: object) -> None:
-        if not any(job.owner is owner for job in self._waiting):
+        if not any(job.owner == owner for job in self._waiting):
             self._line.pop(owner, None)
 
 

@@ -86,7 +86,7 @@ class Requests:
         """Open the session whose turn 0 a worker has made from a picture."""
         client, parent = job.subscriber.client, job.subscriber.parent
         try:
-            self._core.queue.check_sessions(now)
+            self._core.queue.check_sessions(now, client)
             start = StoredStart(started.text, started.shot, started.scene)
             session, token = self._new_session(client, job.seed, job.work.history_turns, now, start)
         except AnimeGamerError as error:
@@ -100,7 +100,7 @@ class Requests:
             raise ProtocolError(
                 "no common protocol version", code="version", found=fields["versions"], expected=MAJOR, do="update"
             )
-        if client.frame_options is None and self._status.connections > self._options.connections:
+        if client.refused:
             raise ProtocolError(
                 "too many connections",
                 code="too_many_sessions",
@@ -112,14 +112,14 @@ class Requests:
 
     def _open(self, client: Client, message: Message, now: float) -> list[Effect]:
         fields = message.fields
-        self._core.queue.count_change(client, now)
+        self._core.queue.count_change(client.holder, now)
         if "token" in fields:
             session, token = self._storage.store.resume(fields["token"]), fields["token"]
             self._check_bundle(session)
             self._check_engines(session)
             self._core.queue.use_session(session.id, now, client)
             return self._opened(client, message.id, self._storage.as_done(session), token)
-        self._core.queue.check_sessions(now)
+        self._core.queue.check_sessions(now, client)
         seed = fields.get("seed", secrets.randbelow(2**31))
         window = fields.get("history_turns", self._bundle.manifest.compatibility.history_turns)
         if message.buffers:
@@ -140,7 +140,7 @@ class Requests:
             raise ProtocolError("no turn would see the picture", code="bad_field", where="open.history_turns", do=do)
         motion = self._filter.read(message.fields["motion"]).text
         self._core.dispatch.fleet.check_ready()
-        self._core.queue.check_free_space(client)
+        self._core.queue.check_free_space(client.holder)
         job = Start(
             session=f"start-{secrets.token_hex(8)}",
             subscriber=Subscriber(client, message.id),
@@ -155,8 +155,8 @@ class Requests:
         session, turn = self._session(message), message.fields["turn"]
         if turn > session.turns:
             raise _no_such_turn(session, turn)
-        self._core.queue.count_change(client, now)
-        self._core.queue.check_sessions(now)
+        self._core.queue.count_change(client.holder, now)
+        self._core.queue.check_sessions(now, client)
         other, token = self._storage.store.branch(session.id, turn, message.fields.get("seed"))
         self._core.queue.use_session(other.id, now, client)
         return self._opened(client, message.id, other, token)
@@ -200,7 +200,7 @@ class Requests:
     def _rewind(self, client: Client, message: Message, now: float) -> list[Effect]:
         session = self._session(message)
         self._check_no_job(session)
-        self._core.queue.count_change(client, now)
+        self._core.queue.count_change(client.holder, now)
         self._storage.remove_now(session.id)
         session = self._storage.store.rewind(session.id, message.fields["turn"])
         effects = self._core.session_changed(session.id)
@@ -288,8 +288,9 @@ class Requests:
         self._check_no_job(session)
         self._core.dispatch.fleet.check_ready()
         self._check_engines(session)
-        self._core.queue.use_session(session.id, now, client)
-        self._core.queue.check_free_space(client)
+        self._core.queue.check_free_space(client.holder)
+        self._core.queue.use_session(session.id, now, client, played=True)
+        client.use()
         return client.frame_options
 
     def _check_no_job(self, session: StoredSession) -> None:

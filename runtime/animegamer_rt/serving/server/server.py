@@ -109,8 +109,7 @@ class Server:
         status = ServerStatus(options, bundle, sockets, storage.store, workers, self._core)
         self._requests = Requests(options, status, storage, self._core, instruction_filter)
         self.upkeep = Upkeep(self._core, sockets, workers, gateway, Supervisor(options.parent))
-        queue_bytes = int(options.send_queue_mib * 2**20)
-        self._clients = Clients(sockets, options.connections, queue_bytes, self.upkeep.metrics)
+        self._clients = Clients(sockets, options, self.upkeep.metrics)
         self._signals, self._draining, self._tick_at = 0, False, 0.0
 
     @contextlib.contextmanager

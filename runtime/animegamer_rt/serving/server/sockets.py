@@ -10,10 +10,12 @@ import contextlib
 import errno
 import ipaddress
 import random
+import secrets
 import socket as tcp
 import struct
 import sys
 from dataclasses import replace
+from typing import NamedTuple
 
 import zmq
 from zmq.utils import z85
@@ -52,10 +54,19 @@ LEAST_CONNECTIONS = 16
 """With fewer, players would disconnect one another: the server refuses to start."""
 MAX_DESCRIPTORS = 65_536
 """No higher limit is requested: starting a process may close every possible descriptor, one by one."""
+VISITOR_NONCE_BYTES = 8
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 32_000)
 """Below the ports Linux assigns to outgoing connections, which begin at 32768. Otherwise a client waiting for a restart
 may be assigned the server's own port, connect to itself, and keep the server from binding it."""
+
+
+class Received(NamedTuple):
+    """A client's message. holder: its CURVE key, or the address that the gateway passed; None: nothing is known."""
+
+    routing: bytes
+    frames: list[bytes]
+    holder: bytes | None
 
 
 class ServerSockets:
@@ -80,6 +91,10 @@ class ServerSockets:
         self.worker_key: bytes | None = None
         """The key of the workers' sockets. Only the workers receive it, so nobody else can use these sockets."""
         self._worker_secret: bytes | None = None
+        self.visitor_prefix = secrets.token_hex(8).encode()
+        """A secret of the gateway. It begins the routing id of a visitor's connections; the visitor's address ends it,
+        after VISITOR_NONCE_BYTES that make it unique."""
+        self._gateway_key: bytes | None = None
         if worker_host is not None:
             self.worker_key, self._worker_secret = zmq.curve_keypair()
         self._context = zmq.Context()
@@ -100,8 +115,8 @@ class ServerSockets:
         A reused descriptor may be on the other socket before its end on the first one is noticed."""
         self._routing: dict[int, bytes] = {}
         """Descriptor of a connection to the turn socket that has sent something -> its routing id."""
-        self._on_control: set[int] = set()
-        """Descriptors of connections to the control socket that have sent something."""
+        self._on_control: dict[int, None] = {}
+        """Descriptors of connections to the control socket that have sent something, longest silent first."""
         self._disconnected: list[bytes] = []
         self._poller = zmq.Poller()
         self._reported = {self.turns, self.control, *(socket for socket, _ in self.workers)}
@@ -117,9 +132,10 @@ class ServerSockets:
         """Where a process on this machine finds the turn socket (offset 0) or the control socket (1)."""
         return f"tcp://{bracketed(self._local_host)}:{self.port + offset}"
 
-    def admit(self, key: bytes) -> None:
-        """Authorize one more public key (Z85). Only if there are keys."""
+    def admit_gateway(self, key: bytes) -> None:
+        """Authorize the gateway's public key (Z85). Only if there are keys."""
         assert self.keys is not None
+        self._gateway_key = key
         self.keys = replace(self.keys, authorized=self.keys.authorized | {key})
 
     def describe(self) -> dict[str, str | int]:
@@ -135,8 +151,8 @@ class ServerSockets:
             self._count_connections()
         return ready & self._reported
 
-    def receive(self, socket: zmq.Socket[bytes]) -> list[bytes]:
-        """A client's next message, its routing id first. Raises zmq.Again when there is none."""
+    def receive(self, socket: zmq.Socket[bytes]) -> Received:
+        """A client's next message. Raises zmq.Again when there is none."""
         frames = socket.recv_multipart(zmq.NOBLOCK, copy=False)
         self._count_connections()  # a message may be read before the poll that would report its connection
         routing = frames[0].bytes
@@ -146,12 +162,27 @@ class ServerSockets:
             known = connection in self._silent
             self._silent.pop(connection, None)
             if socket is self.control:
-                self._on_control.update([descriptor] if known else [])
+                if known or descriptor in self._on_control:
+                    self._on_control.pop(descriptor, None)
+                    self._on_control[descriptor] = None
             elif known or descriptor in self._routing:
                 self._routing[descriptor] = routing
             else:
                 self._disconnected.append(routing)  # it sent this and disconnected
-        return [frame.bytes for frame in frames]
+        return Received(routing, [frame.bytes for frame in frames[1:]], self._holder(routing, frames[-1]))
+
+    def disconnect(self, routing: bytes) -> None:
+        """Close a client's connection to the turn socket."""
+        for descriptor in [descriptor for descriptor, other in self._routing.items() if other == routing]:
+            self.shut(0, descriptor)
+
+    def _holder(self, routing: bytes, frame: zmq.Frame) -> bytes | None:
+        if routing.startswith(self.visitor_prefix):
+            return routing[len(self.visitor_prefix) + VISITOR_NONCE_BYTES :] or None
+        if self.keys is None:
+            return None
+        key = str(frame.get("User-Id")).encode()
+        return None if key == self._gateway_key else key
 
     def take_disconnected(self) -> list[bytes]:
         """Routing ids of clients whose connection to the turn socket has ended, each once."""
@@ -240,7 +271,7 @@ class ServerSockets:
                 event, descriptor = struct.unpack("=HI", monitor.recv_multipart()[0])
                 self._silent.pop((offset, descriptor), None)
                 if offset:
-                    self._on_control.discard(descriptor)
+                    self._on_control.pop(descriptor, None)
                 elif descriptor in self._routing:
                     self._disconnected.append(self._routing.pop(descriptor))
                 if event == zmq.EVENT_ACCEPTED:
@@ -248,11 +279,18 @@ class ServerSockets:
                     self._close_surplus()
 
     def _close_surplus(self) -> None:
-        """Close the connection that has been silent longest, if there are too many."""
+        """If there are too many connections, close the one silent longest; not one to the turn socket that has spoken.
+
+        Control connections keep nothing, so their clients just connect again.
+        """
         if len(self._silent) + len(self._routing) + len(self._on_control) <= self.max_accepted:
             return
-        connection = next(iter(self._silent))
-        del self._silent[connection]
+        if len(self._silent) == 1 and self._on_control:
+            connection = 1, next(iter(self._on_control))
+            del self._on_control[connection[1]]
+        else:
+            connection = next(iter(self._silent))
+            del self._silent[connection]
         self.shut(*connection)
 
     def shut(self, offset: int, descriptor: int) -> None:

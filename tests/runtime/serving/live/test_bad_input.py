@@ -95,9 +95,14 @@ def test_text_that_cannot_be_played_is_refused(player: RawClient) -> None:
 
 def test_the_players_who_are_connected_are_bounded(bundle: Path, tmp_path: Path) -> None:
     with LiveServer(bundle, tmp_path / "state", connections=2) as server:
-        with server.ready().client() as player, server.client(), RawClient(server.port) as third:
-            assert error_code(third.ask("hello", HELLO)) == "too_many_sessions"
-            assert frames(player.play(player.open())), "those who are in play on"
+        with server.ready().client() as player, server.client() as other:
+            assert frames(player.play(player.open()))
+            with server.client() as third:
+                assert frames(third.play(third.open())), "who never played makes room"
+                assert other.silent(100)
+                with RawClient(server.port) as fourth:
+                    assert error_code(fourth.ask("hello", HELLO)) == "too_many_sessions"
+                assert frames(player.play(player.open())), "those who play go on"
 
 
 def test_an_identity_that_is_taken_is_not_given_away(server: LiveServer) -> None:
