@@ -56,6 +56,6 @@ def test_a_hidden_folder_beside_a_quantised_bundle_is_not_emptied(
 ) -> None:
     (tmp_path / ".new.quantize").mkdir()
     (tmp_path / ".new.quantize" / "mine.txt").write_text("mine")
-    assert main(["quantize", "pocket", "--precision", "predictor=int8", "--out", str(tmp_path / "new")]) == 2
+    assert main(["quantize", "pocket", "--precision", "predictor=int8-qdq", "--out", str(tmp_path / "new")]) == 2
     assert ".new.quantize" in capsys.readouterr().err
     assert contents(tmp_path) == {".new.quantize/mine.txt": b"mine"}

@@ -130,7 +130,7 @@ def test_why_a_fresh_process_cannot_play_is_one_line(
 
 def test_bundle_that_is_no_network_of_ours_is_refused(tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny")
-    with pytest.raises(BackendError, match="lacks the sizes of its predictor"):
+    with pytest.raises(BackendError, match="lacks the sizes of its denoiser"):
         torch_backend.load(bundle, EngineConfig("torch-cpu"))
     parts = {**bundle.manifest.parts, "denoiser": Part("denoiser.onnx", "int8-qdq")}
     quantised = write_manifest(bundle.folder, replace(bundle.manifest, parts=parts))
