@@ -58,6 +58,7 @@ def test_the_vae_of_a_diffusers_folder_decodes_as_diffusers_does(checkpoints: Pa
     ("changed", "said"),
     [
         ({"scaling_factor": 0.7}, r"not the vae that the release was trained with.*scaling_factor \(found 0.7"),
+        ({"shift_factor": 0.1}, r"shift_factor \(found 0.1, expected None\)"),
         ({"_class_name": "AutoencoderKL"}, "not a config of CogVideoX's vae"),
         ({"block_out_channels": None}, "sizes missing or not positive"),
         ({"block_out_channels": [32, 32, 32]}, "does not match the vae checkpoint"),

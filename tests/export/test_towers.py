@@ -102,6 +102,7 @@ def test_towers_that_the_encoder_was_not_trained_on_are_refused(tmp_path: Path) 
         ({"model_type": "bert"}, r"config\.json: not a T5-v1\.1 model: model_type 'bert'"),
         ({"layer_norm_epsilon": "x"}, "layer_norm_epsilon is 'x', not a number above 0; download it again"),
         ({"d_ff": 40}, r"misshapen .*\n.*wi_0\.weight \(found \[48, 32\], expected \[40, 32\]\)"),
+        ({"dense_act_fn": "relu"}, "not a T5-v1.1 model: .*dense_act_fn 'relu'"),
         ({"num_layers": 4}, r"missing .*\n.*encoder\.block\.3\."),
     ],
 )
@@ -126,6 +127,8 @@ def test_other_open_clip_folders_are_refused(tmp_path: Path) -> None:
     tensors, plain = load_file(path), config.read_text()
     config.write_text(json.dumps({"model_cfg": {"vision_cfg": {"head_width": 3}}}))
     refused(r"open_clip_config\.json: head width 3 does not divide width 16")
+    config.write_text(json.dumps({"model_cfg": {"vision_cfg": {"ls_init_value": 0.1}}}))
+    refused(r"of another kind(?s:.*)ls_init_value \(found 0\.1")
     config.write_text(plain)
     save_file({**tensors, "visual.conv1.weight": torch.zeros(3)}, path)
     refused(r"open_clip_model\.safetensors: not (?s:.*)conv1\.weight \(found \[3\], expected 4 axes\)")

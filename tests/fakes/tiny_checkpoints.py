@@ -44,7 +44,7 @@ def write_denoiser(path: Path, tensors: dict[str, Tensor]) -> Path:
 
 
 def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, WeightMap]:
-    size, encoder_size, recipe = releases.open_denoiser(path, 8, 12)
+    size, encoder_size, recipe = releases.open_denoiser(path, 8, 12, alpha=1.0)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
     return with_weights(denoiser, recipe, "denoiser."), with_weights(encoder, recipe, "encoder."), recipe

@@ -9,6 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from animegamer_export.checkpoints.folders import (
+    DENOISER_FILE,
+    GGUF,
+    WEIGHTS,
+    published_weights,
+    read_with_shards,
+    trained_weights,
+)
 from animegamer_rt.errors import CheckpointError
 
 TREE = """\
@@ -19,10 +27,10 @@ checkpoints/
 |   `-- model.safetensors                or pytorch_model.bin, or shards with their index.json
 |-- AnimeGamer/                          the release; Qiqi is one of its characters
 |   |-- MLLM-Qiqi/
-|   |   `-- pytorch_model.bin
+|   |   `-- pytorch_model.bin            or a trainer's: model.safetensors, shards, PEFT's adapter
 |   `-- VDM_Decoder-Qiqi/
 |       `-- 1/                           any name; the file `latest` may say which
-|           `-- mp_rank_00_model_states.pt
+|           `-- mp_rank_00_model_states.pt     or a trainer's
 |-- CogVideoX-2b/                        or CogVideoX-2b-sat/vae/3d-vae.pt, SAT's file of the same weights
 |   `-- vae/
 |       |-- config.json
@@ -37,29 +45,24 @@ checkpoints/
 """
 
 MISTRAL = ("Mistral-7B-Instruct-v0.1",)
-ADAPTER = (
-    "AnimeGamer/MLLM-{release}/pytorch_model.bin",
-    "AnimeGamer/{release}/MLLM/pytorch_model.bin",
-    "Game-{release}/MLLM/pytorch_model.bin",
-)
+ADAPTER = ("AnimeGamer/MLLM-{release}", "AnimeGamer/{release}/MLLM", "Game-{release}/MLLM")
+ADAPTER_FILE = "pytorch_model.bin"
+"""The release's file; a trainer's folder may hold any of `trained_weights`."""
 DENOISER = (
     "AnimeGamer/VDM_Decoder-{release}",
     "AnimeGamer/{release}/VDM_Decoder",
     "Game-{release}/VDM_Decoder-{release}",
 )
-DENOISER_FILE = "mp_rank_00_model_states.pt"
 VAE = ("CogVideoX-2b-sat/vae/3d-vae.pt", "vae/3d-vae.pt", "CogVideoX-2b/vae/diffusion_pytorch_model.safetensors")
 """Paths in order of preference. `animegamer-rt fetch` writes the first of each, and diffusers' vae."""
 
 TOWERS = ("t5-v1_1-xxl", "CLIP-ViT-B-16-laion2B-s34B-b88K")
 """google/t5-v1_1-xxl and laion's open_clip CLIP, each in a folder of that name."""
 
-WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Paths of one release's checkpoints."""
+    """Paths of one release's checkpoints; adapter and denoiser are folders of what training wrote."""
 
     mistral: Path
     adapter: Path
@@ -73,11 +76,12 @@ class Release:
 
     def files(self) -> dict[str, list[Path]]:
         """The files of each part and of the tokenizer."""
-        weights = [*sorted(self.mistral.glob("*.safetensors")), *sorted(self.mistral.glob("pytorch_model*.bin"))]
+        predictor = [*published_weights(self.mistral), *_with_settings(self.adapter)]
+        denoiser = read_with_shards(_with_settings(self.denoiser))
         return {
-            "predictor": [self.mistral / "config.json", *weights, self.adapter],
-            "denoiser": [self.denoiser],
-            "encoder": [self.denoiser],
+            "predictor": [self.mistral / "config.json", *read_with_shards(predictor)],
+            "denoiser": denoiser,
+            "encoder": denoiser,
             "vae": [self.vae, *sorted(self.vae.parent.glob("config.json"))],
             "tokenizer": [self.tokenizer],
         }
@@ -91,10 +95,10 @@ def find_release(folder: Path, release: str) -> Release:
     mistral = folder / MISTRAL[0]
     missing += [f"{MISTRAL[0]}/{name}" for name in ("config.json", "tokenizer.model") if not (mistral / name).is_file()]
     if not any((mistral / name).is_file() for name in WEIGHTS):
-        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS))
-    adapter = _first_file(folder, ADAPTER, release, missing)
+        missing.append(f"{MISTRAL[0]}/ " + " or ".join(WEIGHTS) + _quantised(mistral))
+    adapter = _adapter(folder, release, missing)
     vae = _first_file(folder, VAE, release, missing)
-    denoiser = _sat_file(folder, release, missing)
+    denoiser = _denoiser(folder, release, missing)
     if missing:
         known = _known_releases(folder)
         do = "run animegamer-rt fetch, or arrange the folders like this (links work):\n" + TREE
@@ -117,24 +121,50 @@ def _first_file(folder: Path, names: Sequence[str], release: str, missing: list[
     return found or places[0]
 
 
-def _sat_file(folder: Path, release: str, missing: list[str]) -> Path:
-    """The denoiser's file: in the folder named by `latest`, else in the only folder that has one."""
+def _adapter(folder: Path, release: str, missing: list[str]) -> Path:
+    places = [folder / name.format(release=release) for name in ADAPTER]
+    found = next((place for place in places if trained_weights(place)), None)
+    if found is None:
+        names = " or ".join(f"{name.format(release=release)}/{ADAPTER_FILE}" for name in ADAPTER)
+        missing.append(names + "".join(map(_quantised, places)))
+    return found or places[0]
+
+
+def _denoiser(folder: Path, release: str, missing: list[str]) -> Path:
+    """The denoiser's folder: the step that `latest` names, else the only one that has weights, or the place itself."""
     places = [folder / name.format(release=release) for name in DENOISER]
     for place in places:
+        steps = [step for step in sorted(place.glob("*/")) if trained_weights(step)]
+        found = ", ".join(step.name for step in steps) or "none"
         if (place / "latest").is_file():
-            latest = (place / "latest").read_text(encoding="utf-8", errors="replace")
-            named = place / latest.strip() / DENOISER_FILE
-            if named.is_file():
-                return named
-        found = sorted(place.glob(f"*/{DENOISER_FILE}"))
-        if len(found) == 1:
-            return found[0]
-        if found:
-            which = ", ".join(path.parent.name for path in found)
-            missing.append(f"{place.relative_to(folder)}/latest, which selects one of {which}")
-            return found[0]
-    missing.append(" or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER))
+            named = (place / "latest").read_text(encoding="utf-8-sig", errors="replace").strip()
+            if place / named in steps:
+                return place / named
+            where = f"{place.relative_to(folder)}/{named}/{DENOISER_FILE}"
+            missing.append(f"{where}, which its file latest names (steps with weights: {found})")
+            return place
+        if trained_weights(place):
+            return place
+        if len(steps) == 1:
+            return steps[0]
+        if steps:
+            missing.append(f"{place.relative_to(folder)}/latest, which selects one of {found}")
+            return steps[0]
+    names = " or ".join(f"{name.format(release=release)}/*/{DENOISER_FILE}" for name in DENOISER)
+    missing.append(names + "".join(map(_quantised, places)))
     return places[0]
+
+
+def _quantised(folder: Path) -> str:
+    """Words about llama.cpp's files in a folder without weights, or nothing."""
+    names = sorted(path.name for path in folder.glob("**/*.gguf"))
+    return f" (found {names[0]}: {GGUF})" if names else ""
+
+
+def _with_settings(folder: Path) -> list[Path]:
+    """A trainer's weights and the files that say how to read them."""
+    settings = (folder / name for name in ("config.json", "adapter_config.json"))
+    return [*trained_weights(folder), *(path for path in settings if path.is_file())]
 
 
 def _known_releases(folder: Path) -> list[str]:

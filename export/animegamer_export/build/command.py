@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from animegamer_rt.arguments import whole
-from animegamer_rt.bundle.roles import ENCODER, PLAY_ROLES
+from animegamer_rt.bundle.roles import DENOISER, ENCODER, PLAY_ROLES, PREDICTOR
 
 from .checkpoint_folders import TREE
 
@@ -48,12 +48,26 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         metavar="HxW",
         help="frame size of the checkpoints, height x width (default: 480x720)",
     )
+    parser.add_argument(
+        "--alpha",
+        action="append",
+        type=_alpha,
+        metavar="PART=NUMBER",
+        help="alpha of your own LoRA, for predictor or denoiser, if no adapter_config.json states it",
+    )
 
 
 def _run(options: argparse.Namespace) -> int:
     from .run import run
 
     return run(options)
+
+
+def _alpha(text: str) -> tuple[str, float]:
+    part, _, number = text.partition("=")
+    if part not in (PREDICTOR, DENOISER) or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", number) or not float(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part and a number above 0, as in predictor=16")
+    return part, float(number)
 
 
 def _picture(text: str) -> tuple[int, int]:

@@ -30,6 +30,8 @@ def run(options: argparse.Namespace) -> int:
     console = Console(markup=False)
     say = partial(console.print, highlight=False, soft_wrap=True)
     source = _source(options, console)
+    for line in source.not_used:
+        say(line)
     if source.unpublished:
         say(f"warning: sizes differ from the published ones: {source.unpublished}")
     if "encoder" in precision and source.towers is None:
@@ -75,7 +77,7 @@ def _check_part_name(part: str, parts: Sequence[str], where: str) -> str:
 def _source(options: argparse.Namespace, console: Console) -> ExportSource:
     """Raises ConfigError for an option that does not apply to the source."""
     random = options.checkpoints is None
-    for name in ("release", "picture") if random else ("size",):
+    for name in ("release", "picture", "alpha") if random else ("size",):
         if getattr(options, name) is not None:
             source = "random weights" if random else "checkpoints"
             raise ConfigError(f"{source} do not use it", where=f"--{name}", do="leave it out")
@@ -85,4 +87,6 @@ def _source(options: argparse.Namespace, console: Console) -> ExportSource:
         return from_seed(options.random_weights, options.size or DEFAULT_SIZE)
     height, width = options.picture or DEFAULT_PICTURE
     with console.status("reading the checkpoints"):
-        return from_checkpoints(options.checkpoints, options.release or DEFAULT_RELEASE, height, width)
+        return from_checkpoints(
+            options.checkpoints, options.release or DEFAULT_RELEASE, height, width, dict(options.alpha or ())
+        )

@@ -20,6 +20,8 @@ from torch import Tensor
 from animegamer_export.checkpoints import releases
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import Shape, count_pieces
+from animegamer_export.checkpoints.predictor import open_predictor
+from animegamer_export.checkpoints.weight_map import WeightMap
 from animegamer_export.parts.streamed.parts import (
     StreamedPart,
     Weights,
@@ -42,6 +44,11 @@ from .sizes import PARTS, RANDOM_SIZES, ModelSizes, tower_sizes
 TOWER_PARTS = (TEXT, IMAGE)
 """Exported with the encoder if their checkpoints exist."""
 PLAY_PARTS = PLAY_ROLES
+TAKE_TOKENIZER = "use tokenizer.model of Mistral-7B-Instruct-v0.1"
+PUBLISHED_PIECES = 32000
+PUBLISHED_TOKENIZER = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
+"""sha256 of that file. Llama 2's has as many pieces, which are others."""
+NO_ALPHA: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,7 @@ class ExportSource:
 
     fingerprint: identifies the model, for the manifest. made_of: the inputs of each part and of the tokenizer; a part
     is exported again when its entry changes. towers_missing: why there are no towers, as text. unpublished: sizes that
-    differ from the published model's, as text.
+    differ from the published model's, as text. not_used: what no part uses of the checkpoints, and why, as lines.
     """
 
     sizes: ModelSizes
@@ -64,6 +71,7 @@ class ExportSource:
     towers: Towers | None = None
     towers_missing: str = ""
     unpublished: str = ""
+    not_used: tuple[str, ...] = ()
 
     def shapes(self, name: str) -> dict[str, Shape]:
         """Name and shape of every weight of a part."""
@@ -83,14 +91,20 @@ class ExportSource:
         return encoder_part(sizes.encoder, weights)
 
 
-def from_checkpoints(folder: Path, release: str, height: int, width: int) -> ExportSource:
-    """The published checkpoints for frames of height x width; LoRA is merged in float32, weight by weight.
+def from_checkpoints(
+    folder: Path, release: str, height: int, width: int, alpha: Mapping[str, float] = NO_ALPHA
+) -> ExportSource:
+    """The checkpoints for frames of height x width; LoRA is merged in float32, weight by weight.
 
+    alpha: of the LoRA of predictor and denoiser, where it is not the release's and no adapter_config.json states it.
     Opens every file and matches all keys. Raises CheckpointError, and ConfigError for a size the vae cannot decode.
     """
     found = find_release(folder, release)
-    predictor, predictor_weights = releases.open_predictor(found.mistral, found.adapter)
-    releases.require_rank(predictor_weights, releases.PREDICTOR_RANK)
+    model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer)
+    predictor, predictor_weights = open_predictor(
+        found.mistral, found.adapter, max(tokens.values()) + 1, alpha.get(PREDICTOR)
+    )
+    _check_vocabulary(found.tokenizer, found.adapter, tokens, predictor.vocabulary)
     vae, vae_weights = releases.open_vae(found.vae)
     if height % vae.upscale or width % vae.upscale:
         raise ConfigError(
@@ -100,9 +114,9 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
             expected=f"multiples of {vae.upscale}",
         )
     denoiser, encoder, both = releases.open_denoiser(
-        found.denoiser, height // vae.upscale, width // vae.upscale, vae.upscale
+        found.denoiser, height // vae.upscale, width // vae.upscale, vae.upscale, alpha.get(DENOISER)
     )
-    releases.require_rank(both, releases.DENOISER_RANK)
+    releases.require_same_vae(both, vae_weights, vae, found.vae)
     if predictor.shot_width != denoiser.hidden:
         raise CheckpointError(
             "predictor and denoiser are from different releases: their shot widths differ",
@@ -111,11 +125,11 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
             do="use both from the same release",
         )
     absent = missing_towers(folder)
-    model, tokens = found.tokenizer.read_bytes(), _published_tokens(found.tokenizer, predictor.vocabulary)
     towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
     stamps = {name: [_file_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
     # The frame size is part of the denoiser's position table and of the vae's graphs.
     made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in (DENOISER, VAE)}}
+    made_of |= {name: [made_of[name], value] for name, value in alpha.items()}
     if towers is not None:
         made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
     sizes = ModelSizes(predictor, denoiser, encoder, vae)
@@ -128,11 +142,22 @@ def from_checkpoints(folder: Path, release: str, height: int, width: int) -> Exp
         "checkpoints",
         f"AnimeGamer, {release}: from "
         + ("checkpoints of other sizes" if unpublished else "the published checkpoints"),
-        {"checkpoints": stamps, "release": release, "picture": [height, width], "unlike_published": unpublished},
+        {
+            "checkpoints": stamps,
+            "release": release,
+            "picture": [height, width],
+            "unlike_published": unpublished,
+            "alpha": dict(alpha),
+        },
         made_of,
         towers,
         f"{folder} has no {' and no '.join(absent)}",
         unpublished,
+        tuple(
+            line
+            for name, weights in ((PREDICTOR, predictor_weights), (DENOISER, both), (VAE, vae_weights))
+            for line in _not_used(name, weights)
+        ),
     )
 
 
@@ -205,14 +230,37 @@ def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 
-def _published_tokens(model: Path, vocabulary: int) -> dict[str, int]:
-    """Ids of the release's added tokens, which follow the language model's pieces (MODEL.md section 2)."""
-    pieces, names = count_pieces(model, "use tokenizer.model of Mistral-7B-Instruct-v0.1"), added_tokens()
-    if pieces + len(names) != vocabulary:
+def _not_used(part: str, weights: WeightMap) -> list[str]:
+    """A line per reason for the keys that a part does not use."""
+    reasons: dict[str, list[str]] = {}
+    for key, why in weights.unused.items():
+        reasons.setdefault(why, []).append(key)
+    if weights.file.beside:
+        reasons["entries beside the weights"] = list(weights.file.beside)
+    return [
+        f"{part}: not used: {keys[0]}" + (f" and {len(keys) - 1} more" if keys[1:] else "") + f" ({why})"
+        for why, keys in reasons.items()
+    ]
+
+
+def _published_tokens(model: Path) -> dict[str, int]:
+    """Ids of the release's added tokens, which follow the language model's pieces (MODEL.md section 2).
+
+    Raises CheckpointError for another tokenizer with as many pieces as the published one.
+    """
+    pieces = count_pieces(model, TAKE_TOKENIZER)
+    if pieces == PUBLISHED_PIECES and (found := hashlib.sha256(model.read_bytes()).hexdigest()) != PUBLISHED_TOKENIZER:
+        wrong: dict[str, tuple[object, object]] = {"sha256": (found, PUBLISHED_TOKENIZER)}
+        raise CheckpointError("the tokenizer of another model", where=model, misshapen=wrong, do=TAKE_TOKENIZER)
+    return {name: pieces + number for number, name in enumerate(added_tokens())}
+
+
+def _check_vocabulary(model: Path, adapter: Path, tokens: Mapping[str, int], vocabulary: int) -> None:
+    if max(tokens.values()) + 1 != vocabulary:
+        pieces, added = min(tokens.values()), len(tokens)
         raise CheckpointError(
-            "wrong tokenizer for this release",
-            where=model,
-            misshapen={"pieces": (pieces, vocabulary - len(names))},
-            do="use tokenizer.model of Mistral-7B-Instruct-v0.1",
+            "tokenizer and embedding do not belong together",
+            where=adapter,
+            misshapen={"rows": (vocabulary, f"{pieces + added}: {pieces} pieces of {model} and {added} added tokens")},
+            do=TAKE_TOKENIZER + ", or the adapter of the release",
         )
-    return {name: pieces + number for number, name in enumerate(names)}

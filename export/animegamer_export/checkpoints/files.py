@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import re
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,57 +15,76 @@ from torch import Tensor
 
 from animegamer_rt.errors import CheckpointError
 
+from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, first_line, require_file, shards
 from .torch_file import DamagedFileError, StandIn, StoredTensor, read_torch_file
 
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
 """Dtypes of weights, by torch's and safetensors' names."""
-DOWNLOAD_AGAIN = "download it again"
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
-WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
+WRAPPERS = ("module", "state_dict")
+"""Entries under which DeepSpeed and Lightning save a model's tensors."""
+ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
+"""Components of keys: of DistributedDataParallel, torch.compile, FSDP and activation checkpointing."""
+QUANTISED = (
+    (r"\.absmax$|\.quant_map$|\.quant_state\.", "bitsandbytes (NF4 or FP4)"),
+    (r"\.SCB$", "bitsandbytes (INT8)"),
+    (r"\.g_idx$", "GPTQ"),
+    (r"\.(qweight|qzeros)$", "AWQ"),
+    (r"\.weight_scale(_inv)?$", "FP8 with scales"),
+)
+"""Patterns of the keys that a form of quantised weights has, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
     """The tensors of one checkpoint: shapes immediately, values on request.
 
-    non_float: key -> dtype, for tensors whose dtype is not one of FLOATS.
+    non_float: key -> dtype, for tensors whose dtype is not one of FLOATS. beside: names of the file's other entries,
+    which are not read. base: the keys that come from a base model under this file, and their file.
     """
 
     where: Path
     shapes: Mapping[str, Shape]
     read: Callable[[str], Tensor]
     non_float: Mapping[str, str] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
+    base: Mapping[str, Path] = field(default_factory=dict)
 
 
 def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
     """Tensors in memory (or mapped) as a TensorFile."""
     types = {key: str(value.dtype).removeprefix("torch.") for key, value in tensors.items()}
     shapes = {key: tuple(value.shape) for key, value in tensors.items()}
-    return TensorFile(where, shapes, tensors.__getitem__, _non_float_types(types))
+    return _tensor_file(where, shapes, tensors.__getitem__, types)
 
 
-def open_torch(path: Path, inside: str | None = None) -> TensorFile:
-    """A torch.save file; `inside` names the dict entry that holds the tensors.
+def open_torch(path: Path) -> TensorFile:
+    """A torch.save file of named tensors, also under one of WRAPPERS.
 
-    Runs no code from the file and builds nothing but the entry. Reads the whole file once to verify its checksums
-    (files older than PyTorch 1.6 have none). Raises CheckpointError for a file that is missing, truncated, damaged, not
-    a PyTorch file or without the entry, or whose tensors would need code to be run.
+    Runs no code from the file. Reads the whole file once to verify its checksums (files older than PyTorch 1.6 have
+    none). Raises CheckpointError for a file that is missing, truncated, damaged or not a PyTorch file, or whose tensors
+    would need code to be run.
     """
-    _require(path)
+    require_file(path)
     try:
         if zipfile.is_zipfile(path):
             _check_sums(path)
         loaded: Any = read_torch_file(path)
     except (DamagedFileError, OSError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
-            f"truncated or not a PyTorch file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
+            f"truncated or not a PyTorch file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
-    if inside is not None:
-        if not isinstance(loaded, Mapping) or inside not in loaded:
-            entries = ", ".join(map(_name, list(loaded)[:8])) if isinstance(loaded, Mapping) else _kind(loaded)
-            raise CheckpointError(f"no entry {inside!r}; found {entries}", where=path, do="pass the checkpoint itself")
-        loaded = loaded[inside]
+    beside: list[str] = []
+    while isinstance(loaded, Mapping):
+        inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], StoredTensor)]
+        if len(inner) > 1:
+            raise CheckpointError(
+                f"two sets of weights: entries {' and '.join(inner)}", where=path, do="keep the right one"
+            )
+        if not inner:
+            break
+        beside += [_name(key) for key in loaded if key != inner[0]]
+        loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
         raise CheckpointError(
             f"refused: reading it would run code ({loaded.named})",
@@ -84,60 +103,60 @@ def open_torch(path: Path, inside: str | None = None) -> TensorFile:
             "entries that are not named tensors", where=path, unexpected=foreign, do="use the published file"
         )
     tensors: dict[str, StoredTensor] = dict(loaded)
-    return TensorFile(
+    return _tensor_file(
         path,
         {key: tensor.shape for key, tensor in tensors.items()},
         lambda key: tensors[key].read(path),
-        _non_float_types({key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()}),
+        {key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()},
+        beside,
     )
 
 
 def open_safetensors(path: Path) -> TensorFile:
     """A mapped safetensors file; the format has no checksums. Raises CheckpointError if missing or truncated."""
-    _require(path)
+    require_file(path)
     try:
         # Stays open: tensors are read from the mapping later.
         handle: Any = safe_open(path, framework="pt")
         slices = {key: handle.get_slice(key) for key in handle.keys()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"truncated or not a safetensors file ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN
+            f"truncated or not a safetensors file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
     shapes = {key: tuple(one.get_shape()) for key, one in slices.items()}
-    return TensorFile(
-        path, shapes, handle.get_tensor, _non_float_types({key: one.get_dtype() for key, one in slices.items()})
+    return _tensor_file(path, shapes, handle.get_tensor, {key: one.get_dtype() for key, one in slices.items()})
+
+
+def open_weights(paths: Sequence[Path]) -> TensorFile:
+    """One or more files or indexes as one file, by content: safetensors or torch.save.
+
+    Raises CheckpointError if two of them hold one key.
+    """
+    files = [_shards(path) if path.suffix == ".json" else _open(path) for path in paths]
+    return files[0] if len(files) == 1 else _joined(paths[0].parent, files)
+
+
+def renamed(file: TensorFile, rename: Callable[[str], str]) -> TensorFile:
+    """The file with every key renamed. Raises CheckpointError, naming both, if two keys get one name."""
+    old: dict[str, str] = {}
+    for key in file.shapes:
+        name = rename(key)
+        if name in old:
+            raise CheckpointError(
+                f"two keys for one weight: {old[name]} and {key}", where=file.where, do="keep the right one"
+            )
+        old[name] = key
+    return replace(
+        file,
+        shapes={name: file.shapes[key] for name, key in old.items()},
+        read=lambda name: file.read(old[name]),
+        non_float={name: file.non_float[key] for name, key in old.items() if key in file.non_float},
     )
-
-
-def open_hugging_face(folder: Path) -> TensorFile:
-    """The weights of a Hugging Face model folder: safetensors or bin, one file or shards with an index."""
-    for name, opener in (("model.safetensors", open_safetensors), ("pytorch_model.bin", open_torch)):
-        if (folder / f"{name}.index.json").is_file():
-            return _shards(folder, _weight_map(folder / f"{name}.index.json"), opener)
-        if (folder / name).is_file():
-            return opener(folder / name)
-    raise CheckpointError(
-        "no weights: found neither model.safetensors nor pytorch_model.bin, nor their shards' index.json",
-        where=folder,
-        do="pass the language model's folder, with its config.json",
-    )
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises CheckpointError naming the file."""
-    _require(path)
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise CheckpointError(f"not JSON ({_first_line(error)})", where=path, do=DOWNLOAD_AGAIN) from error
-    if not isinstance(data, dict):
-        raise CheckpointError("not a JSON object", where=path, do=DOWNLOAD_AGAIN)
-    return data
 
 
 def count_pieces(path: Path, do: str) -> int:
     """The number of pieces of a sentencepiece model. Raises CheckpointError with the advice `do` for other files."""
-    _require(path)
+    require_file(path)
     try:
         return int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
     except (OSError, RuntimeError) as error:
@@ -152,57 +171,71 @@ def _check_sums(path: Path) -> None:
         raise CheckpointError(f"damaged: checksum mismatch in {damaged}", where=path, do=DOWNLOAD_AGAIN)
 
 
-def _non_float_types(types: Mapping[str, str]) -> dict[str, str]:
-    return {key: name for key, name in types.items() if name not in FLOATS}
+def _open(path: Path) -> TensorFile:
+    require_file(path)
+    with path.open("rb") as file:
+        # A safetensors file begins with the length of its JSON header.
+        is_safetensors = file.read(9)[8:] == b"{" or path.suffix == ".safetensors"
+    return open_safetensors(path) if is_safetensors else open_torch(path)
 
 
-def _weight_map(index: Path) -> dict[str, str]:
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict):
-        raise CheckpointError("the index has no weight_map", where=index, do=DOWNLOAD_AGAIN)
-    foreign = sorted({repr(name) for name in weight_map.values() if not _is_plain(name)})
-    if foreign:
-        raise CheckpointError(
-            "the index names files outside its folder", where=index, unexpected=foreign, do=DOWNLOAD_AGAIN
-        )
-    return weight_map
-
-
-def _is_plain(name: object) -> bool:
-    return isinstance(name, str) and name != "" and Path(name).name == name
-
-
-def _shards(folder: Path, weight_map: dict[str, str], opener: Callable[[Path], TensorFile]) -> TensorFile:
-    files = {name: opener(folder / name) for name in sorted(set(weight_map.values()))}
-    absent = [key for key, name in weight_map.items() if key not in files[name].shapes]
+def _shards(index: Path) -> TensorFile:
+    places = shards(index)
+    files = {path: _open(path) for path in sorted(set(places.values()))}
+    names = {key: plain_key(key) for key in places}
+    absent = [key for key, path in places.items() if names[key] not in files[path].shapes]
     if absent:
         raise CheckpointError(
-            "the shards lack keys listed in their index", where=folder, missing=absent, do="download them again"
+            "the shards lack keys listed in their index", where=index.parent, missing=absent, do="download them again"
         )
-    shapes = {key: files[name].shapes[key] for key, name in weight_map.items()}
-    non_float = {key: files[name].non_float[key] for key, name in weight_map.items() if key in files[name].non_float}
-    return TensorFile(folder, shapes, lambda key: files[weight_map[key]].read(key), non_float)
+    chosen = [
+        replace(file, shapes={names[key]: file.shapes[names[key]] for key, place in places.items() if place == path})
+        for path, file in files.items()
+    ]
+    unlisted = [key for path, file in files.items() for key in file.shapes.keys() - set(names.values())]
+    joined = _joined(index.parent, chosen)
+    return replace(joined, beside=(*joined.beside, *sorted(unlisted)))
 
 
-def _require(path: Path) -> None:
-    """Raises CheckpointError unless the file exists and is not a placeholder left by a failed download."""
-    if not path.is_file():
-        raise CheckpointError("no such file", where=path, do="download it, or check the folder")
-    try:
-        with path.open("rb") as file:
-            start = file.read(200).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    except OSError as error:
-        raise CheckpointError(f"unreadable ({_first_line(error)})", where=path, do="check its permissions") from error
-    if start.startswith(LFS_POINTER):
-        raise CheckpointError(
-            "a Git LFS pointer, not the file", where=path, do="run git lfs pull in its folder, or download the file"
-        )
-    if start.startswith(WEB_PAGES):
-        raise CheckpointError(
-            "a web page instead of the file",
-            where=path,
-            do="download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
-        )
+def _joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
+    holder: dict[str, TensorFile] = {}
+    for file in files:
+        for key in file.shapes:
+            if key in holder:
+                raise CheckpointError(
+                    f"{key} is in two files: {holder[key].where.name} and {file.where.name}",
+                    where=where,
+                    do="keep the right one",
+                )
+            holder[key] = file
+    return TensorFile(
+        where,
+        {key: file.shapes[key] for key, file in holder.items()},
+        lambda key: holder[key].read(key),
+        {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
+        beside=tuple(name for file in files for name in file.beside),
+    )
+
+
+def _tensor_file(
+    where: Path,
+    shapes: Mapping[str, Shape],
+    read: Callable[[str], Tensor],
+    types: Mapping[str, str],
+    beside: Sequence[str] = (),
+) -> TensorFile:
+    """Without the components that training adds to keys. Raises CheckpointError for quantised weights, by name."""
+    for pattern, form in QUANTISED:
+        found = next((key for key in shapes if re.search(pattern, key)), None)
+        if found is not None:
+            raise CheckpointError(f"weights quantised by {form}; found {found}", where=where, do=TAKE_FLOATS)
+    non_float = {key: name for key, name in types.items() if name not in FLOATS}
+    return renamed(TensorFile(where, shapes, read, non_float, tuple(beside)), plain_key)
+
+
+def plain_key(key: str) -> str:
+    """The key without the components that training adds."""
+    return ".".join(part for part in key.split(".") if part not in ADDED_BY_TRAINING)
 
 
 def _kind(value: object) -> str:
@@ -214,8 +247,3 @@ def _kind(value: object) -> str:
 
 def _name(key: object) -> str:
     return key if isinstance(key, str) else f"a key of type {_kind(key)}"
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]

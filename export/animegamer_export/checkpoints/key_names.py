@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 DIFFUSION = "model.diffusion_model."
+IN_DENOISER_FILE = "first_stage_model."
+"""The vae's prefix where the denoiser's file holds it too."""
 PEFT = "llm.base_model.model."
 
 # The role of a key: the plain weight, a trained copy that replaces it, or one factor of a LoRA pair.
@@ -19,11 +21,16 @@ Role = Literal["base", "copy", "down", "up"]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointKey:
-    """One key of a checkpoint: the weight (by the checkpoint's name) it belongs to, and its role."""
+    """One key of a checkpoint: the weight (by the checkpoint's name) it belongs to, and its role.
+
+    adapter: PEFT's name of the adapter. wrapped: a plain weight under a name that it has only beside its LoRA pair.
+    """
 
     weight: str
     role: Role
     index: int = 0
+    adapter: str = ""
+    wrapped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +38,24 @@ class KeyNaming:
     """The naming of one checkpoint format.
 
     `ours`: (pattern of our names, their name), first match wins. `pieces`: (pattern of their keys, weight, role); the
-    group "index" numbers LoRA pairs. `unused`: (pattern, reason). `trained`: (pattern of their name of a fine-tuned
-    weight, the keys that training adds for it).
+    group "index" numbers LoRA pairs, "adapter" names them. `unused`: (pattern, reason). `trained`: (pattern of their
+    name of a fine-tuned weight, the keys that training adds for it). `roots`: (pattern of a key as others save it, the
+    published key).
     """
 
     ours: tuple[tuple[str, str], ...]
     pieces: tuple[tuple[str, str, Role], ...] = ()
     unused: tuple[tuple[str, str], ...] = ()
     trained: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
+
+    def published_key(self, key: str) -> str:
+        """The published key for one that a trainer saved under another prefix."""
+        for pattern, replacement in self.roots:
+            match = re.fullmatch(pattern, key)
+            if match:
+                return match.expand(replacement)
+        return key
 
     def checkpoint_name(self, name: str) -> str:
         """The checkpoint's name of our parameter. A KeyError is a bug in the table, not in a file."""
@@ -53,7 +70,9 @@ class KeyNaming:
         for pattern, weight, role in self.pieces:
             match = re.fullmatch(pattern, key)
             if match:
-                return CheckpointKey(match.expand(weight), role, int(match.groupdict().get("index") or 0))
+                groups = match.groupdict()
+                index, adapter = int(groups.get("index") or 0), groups.get("adapter") or ""
+                return CheckpointKey(match.expand(weight), role, index, adapter, wrapped=role == "base")
         return CheckpointKey(key, "base")
 
     def trained_keys(self, weight: str) -> tuple[str, ...]:
@@ -112,7 +131,7 @@ DENOISER = KeyNaming(
     ),
     unused=(
         (r".*\.patch_embed\.output_mix_layer_norm\..*", "not in the forward when the image features are 768 wide"),
-        (r"first_stage_model\..*", "the vae is read from its own checkpoint"),
+        (r"first_stage_model\..*", "the vae is read from its own checkpoint, and compared with this one"),
         (r"conditioner\..*", "the text tower is a separate part, not needed to play"),
         (r"clip_img_encoder\..*", "the image tower is a separate part, not needed to play"),
     ),
@@ -122,6 +141,9 @@ DENOISER = KeyNaming(
             tuple(rf"\1.matrix_{factor}.{index}" for index in range(3) for factor in "AB"),
         ),
         (r"(.*\.attention\.dense)\.weight", (r"\1.matrix_A.0", r"\1.matrix_B.0")),
+    ),
+    roots=(
+        (r"(?:model\.)?(?:diffusion_model\.)?((?:mixins|transformer|time_embed|flow_embed)\..*)", DIFFUSION + r"\1"),
     ),
 )
 
@@ -144,7 +166,12 @@ def vae_naming(levels: int) -> KeyNaming:
     ]
     return KeyNaming(
         ours=tuple(table),
-        unused=((r"encoder\..*", "the vae's own encoder is not needed to play"), (r"loss\..*", "training only")),
+        unused=(
+            (r"encoder\..*", "the vae's own encoder is not needed to play"),
+            (r"loss\..*", "training only"),
+            (r"(model|conditioner|clip_img_encoder)\..*", "of other parts"),
+        ),
+        roots=((IN_DENOISER_FILE.replace(".", r"\.") + "(.*)", r"\1"),),
     )
 
 
@@ -203,13 +230,15 @@ PREDICTOR = KeyNaming(
     ours=((r"(input|output)_resampler\.(.*)", r"\1_resampler.proj.\2"), *_under(PEFT, _MISTRAL)),
     pieces=(
         (r"(.*)\.base_layer\.(weight|bias)", r"\1.\2", "base"),
-        (r"(.*)\.lora_A\.(?:\w+\.)?weight", r"\1.weight", "down"),
-        (r"(.*)\.lora_B\.(?:\w+\.)?weight", r"\1.weight", "up"),
-        (r"(.*)\.modules_to_save\.\w+\.(weight|bias)", r"\1.\2", "copy"),
+        (r"(.*)\.lora_A\.(?:(?P<adapter>\w+)\.)?weight", r"\1.weight", "down"),
+        (r"(.*)\.lora_B\.(?:(?P<adapter>\w+)\.)?weight", r"\1.weight", "up"),
+        (r"(.*)\.modules_to_save\.(?P<adapter>\w+)\.(weight|bias)", r"\1.\3", "copy"),
     ),
     unused=((r".*\.original_module\..*", "replaced by its modules_to_save copy"), _COMPUTED),
     trained=(
         (r"(llm\..*\.layers\..*_proj)\.weight", (r"\1.lora_A.default.weight", r"\1.lora_B.default.weight")),
         (r"(llm\..*(?:layernorm|\.norm))\.weight", (r"\1.modules_to_save.default.weight",)),
     ),
+    # As the language model itself, PEFT's adapter and a merged model name their keys.
+    roots=((r"(?:llm\.)?(?:base_model\.model\.)?((?:model|lm_head)\..*)", PEFT + r"\1"),),
 )

@@ -1,4 +1,4 @@
-"""Opens the published checkpoints: network sizes, and a weight map for each. Reads no weights yet.
+"""Opens the checkpoints of denoiser and vae: network sizes, and a weight map for each. Reads no weights yet.
 
 Source: MODEL.md sections 1, 2, 4 and 6. All functions raise CheckpointError.
 """
@@ -7,37 +7,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from animegamer_export.checkpoints.files import (
-    DOWNLOAD_AGAIN,
-    Shape,
-    TensorFile,
-    open_hugging_face,
-    open_safetensors,
-    open_torch,
-    read_json,
-)
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.models.denoiser import Denoiser, DenoiserSize, position_table
 from animegamer_rt.models.encoder import Encoder, EncoderSize
-from animegamer_rt.models.predictor import Predictor, PredictorSize
 from animegamer_rt.models.vae import VaeDecoder, VaeSize
 
-from .key_names import DENOISER, DIFFUSION, PEFT, PREDICTOR, KeyNaming, diffusers_vae_naming, vae_naming
-from .weight_map import WeightMap, make_weight_map, overlay, wanted_shapes
+from .configs import low_rank_scale, require_rank
+from .files import TensorFile, open_safetensors, open_torch, open_weights, renamed
+from .folders import DOWNLOAD_AGAIN, read_json, trained_files
+from .key_names import DENOISER, DIFFUSION, IN_DENOISER_FILE, KeyNaming, diffusers_vae_naming, vae_naming
+from .shapes import Shapes
+from .weight_map import LowRankScale, WeightMap, layout_of, make_weight_map, wanted_shapes
 
-DENOISER_ALPHA = 1.0
-PREDICTOR_ALPHA = 32.0
-DENOISER_RANK, PREDICTOR_RANK = 64, 32
-"""Of the release's LoRA (MODEL.md sections 2 and 4)."""
-MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
-"""From Mistral-7B-Instruct-v0.1's config (MODEL.md section 2), which shapes do not show; v0.2 and v0.3 differ."""
+DENOISER_LORA = LowRankScale(alpha=1.0, ranks=frozenset({64}))
+"""The release's."""
 DIFFUSERS_VAE = "AutoencoderKLCogVideoX"
 VAE_SETTINGS: Mapping[str, Any] = {
     "scaling_factor": VaeSize().scale,
@@ -46,28 +36,36 @@ VAE_SETTINGS: Mapping[str, Any] = {
     "act_fn": "silu",
     "use_post_quant_conv": False,
     "invert_scale_latents": False,
+    "shift_factor": None,
+    "latents_mean": None,
+    "latents_std": None,
 }
 """CogVideoX-2b's vae, by diffusers' names; they are also the defaults for keys that a config omits."""
 POSITION_ROUNDING = 2.0**-8
 """Twice the bf16 rounding error of a sine; tables of other frame sizes differ by about 1."""
 POSITIONS = DIFFUSION + "mixins.pos_embed.pos_embedding"
+VAE_ROUNDING = 2.0**-7
+"""Relative: copies of one vae in fp16, bf16 and fp32 are the same."""
 WIDTH_WITHOUT_MIX_NORM = 768
 """MODEL.md section 1: with image features of this width, `output_mix_layer_norm` is in the file but unused."""
 
 
 def open_denoiser(
-    path: Path, latent_height: int, latent_width: int, upscale: int = 8
+    path: Path, latent_height: int, latent_width: int, upscale: int = 8, alpha: float | None = None
 ) -> tuple[DenoiserSize, EncoderSize, WeightMap]:
-    """Sizes of a SAT checkpoint and the weight map of "denoiser.*" and "encoder.*".
+    """Sizes of a SAT checkpoint (a file, or a trainer's folder) and the weight map of "denoiser.*" and "encoder.*".
 
-    upscale: pixels of the vae's frames per latent cell, to name a frame size.
+    upscale: pixels of the vae's frames per latent cell, to name a frame size. alpha: of LoRA, if not the release's.
     """
-    file = open_torch(path, "module")
+    file = renamed(open_weights(trained_files(path)), DENOISER.published_key)
     size, encoder_size = denoiser_sizes(file, latent_height, latent_width)
     _check_positions(file, size, upscale)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    return size, encoder_size, denoiser_weight_map(file, denoiser, encoder)
+    scale = low_rank_scale(path, alpha, DENOISER_LORA)
+    weight_map = denoiser_weight_map(file, denoiser, encoder, scale)
+    require_rank(weight_map, "denoiser")
+    return size, encoder_size, weight_map
 
 
 def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
@@ -77,7 +75,7 @@ def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
         size = diffusers_vae_size(read_json(path.parent / "config.json"), path.parent / "config.json")
         naming = diffusers_vae_naming(len(size.multipliers))
     else:
-        file = open_torch(path, "state_dict")
+        file = renamed(open_torch(path), vae_naming(0).published_key)
         size = vae_size(file)
         naming = vae_naming(len(size.multipliers))
     with torch.device("meta"):
@@ -85,39 +83,36 @@ def open_vae(path: Path) -> tuple[VaeSize, WeightMap]:
     return size, make_weight_map(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
 
 
-def open_predictor(mistral: Path, adapter: Path) -> tuple[PredictorSize, WeightMap]:
-    """Size and weight map of a Mistral folder overlaid with the adapter's file.
-
-    Base weights in the adapter's file take precedence over the folder's.
-    """
-    adapter_file = open_torch(adapter)
-    size = predictor_size(read_json(mistral / "config.json"), adapter_file, mistral / "config.json")
-    file, replaced = overlay(adapter_file, open_hugging_face(mistral), PREDICTOR, PEFT)
-    with torch.device("meta"):
-        predictor = Predictor(size)
-    weight_map = predictor_weight_map(file, predictor)
-    return size, replace(weight_map, unused={**weight_map.unused, **replaced})
-
-
-def require_rank(weight_map: WeightMap, rank: int) -> None:
-    """Raises CheckpointError unless all LoRA pairs have this rank: their scale is alpha / rank."""
-    if weight_map.ranks != [rank]:
-        found = " and ".join(map(str, weight_map.ranks)) if weight_map.ranks else "no LoRA"
-        raise CheckpointError(
-            "not the release's fine-tuned weights",
-            where=weight_map.file.where,
-            misshapen={"rank": (found, rank)},
-            do="use the published file",
-        )
+def require_same_vae(denoiser: WeightMap, vae: WeightMap, size: VaeSize, path: Path) -> None:
+    """Raises CheckpointError if the denoiser's file holds another vae than `path`: the published code would use it."""
+    naming, file = vae_naming(len(size.multipliers)), denoiser.file
+    for name in vae.sources:
+        key = IN_DENOISER_FILE + naming.checkpoint_name(name)
+        if key in file.shapes:
+            inside, given = layout_of(name).tensor(file.read(key), 0).float(), vae.weight(name).float()
+            same = inside.shape == given.shape and (inside - given).abs().max() <= VAE_ROUNDING * given.abs().max()
+            if not same:
+                raise CheckpointError(
+                    f"holds another vae than {path}: {key} differs, and the published code would use it",
+                    where=file.where,
+                    do="link this file as CogVideoX-2b-sat/vae/3d-vae.pt to use its vae, or remove these keys",
+                )
 
 
 def denoiser_weight_map(
-    file: TensorFile, denoiser: Denoiser, encoder: Encoder, alpha: float = DENOISER_ALPHA
+    file: TensorFile, denoiser: Denoiser, encoder: Encoder, low_rank: LowRankScale | None = None
 ) -> WeightMap:
-    """The weight map of both networks; LoRA's scale is `alpha` / the file's rank."""
+    """The weight map of both networks; low_rank: the scale of LoRA, if not the release's."""
     wanted = wanted_shapes({"denoiser.": denoiser, "encoder.": encoder})
     shot_tokens = denoiser.size.shot_tokens
-    return make_weight_map(file, wanted, DENOISER, alpha=alpha, shot_tokens=shot_tokens, what="denoiser checkpoint")
+    return make_weight_map(
+        file,
+        wanted,
+        DENOISER,
+        low_rank=low_rank or DENOISER_LORA,
+        shot_tokens=shot_tokens,
+        what="denoiser checkpoint",
+    )
 
 
 def vae_weight_map(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
@@ -126,14 +121,9 @@ def vae_weight_map(file: TensorFile, decoder: VaeDecoder) -> WeightMap:
     return make_weight_map(file, wanted_shapes({"": decoder}), naming, what="vae checkpoint")
 
 
-def predictor_weight_map(file: TensorFile, predictor: Predictor, alpha: float = PREDICTOR_ALPHA) -> WeightMap:
-    """The weight map of the predictor; LoRA's scale is `alpha` / the file's rank."""
-    return make_weight_map(file, wanted_shapes({"": predictor}), PREDICTOR, alpha=alpha, what="predictor checkpoint")
-
-
 def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> tuple[DenoiserSize, EncoderSize]:
     """Sizes of the denoiser and the encoder from the shapes of a SAT checkpoint."""
-    shape = _Shapes(file, "denoiser checkpoint", DENOISER)
+    shape = Shapes(file, "denoiser checkpoint", DENOISER)
     hidden, channels, patch, _ = shape(DIFFUSION + "mixins.patch_embed.proj.weight", 4)
     (head_width,) = shape(DIFFUSION + "mixins.adaln_layer.query_layernorm_list.0.weight", 1)
     size = DenoiserSize(
@@ -162,7 +152,7 @@ def denoiser_sizes(file: TensorFile, latent_height: int, latent_width: int) -> t
 
 def _check_positions(file: TensorFile, size: DenoiserSize, upscale: int) -> None:
     """Compares the position table with the computed one: it alone shows the frame size."""
-    shape = _Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)
+    shape = Shapes(file, "denoiser checkpoint", DENOISER)(POSITIONS, 3)
     rows = size.shot_tokens + math.prod(size.patch_grid)
     if shape[2] != size.hidden:
         return  # Reported with all other misshapen keys.
@@ -211,7 +201,7 @@ def _is_table(stored: Tensor, size: DenoiserSize) -> bool:
 
 def vae_size(file: TensorFile) -> VaeSize:
     """Sizes of the decoder from the shapes of a 3D-VAE checkpoint; no shape shows the number of norm groups."""
-    shape = _Shapes(file, "vae checkpoint", KeyNaming(()))
+    shape = Shapes(file, "vae checkpoint", KeyNaming(()))
     levels = shape.count("decoder.up.{}.block.0.conv1.conv.weight")
     widths = [shape(f"decoder.up.{level}.block.0.conv1.conv.weight", 5)[0] for level in range(levels)]
     return VaeSize(
@@ -249,41 +239,6 @@ def diffusers_vae_size(config: Mapping[str, Any], where: Path) -> VaeSize:
     )
 
 
-def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) -> PredictorSize:
-    """Sizes of the predictor: the language model's from its config.json, the rest from the adapter's shapes."""
-    kind = config.get("model_type")
-    if kind != "mistral":
-        raise CheckpointError(f"model_type is {kind!r}, not 'mistral'", where=where, do="pass the Mistral-7B folder")
-    rope = config.get("rope_parameters")
-    numbers = {**(rope if isinstance(rope, Mapping) else {}), **config}
-    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "intermediate_size")
-    faults = [name for name in names if not isinstance(numbers.get(name), int) or numbers[name] <= 0]
-    if faults:
-        raise CheckpointError("sizes missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
-    wrong = {name: (numbers.get(name), expected) for name, expected in MISTRAL.items() if numbers.get(name) != expected}
-    if wrong:
-        raise CheckpointError(
-            "not the Mistral that the release was trained with",
-            where=where,
-            misshapen=wrong,
-            do="pass the folder of Mistral-7B-Instruct-v0.1",
-        )
-    shape = _Shapes(adapter, "predictor checkpoint", PREDICTOR)
-    hidden, layers, heads, kv_heads, mlp = (numbers[name] for name in names)
-    return PredictorSize(
-        hidden=hidden,
-        layers=layers,
-        heads=heads,
-        kv_heads=kv_heads,
-        mlp=mlp,
-        vocabulary=shape(PEFT + "model.embed_tokens.weight", 2)[0],
-        shot_width=shape("output_resampler.proj.2.weight", 2)[0],
-        rms_eps=float(numbers["rms_norm_eps"]),
-        rope_theta=float(numbers["rope_theta"]),
-        sliding_window=numbers["sliding_window"],
-    )
-
-
 def _vae_widths(widths: Sequence[int]) -> dict[str, Any]:
     """Channels and multipliers of stages of these widths; the full-resolution stage may be the wider one."""
     channels = math.gcd(*widths)
@@ -292,36 +247,3 @@ def _vae_widths(widths: Sequence[int]) -> dict[str, Any]:
 
 def _positive_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Shapes:
-    """Looks up the shapes that determine sizes, under any key that the naming knows."""
-
-    file: TensorFile
-    what: str
-    naming: KeyNaming
-
-    def shapes_by_weight(self) -> dict[str, Shape]:
-        pieces = ((self.naming.piece(key), shape) for key, shape in self.file.shapes.items())
-        return {piece.weight: shape for piece, shape in pieces if piece.role in ("base", "copy")}
-
-    def __call__(self, weight: str, axes: int) -> Shape:
-        shape = self.shapes_by_weight().get(weight)
-        if shape is None:
-            raise self.refusal(missing=[weight])
-        if len(shape) != axes or 0 in shape:
-            raise self.refusal(misshapen={weight: (list(shape), f"{axes} axes, none empty")})
-        return shape
-
-    def count(self, pattern: str) -> int:
-        number, known = 0, self.shapes_by_weight()
-        while pattern.format(number) in known:
-            number += 1
-        if number == 0:
-            raise self.refusal(missing=[pattern.format(0)])
-        return number
-
-    def refusal(self, **found: Any) -> CheckpointError:
-        what = f"not a {self.what}: its sizes cannot be read"
-        return CheckpointError(what, where=self.file.where, do="use the published file", **found)

@@ -84,13 +84,14 @@ class StandIn(_Fixed):
 
 @dataclass(frozen=True)
 class StoredTensor(_Fixed):
-    """A tensor in a file: dtype, shape, and position of its data."""
+    """A tensor in a file: dtype, shape, and position of its data. negative: stored with the opposite sign."""
 
     storage: _Storage
     dtype: torch.dtype
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
+    negative: bool = False
 
     def read(self, path: Path) -> Tensor:
         """The tensor, memory-mapped: pages are read on use. Must not be written to."""
@@ -99,7 +100,8 @@ class StoredTensor(_Fixed):
         part = mapped[bytes_before : bytes_before + self.storage.bytes]
         if bytes_before % self.dtype.itemsize:
             part = part.clone()  # Legacy files have no alignment.
-        return torch.empty(0, dtype=self.dtype).set_(part, self.offset, self.shape, self.stride)
+        stored = torch.empty(0, dtype=self.dtype).set_(part, self.offset, self.shape, self.stride)
+        return -stored if self.negative else stored
 
 
 class _Storage(_Fixed):
@@ -234,21 +236,37 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _tensor(
-    storage: _Storage, offset: int, shape: Any, stride: Any, *_: object, dtype: torch.dtype | None = None
+    storage: _Storage,
+    offset: int,
+    shape: Any,
+    stride: Any,
+    _: object = None,
+    __: object = None,
+    lazy: Any = None,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> StoredTensor:
-    """torch's _rebuild_tensor and _rebuild_tensor_v2. Raises DamagedFileError for data beyond the storage."""
+    """torch's _rebuild_tensor and _rebuild_tensor_v2. Raises DamagedFileError for data beyond the storage.
+
+    lazy: operations that torch postponed when the tensor was saved: "neg", the opposite sign.
+    """
+    lazy = lazy or {}
+    if not isinstance(lazy, Mapping) or lazy.keys() - {"neg"}:
+        raise DamagedFileError(f"a tensor with unknown metadata: {lazy!r}")
     shape, stride, dtype = tuple(shape), tuple(stride), dtype or storage.dtype
     if len(shape) != len(stride) or not all(map(_whole, (offset, *shape, *stride))):
         raise DamagedFileError(f"a tensor of shape {shape}, stride {stride}, offset {offset}")
     last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     if math.prod(shape) and (last + 1) * dtype.itemsize > storage.bytes:
         raise DamagedFileError(f"a tensor of shape {list(shape)} exceeds the {storage.numel} elements of its storage")
-    return StoredTensor(storage, dtype, offset, shape, stride)
+    return StoredTensor(storage, dtype, offset, shape, stride, bool(lazy.get("neg")))
 
 
-def _tensor_of_type(storage: _Storage, offset: int, shape: Any, stride: Any, _: Any, __: Any, dtype: Any) -> Any:
+def _tensor_of_type(
+    storage: _Storage, offset: int, shape: Any, stride: Any, _: Any, __: Any, dtype: Any, lazy: Any = None
+) -> Any:
     """torch's _rebuild_tensor_v3, for dtypes without a storage class."""
-    return _tensor(storage, offset, shape, stride, dtype=dtype)
+    return _tensor(storage, offset, shape, stride, lazy=lazy, dtype=dtype)
 
 
 def _parameter(tensor: Any, *_: object) -> Any:

@@ -6,7 +6,8 @@ Matching uses names and shapes; values are read one parameter at a time.
 from __future__ import annotations
 
 import difflib
-from collections import defaultdict
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,10 +17,11 @@ from torch import Tensor
 from animegamer_rt.errors import CheckpointError
 
 from .files import Shape, TensorFile
-from .key_names import KeyNaming
+from .key_names import PEFT, KeyNaming, Role
 
 # Nearest names are suggested for at most this many keys: the search is slow, and a foreign file has thousands.
 MAX_SUGGESTIONS = 40
+KEEP_ONE = "keep the right one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +63,38 @@ class WeightSource:
 
 
 @dataclass(frozen=True, slots=True)
+class LowRankScale:
+    """By what LoRA is multiplied: alpha / r, or with rank_stabilised alpha / sqrt(r).
+
+    targets: PEFT's target_modules, a pattern of the whole name or a list of last components; None for the release's.
+    ranks: those for which the alpha is meant; None for any.
+    """
+
+    alpha: float
+    rank_stabilised: bool = False
+    targets: str | tuple[str, ...] | None = None
+    ranks: frozenset[int] | None = None
+
+    def at(self, rank: int) -> float:
+        """The scale of a pair of this rank."""
+        return self.alpha / (math.sqrt(rank) if self.rank_stabilised else rank)
+
+    def applies_to(self, weight: str) -> bool:
+        """Whether the weight of this name is to have a LoRA pair."""
+        module = weight.removeprefix(PEFT).removesuffix(".weight")
+        if isinstance(self.targets, str):
+            return re.fullmatch(self.targets, module) is not None
+        return self.targets is None or any(module == one or module.endswith(f".{one}") for one in self.targets)
+
+
+@dataclass(frozen=True, slots=True)
 class WeightMap:
     """Builds each of our parameters from a checkpoint. unused: keys that are never used, and why."""
 
     file: TensorFile
     sources: Mapping[str, WeightSource]
     unused: Mapping[str, str]
-    alpha: float
+    low_rank_scale: LowRankScale
     shot_tokens: int
 
     @property
@@ -87,9 +114,9 @@ class WeightMap:
         return layout.tensor(theirs, self.shot_tokens)
 
     def low_rank(self, parameter: str) -> list[tuple[Tensor, Tensor, float]]:
-        """The parameter's (down [r, in], up [out, r], scale) LoRA pairs; scale is alpha / r, with the file's rank r."""
+        """The parameter's (down [r, in], up [out, r], scale) LoRA pairs, with the scale of the file's rank r."""
         pairs = [(self.file.read(down), self.file.read(up)) for down, up in self.sources[parameter].pairs]
-        return [(down, up, self.alpha / down.shape[0]) for down, up in pairs]
+        return [(down, up, self.low_rank_scale.at(down.shape[0])) for down, up in pairs]
 
     def merged(self, parameter: str, dtype: torch.dtype) -> Tensor:
         """The parameter with LoRA merged in float32, then cast."""
@@ -101,27 +128,20 @@ class WeightMap:
         return (weight.float() + added).to(dtype)
 
 
-def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming, prefix: str) -> tuple[TensorFile, dict[str, str]]:
-    """An adapter's file overlaid on its base model, whose keys lack `prefix`; and the base's replaced keys."""
+def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming) -> tuple[TensorFile, dict[str, str]]:
+    """An adapter's file overlaid on its base model, both with published keys; and the base's replaced keys."""
     overridden = {naming.piece(key).weight for key in adapter.shapes if naming.piece(key).role in ("base", "copy")}
-    shapes = dict(adapter.shapes)
-    from_base: dict[str, str] = {}
-    unused: dict[str, str] = {}
-    non_float = {
-        **adapter.non_float,
-        **{prefix + key: kind for key, kind in base.non_float.items() if prefix + key not in overridden},
-    }
-    for key, shape in base.shapes.items():
-        if prefix + key in overridden:
-            unused[key] = f"replaced by {adapter.where}"
-        else:
-            from_base[prefix + key] = key
-            shapes[prefix + key] = shape
-
-    def read(key: str) -> Tensor:
-        return base.read(from_base[key]) if key in from_base else adapter.read(key)
-
-    return TensorFile(adapter.where, shapes, read, non_float), unused
+    from_base = {key: base.where for key in base.shapes if key not in overridden}
+    unused = {key: f"replaced by {adapter.where}" for key in base.shapes if key in overridden}
+    whole = TensorFile(
+        adapter.where,
+        {**adapter.shapes, **{key: base.shapes[key] for key in from_base}},
+        lambda key: base.read(key) if key in from_base else adapter.read(key),
+        {**adapter.non_float, **{key: kind for key, kind in base.non_float.items() if key in from_base}},
+        (*adapter.beside, *base.beside),
+        from_base,
+    )
+    return whole, unused
 
 
 def make_weight_map(
@@ -129,77 +149,83 @@ def make_weight_map(
     wanted: Mapping[str, Shape],
     naming: KeyNaming,
     *,
-    alpha: float = 1.0,
+    low_rank: LowRankScale | None = None,
     shot_tokens: int = 226,
     what: str = "checkpoint",
 ) -> WeightMap:
     """Matches a checkpoint's keys to our parameters (name -> shape).
 
-    Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key.
+    Raises one CheckpointError that lists every missing, unexpected (with the nearest known name) and misshapen key, or
+    names the keys of which several give one weight.
     """
     known = {naming.checkpoint_name(name): name for name in wanted}
+    low_rank = low_rank or LowRankScale(1.0)
     keys = _sorted_keys(file, known, naming)
     missing: list[str] = []
     misshapen: dict[str, tuple[object, object]] = {}
     sources: dict[str, WeightSource] = {}
     for theirs, name in known.items():
-        candidates = keys.plain[name]
-        if name in keys.copies:
-            keys.unused.update(dict.fromkeys(candidates, "replaced by its modules_to_save copy"))
-            candidates = [keys.copies[name]]
-        keys.unexpected.extend(candidates[1:])
-        if not candidates:
+        weight = keys.slots.get((name, "copy", 0)) or keys.slots.get((name, "base", 0))
+        if weight is None:
             missing.append(theirs)
             continue
         expected = layout_of(name).shape(tuple(wanted[name]), shot_tokens)
-        if file.shapes[candidates[0]] != expected:
-            misshapen[candidates[0]] = (list(file.shapes[candidates[0]]), list(expected))
-        pairs, lacking = _pairs(keys.down[name], keys.up[name], theirs)
-        missing.extend(lacking or _untrained(theirs, name, keys, naming))
+        if file.shapes[weight] != expected:
+            misshapen[weight] = (list(file.shapes[weight]), list(expected))
+        pairs, lacking = _pairs(keys.factors(name, "down"), keys.factors(name, "up"), theirs)
+        missing.extend(lacking or _untrained(theirs, name, file, keys, naming, low_rank))
         misshapen.update(_misshapen_pairs(pairs, len(pairs) + len(lacking), file.shapes, tuple(wanted[name])))
-        sources[name] = WeightSource(candidates[0], pairs)
-        used = (candidates[0], *(key for pair in pairs for key in pair))
+        sources[name] = WeightSource(weight, pairs)
+        used = (weight, *(key for pair in pairs for key in pair))
         misshapen.update({key: (file.non_float[key], "floating point") for key in used if key in file.non_float})
     if missing or keys.unexpected or misshapen:
+        from_base = {file.base.get(key) for key in (*keys.unexpected, *misshapen)}
         raise CheckpointError(
             f"the file does not match the {what}",
-            where=file.where,
+            where=file.where if missing or len(from_base) > 1 else from_base.pop() or file.where,
             missing=missing,
             unexpected=_with_nearest(keys.unexpected, [*known, *file.shapes.keys() - set(keys.unexpected)]),
             misshapen=misshapen,
             do="check that the file matches the given sizes",
         )
-    return WeightMap(file, sources, keys.unused, alpha, shot_tokens)
+    return WeightMap(file, sources, keys.unused, low_rank, shot_tokens)
 
 
 @dataclass(slots=True)
 class _Keys:
-    """A file's keys by parameter, LoRA factors also by number, and unmatched keys."""
+    """A file's keys by parameter, role and LoRA pair; and those that belong to none."""
 
-    plain: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    copies: dict[str, str] = field(default_factory=dict)
-    down: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
-    up: dict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    slots: dict[tuple[str, Role, int], str] = field(default_factory=dict)
     unused: dict[str, str] = field(default_factory=dict)
     unexpected: list[str] = field(default_factory=list)
 
+    def factors(self, name: str, role: Role) -> dict[int, str]:
+        """The keys of a parameter's LoRA factors by number."""
+        return {index: key for (of, its_role, index), key in self.slots.items() if (of, its_role) == (name, role)}
+
 
 def _sorted_keys(file: TensorFile, known: Mapping[str, str], naming: KeyNaming) -> _Keys:
-    """known: the checkpoint's name of each parameter -> ours."""
-    keys = _Keys()
+    """known: the checkpoint's name of each parameter -> ours. Raises CheckpointError for two keys of one slot."""
+    keys, adapters = _Keys(), dict[str, str]()
     for key in file.shapes:
         why, piece = naming.unused_reason(key), naming.piece(key)
         if why is not None:
             keys.unused[key] = why
-        elif piece.weight not in known:
+            continue
+        if piece.weight not in known:
             keys.unexpected.append(key)
-        elif piece.role == "base":
-            keys.plain[known[piece.weight]].append(key)
-        elif piece.role == "copy":
-            keys.copies[known[piece.weight]] = key
-        else:
-            factors = keys.down if piece.role == "down" else keys.up
-            factors[known[piece.weight]][piece.index] = key
+            continue
+        if piece.role != "base":
+            adapters.setdefault(piece.adapter, key)
+        name = known[piece.weight]
+        twin = keys.slots.setdefault((name, piece.role, piece.index), key)
+        if piece.role in ("base", "copy") and twin == key:
+            twin = keys.slots.get((name, "copy" if piece.role == "base" else "base", 0), key)
+        if twin != key:
+            raise CheckpointError(f"two keys for one weight: {twin} and {key}", where=file.where, do=KEEP_ONE)
+    if len(adapters) > 1:
+        found = " and ".join(f"{name or 'one without a name'} ({key})" for name, key in adapters.items())
+        raise CheckpointError(f"{len(adapters)} adapters in one file: {found}", where=file.where, do=KEEP_ONE)
     return keys
 
 
@@ -222,12 +248,23 @@ def _pairs(
     return tuple((down[i], up[i]) for i in whole), lacking
 
 
-def _untrained(theirs: str, name: str, keys: _Keys, naming: KeyNaming) -> list[str]:
-    """The keys that training adds for a weight and the file lacks, by role and index: names may differ."""
-    there = {("copy", 0)} if name in keys.copies else set()
-    there |= {("down", index) for index in keys.down[name]} | {("up", index) for index in keys.up[name]}
+def _untrained(
+    theirs: str, name: str, file: TensorFile, keys: _Keys, naming: KeyNaming, low_rank: LowRankScale
+) -> list[str]:
+    """The keys that training adds for a weight and the file lacks, by role and index: names may differ.
+
+    None for a weight that is trained without them: a copy under its own name, or one into which LoRA was merged.
+    """
+    there = {(role, index) for of, role, index in keys.slots if of == name}
     wanted = [(key, naming.piece(key)) for key in naming.trained_keys(theirs)]
-    return [key for key, piece in wanted if (piece.role, piece.index) not in there]
+    lacking = [key for key, piece in wanted if (piece.role, piece.index) not in there]
+    weight = keys.slots.get((name, "base", 0))
+    if not lacking or weight is None or weight in file.base or naming.piece(weight).wrapped:
+        return lacking
+    is_low_rank = any(piece.role == "down" for _, piece in wanted)
+    if is_low_rank and any(role == "down" for _, role, _ in keys.slots) and low_rank.applies_to(theirs):
+        return lacking
+    return []
 
 
 def _misshapen_pairs(

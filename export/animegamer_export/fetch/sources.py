@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from animegamer_export.build.checkpoint_folders import ADAPTER, DENOISER, DENOISER_FILE, MISTRAL, TOWERS, WEIGHTS
+from animegamer_export.build.checkpoint_folders import ADAPTER, ADAPTER_FILE, DENOISER, MISTRAL, TOWERS
+from animegamer_export.checkpoints.folders import DENOISER_FILE, WEIGHTS
 from animegamer_rt.errors import HubError
 
 from .hub import Repository
@@ -117,9 +118,11 @@ def _films(held: Collection[str], films: Sequence[str]) -> list[str]:
     inside = "AnimeGamer/"
     found = sorted(path for path in held if path.lower() in ("license", "license.txt", "license.md"))
     for film in films:
-        adapters = [name.format(release=film).removeprefix(inside) for name in ADAPTER if name.startswith(inside)]
-        folders = [name.format(release=film).removeprefix(inside) for name in DENOISER if name.startswith(inside)]
-        found.append(_first(held, adapters))
+        adapters, folders = (
+            [name.format(release=film).removeprefix(inside) for name in names if name.startswith(inside)]
+            for names in (ADAPTER, DENOISER)
+        )
+        found.append(_first(held, [f"{folder}/{ADAPTER_FILE}" for folder in adapters]))
         decoders = [path for folder in folders for path in held if fnmatchcase(path, f"{folder}/*/{DENOISER_FILE}")]
         if not decoders:
             raise ValueError(" or ".join(f"{folder}/*/{DENOISER_FILE}" for folder in folders))

@@ -10,7 +10,7 @@ from torch import Tensor
 from animegamer_export.checkpoints.files import open_tensors
 from animegamer_export.checkpoints.key_names import DENOISER as DENOISER_NAMES
 from animegamer_export.checkpoints.releases import denoiser_weight_map
-from animegamer_export.checkpoints.weight_map import make_weight_map, wanted_shapes
+from animegamer_export.checkpoints.weight_map import LowRankScale, make_weight_map, wanted_shapes
 from animegamer_export.parity.checks import DENOISER, ENCODER, SAMPLER, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet
 from animegamer_export.parts.streamed.parts import with_weights
@@ -53,8 +53,8 @@ def networks(folder: FixtureFolder, fixture: FixtureSet) -> tuple[Denoiser, Enco
     weights = folder.parent(fixture, "dit_weights")
     with torch.device("meta"):
         denoiser, encoder = Denoiser(denoiser_size(weights)), Encoder(encoder_size(weights))
-    alpha = float(weights.config["lora_alpha"])
-    weight_map = denoiser_weight_map(open_tensors(weights.tensors, weights.where), denoiser, encoder, alpha)
+    low_rank = LowRankScale(float(weights.config["lora_alpha"]))
+    weight_map = denoiser_weight_map(open_tensors(weights.tensors, weights.where), denoiser, encoder, low_rank)
     return with_weights(denoiser, weight_map, "denoiser.", folder.dtype), with_weights(
         encoder, weight_map, "encoder.", folder.dtype
     )

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from animegamer_export.checkpoints.files import open_safetensors, read_json
+from animegamer_export.checkpoints.files import open_safetensors
+from animegamer_export.checkpoints.folders import read_json
 from animegamer_rt.errors import CheckpointError
 
 _KINDS = {

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from animegamer_export.checkpoints.added_tokens import added_tokens
 from animegamer_export.checkpoints.files import open_tensors
-from animegamer_export.checkpoints.releases import predictor_weight_map
-from animegamer_export.checkpoints.weight_map import WeightMap
+from animegamer_export.checkpoints.predictor import predictor_weight_map
+from animegamer_export.checkpoints.weight_map import LowRankScale, WeightMap
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet
 from animegamer_export.parts.predictor import Answer, empty_cache, feeds, read_prompt
@@ -68,7 +68,7 @@ def predictors(folder: FixtureFolder, fixture: FixtureSet) -> dict[str, Predicto
         with torch.device("meta"):
             predictor = Predictor(predictor_size(weights))
         weight_map = predictor_weight_map(
-            open_tensors(weights.tensors, weights.where), predictor, alpha=float(weights.config["alpha"])
+            open_tensors(weights.tensors, weights.where), predictor, LowRankScale(float(weights.config["alpha"]))
         )
         made[kind] = with_weights(predictor, weight_map, dtype=folder.dtype)
         if kind == "factors apart":

@@ -14,14 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from animegamer_export.checkpoints.files import (
-    DOWNLOAD_AGAIN,
-    TensorFile,
-    open_hugging_face,
-    open_safetensors,
-    open_torch,
-    read_json,
-)
+from animegamer_export.checkpoints.files import TensorFile, open_weights
+from animegamer_export.checkpoints.folders import DOWNLOAD_AGAIN, published_weights, read_json
 from animegamer_export.checkpoints.key_names import KeyNaming
 from animegamer_export.checkpoints.weight_map import WeightMap, make_weight_map, wanted_shapes
 from animegamer_export.towers.image import NORMALISATION, ImageTower, ImageTowerSize
@@ -30,6 +24,8 @@ from animegamer_rt.errors import CheckpointError
 
 OPEN_CLIP = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 CLIP_HINT = "pass the folder of laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
+VISION_SETTINGS = frozenset({"width", "layers", "patch_size", "image_size", "mlp_ratio", "head_width", "quick_gelu"})
+"""Read here, or shown by the weights' shapes. Any other that is set changes what the transformer computes."""
 HEAD_WIDTH = 64
 """open_clip's default, if open_clip_config.json gives none."""
 
@@ -78,10 +74,12 @@ class TowerWeights:
 def open_text_tower(folder: Path) -> tuple[TextTowerSize, TowerWeights]:
     """A T5-v1.1 folder: config.json and safetensors or bin weights, whole or sharded. Raises CheckpointError."""
     config, where = read_json(folder / "config.json"), folder / "config.json"
-    if config.get("model_type") != "t5" or config.get("feed_forward_proj") != "gated-gelu":
-        found = f"model_type {config.get('model_type')!r}, feed_forward_proj {config.get('feed_forward_proj')!r}"
+    expected = {"model_type": "t5", "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"}
+    kinds = {name: config.get(name, value if name == "dense_act_fn" else None) for name, value in expected.items()}
+    if kinds != expected:
+        found = ", ".join(f"{name} {value!r}" for name, value in kinds.items())
         raise CheckpointError(f"not a T5-v1.1 model: {found}", where=where, do="pass the folder of google/t5-v1_1-xxl")
-    file = open_hugging_face(folder)
+    file = open_weights(published_weights(folder))
     tied = "shared.weight" in file.shapes
     vocabulary = file.shapes.get("shared.weight" if tied else "encoder.embed_tokens.weight", (0,))[0]
     size = TextTowerSize(
@@ -112,7 +110,7 @@ def open_image_tower(folder: Path) -> tuple[ImageTowerSize, TowerWeights]:
     found = next((name for name in OPEN_CLIP if (folder / name).is_file()), None)
     if found is None:
         raise CheckpointError(f"no weights: neither {' nor '.join(OPEN_CLIP)}", where=folder, do=CLIP_HINT)
-    file = (open_safetensors if found.endswith("safetensors") else open_torch)(folder / found)
+    file = open_weights([folder / found])
     config = folder / "open_clip_config.json"
     size = _image_size(file, _vision_config(config), config)
     with torch.device("meta"):
@@ -176,6 +174,9 @@ def _vision_config(path: Path) -> Mapping[str, Any]:
     vision = model.get("vision_cfg") if isinstance(model, dict) else None
     if not isinstance(model, dict) or not isinstance(vision, dict):
         raise CheckpointError("no vision_cfg in its model_cfg", where=path, do=CLIP_HINT)
+    unknown = {name: (value, "not set") for name, value in vision.items() if name not in VISION_SETTINGS and value}
+    if unknown:
+        raise CheckpointError("a vision transformer of another kind", where=path, misshapen=unknown, do=CLIP_HINT)
     return {**vision, "quick_gelu": model.get("quick_gelu", False)}
 
 

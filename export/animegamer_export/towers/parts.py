@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from animegamer_export.checkpoints.files import DOWNLOAD_AGAIN, Shape, count_pieces, read_json
+from animegamer_export.checkpoints.files import Shape, count_pieces
+from animegamer_export.checkpoints.folders import DOWNLOAD_AGAIN, read_json
 from animegamer_export.checkpoints.weight_map import wanted_shapes
 from animegamer_export.onnx_io.write import Graph
 from animegamer_export.parts.streamed.parts import StreamedPart, Weights, meta_module

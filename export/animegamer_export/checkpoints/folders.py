@@ -1,0 +1,141 @@
+"""Finds the weight files of a folder, and reads JSON, without PyTorch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from animegamer_rt.errors import CheckpointError
+
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
+"""In transformers' order: safetensors first, and a whole file before shards, whose index may be left from earlier."""
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+"""PEFT's names."""
+DENOISER_FILE = "mp_rank_00_model_states.pt"
+DOWNLOAD_AGAIN = "download it again"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
+GGUF = "weights quantised for llama.cpp (GGUF), which cannot be exported"
+TAKE_FLOATS = "pass the weights as trained: safetensors or PyTorch files of fp16, bf16 or fp32"
+
+
+def published_weights(folder: Path) -> list[Path]:
+    """The file or index that transformers would take, in a list. Raises CheckpointError if there is none."""
+    found = [folder / name for name in WEIGHTS if (folder / name).is_file()][:1]
+    if not found:
+        raise CheckpointError(
+            "no weights: found neither model.safetensors nor pytorch_model.bin, nor their shards' index.json",
+            where=folder,
+            do="pass the model's folder, with its config.json",
+        )
+    return found
+
+
+def trained_weights(folder: Path) -> list[Path]:
+    """A trainer's files or indexes: one form of the whole weights, and PEFT's adapter; empty if there is none.
+
+    Raises CheckpointError if the folder holds the whole weights, or the adapter, twice.
+    """
+    found = []
+    for names in ((DENOISER_FILE,), WEIGHTS[:2], WEIGHTS[2:]):
+        found += [name for name in names if (folder / name).is_file()][:1]
+    adapters = [name for name in ADAPTERS if (folder / name).is_file()]
+    for twice in (found, adapters):
+        if len(twice) > 1:
+            raise CheckpointError(
+                f"the same weights in two files: {' and '.join(twice)}", where=folder, do="keep the right one"
+            )
+    return [folder / name for name in [*found, *adapters]]
+
+
+def trained_files(path: Path) -> list[Path]:
+    """A trainer's file itself, or the `trained_weights` of a folder. Raises CheckpointError if there are none."""
+    found = trained_weights(path) if path.is_dir() else [path]
+    if not found:
+        raise CheckpointError("no weights", where=path, do="pass the folder or file that training wrote")
+    return found
+
+
+def folder_of(path: Path) -> Path:
+    """The folder itself, or the one of a file."""
+    return path if path.is_dir() else path.parent
+
+
+def shards(index: Path) -> dict[str, Path]:
+    """The file of each key that an index lists. Raises CheckpointError for files outside the index's folder."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict):
+        raise CheckpointError("the index has no weight_map", where=index, do=DOWNLOAD_AGAIN)
+    names = {key: _plain(name) for key, name in weight_map.items()}
+    foreign = sorted({repr(weight_map[key]) for key, name in names.items() if name is None})
+    if foreign:
+        raise CheckpointError(
+            "the index names files outside its folder", where=index, unexpected=foreign, do=DOWNLOAD_AGAIN
+        )
+    return {key: index.parent / name for key, name in names.items() if name is not None}
+
+
+def read_with_shards(paths: Iterable[Path]) -> list[Path]:
+    """The files themselves, and those that an index among them names."""
+    found: list[Path] = []
+    for path in paths:
+        found += [path, *sorted(set(shards(path).values()))] if path.name.endswith(".index.json") else [path]
+    return found
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object, with or without a byte order mark. Raises CheckpointError, also for a duplicate key."""
+    require_file(path)
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=_once)
+    except (ValueError, OSError) as error:
+        raise CheckpointError(f"not JSON ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN) from error
+    if not isinstance(data, dict):
+        raise CheckpointError("not a JSON object", where=path, do=DOWNLOAD_AGAIN)
+    return data
+
+
+def require_file(path: Path) -> None:
+    """Raises CheckpointError unless the file exists and is not a download's placeholder or llama.cpp's."""
+    if not path.is_file():
+        raise CheckpointError("no such file", where=path, do="download it, or check the folder")
+    try:
+        with path.open("rb") as file:
+            start = file.read(200)
+    except OSError as error:
+        raise CheckpointError(f"unreadable ({first_line(error)})", where=path, do="check its permissions") from error
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith(b"GGUF"):
+        raise CheckpointError(GGUF, where=path, do=TAKE_FLOATS)
+    if text.startswith(LFS_POINTER):
+        raise CheckpointError(
+            "a Git LFS pointer, not the file", where=path, do="run git lfs pull in its folder, or download the file"
+        )
+    if text.startswith(WEB_PAGES):
+        raise CheckpointError(
+            "a web page instead of the file",
+            where=path,
+            do="download the file itself (on Hugging Face, use /resolve/ in the URL instead of /blob/)",
+        )
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, or its class."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _plain(name: object) -> str | None:
+    """A name inside the index's folder, also written as `./name` or `.\\name`; None for any other."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts if isinstance(name, str) else ()
+    return parts[0] if len(parts) == 1 and parts[0] not in ("/", "..") else None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return read

@@ -1,0 +1,517 @@
+"""Checkpoints in every form that people have: each loads and gives the release's weights, or is refused in words.
+
+One tiny release in the published formats is changed into each form.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sentencepiece import sentencepiece_model_pb2
+from tiny_release import PICTURE, write_release
+from torch import Tensor
+
+from animegamer_export.build.weight_source import ExportSource, from_checkpoints
+from animegamer_export.checkpoints.key_names import DIFFUSION, PEFT
+from animegamer_rt.errors import CheckpointError
+
+Tensors = dict[str, Tensor]
+LAYER = f"{PEFT}model.layers.0.self_attn.q_proj"
+NORM = f"{PEFT}model.layers.0.input_layernorm"
+QKV = f"{DIFFUSION}transformer.layers.0.attention.query_key_value"
+MIDDLE = f"{DIFFUSION}time_embed.0.bias"
+LOW_RANK = {"r": 32, "lora_alpha": 32, "peft_type": "LORA", "lora_dropout": 0.05, "bias": "none", "use_dora": False}
+TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+@dataclass
+class Tree:
+    """A release's folders. alpha: as of --alpha; expected: weights that are to differ from the release's."""
+
+    folder: Path
+    alpha: dict[str, float] = field(default_factory=dict)
+    expected: Tensors = field(default_factory=dict)
+
+    @property
+    def mistral(self) -> Path:
+        return self.folder / "Mistral-7B-Instruct-v0.1"
+
+    @property
+    def mllm(self) -> Path:
+        return self.folder / "AnimeGamer/MLLM-Qiqi"
+
+    @property
+    def steps(self) -> Path:
+        return self.folder / "AnimeGamer/VDM_Decoder-Qiqi"
+
+    def adapter(self) -> Tensors:
+        return dict(torch.load(self.mllm / "pytorch_model.bin", weights_only=True))
+
+    def denoiser(self) -> Tensors:
+        return dict(torch.load(self.steps / "1/mp_rank_00_model_states.pt", weights_only=True)["module"])
+
+    def base(self) -> Tensors:
+        return load_file(self.mistral / "model.safetensors")
+
+    def trained(self, tensors: Mapping[str, Any], name: str = "pytorch_model.bin", wrapper: str = "") -> None:
+        """The predictor's file in place of the release's."""
+        (self.mllm / "pytorch_model.bin").unlink(missing_ok=True)
+        write(self.mllm / name, tensors, wrapper)
+
+    def decoder(self, tensors: Tensors, name: str = "1/mp_rank_00_model_states.pt", wrapper: str = "") -> None:
+        """The denoiser's file in place of the release's."""
+        shutil.rmtree(self.steps / "1", ignore_errors=True)
+        write(self.steps / name, tensors, wrapper)
+
+    def language(self, tensors: Tensors, name: str = "model.safetensors") -> None:
+        (self.mistral / "model.safetensors").unlink()
+        write(self.mistral / name, tensors)
+
+    def settings(self, path: str = "config.json", **changed: object) -> None:
+        """The language model's config.json, or another's with its settings."""
+        config = {**json.loads((self.mistral / "config.json").read_text(encoding="utf-8")), **changed}
+        (self.mistral / path).write_text(json.dumps(config), encoding="utf-8")
+
+    def low_rank(self, **changed: object) -> None:
+        (self.mllm / "adapter_config.json").write_text(json.dumps({**LOW_RANK, **changed}), encoding="utf-8")
+
+    def read(self) -> ExportSource:
+        return from_checkpoints(self.folder, "Qiqi", *PICTURE, self.alpha)
+
+
+def write(path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str = "") -> None:
+    """As safetensors, torch.save or two shards with an index, by the name; inside: before each shard's name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.endswith(".index.json"):
+        stem, _, suffix = path.name.removesuffix(".index.json").rpartition(".")
+        shards = {f"{stem}-0000{n + 1}-of-00002.{suffix}": sorted(tensors)[n::2] for n in range(2)}
+        for name, keys in shards.items():
+            write(path.parent / name, {key: tensors[key] for key in keys})
+        weight_map = {key: inside + name for name, keys in shards.items() for key in keys}
+        path.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    elif path.suffix == ".safetensors":
+        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
+    else:
+        torch.save({wrapper: tensors, "epoch": 3} if wrapper else tensors, path)
+
+
+def renamed(tensors: Tensors, old: str, new: str) -> Tensors:
+    return {key.replace(old, new): value for key, value in tensors.items()}
+
+
+def merged(tree: Tree) -> Tensors:
+    """What PEFT's merge_and_unload leaves of the adapter."""
+    found, tensors = Tensors(), tree.adapter()
+    for key, value in tensors.items():
+        if ".base_layer" in key:
+            down, up = (tensors[key.replace("base_layer", f"lora_{one}.default")] for one in "AB")
+            found[key.replace(".base_layer", "")] = value + up @ down
+        elif ".lora_" not in key and ".original_module" not in key:
+            found[key.replace(".modules_to_save.default", "")] = value
+    return {key.replace("base_model.model.", ""): value for key, value in found.items()}
+
+
+def merged_denoiser(tree: Tree) -> Tensors:
+    tensors = tree.denoiser()
+    found = {key: value for key, value in tensors.items() if ".matrix_" not in key and ".original." not in key}
+    for key, value in tensors.items():
+        if ".original." in key:
+            pairs = range(3 if "query_key_value" in key else 1)
+            layer = key.removesuffix(".original.weight")
+            added = [tensors[f"{layer}.matrix_B.{n}"] @ tensors[f"{layer}.matrix_A.{n}"] / 64 for n in pairs]
+            found[f"{layer}.weight"] = value + torch.cat(added)
+    return found
+
+
+def peft_folder(tree: Tree) -> None:
+    """The adapter as PEFT saves it, and the rest in a file beside it."""
+    tensors, adapter, rest = tree.adapter(), Tensors(), Tensors()
+    for key, value in tensors.items():
+        if ".lora_" in key or ".modules_to_save" in key:
+            adapter[key.removeprefix("llm.").replace(".modules_to_save", "").replace(".default", "")] = value
+        elif ".base_layer" not in key and ".original_module" not in key:
+            rest[key] = value
+    tree.trained(rest, "model.safetensors")
+    write(tree.mllm / "adapter_model.safetensors", adapter)
+    tree.low_rank(target_modules=TARGETS, modules_to_save=["input_layernorm"], base_model_name_or_path="mistralai/x")
+
+
+def scaled(tensors: Tensors, rank: int, factor: float = 1.0, of: str = "") -> Tensors:
+    """The same LoRA at another rank, whose further rows are zero; up is multiplied by `factor`."""
+    found = dict(tensors)
+    for key, value in tensors.items():
+        if of in key and (".lora_A." in key or ".matrix_A." in key):
+            found[key] = torch.cat([value, torch.zeros(rank - len(value), value.shape[1])])
+        elif of in key and (".lora_B." in key or ".matrix_B." in key):
+            found[key] = factor * torch.cat([value, torch.zeros(len(value), rank - value.shape[1])], 1)
+    return found
+
+
+def padded(tensors: Tensors) -> Tensors:
+    """Embedding and head with rows of noise up to a multiple of 64."""
+    found = dict(tensors)
+    for key in (PEFT + "model.embed_tokens.weight", PEFT + "lm_head.weight"):
+        rows = -len(found[key]) % 64
+        assert rows
+        found[key] = torch.cat([found[key], torch.randn(rows, found[key].shape[1])])
+    return found
+
+
+def tied(tree: Tree) -> None:
+    tensors = merged(tree)
+    del tensors["llm.lm_head.weight"]
+    tree.trained(tensors, "model.safetensors")
+    tree.settings("../AnimeGamer/MLLM-Qiqi/config.json", tie_word_embeddings=True)
+    tree.expected["head.weight"] = tensors["llm.model.embed_tokens.weight"]
+
+
+def stale_index(tree: Tree) -> None:
+    index = {"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
+    (tree.mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def with_mark(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+
+
+def index_with(inside: str) -> Callable[[Tree], None]:
+    def change(tree: Tree) -> None:
+        tensors = tree.base()
+        (tree.mistral / "model.safetensors").unlink()
+        write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
+
+    return change
+
+
+def vae_inside(tree: Tree, difference: float) -> None:
+    vae = torch.load(tree.folder / "CogVideoX-2b-sat/vae/3d-vae.pt", weights_only=True)["state_dict"]
+    inside = {f"first_stage_model.{key}": (value + difference).bfloat16() for key, value in vae.items()}
+    tree.decoder({**tree.denoiser(), **inside, "conditioner.embedder": torch.zeros(2)}, wrapper="module")
+
+
+LOADS: dict[str, Callable[[Tree], None]] = {
+    "published": lambda t: None,
+    "predictor as safetensors": lambda t: t.trained(t.adapter(), "model.safetensors"),
+    "predictor in shards of safetensors": lambda t: t.trained(t.adapter(), "model.safetensors.index.json"),
+    "predictor in shards of torch.save": lambda t: t.trained(t.adapter(), "pytorch_model.bin.index.json"),
+    "predictor under state_dict": lambda t: t.trained(t.adapter(), wrapper="state_dict"),
+    "predictor under module": lambda t: t.trained(t.adapter(), wrapper="module"),
+    "predictor of DistributedDataParallel": lambda t: t.trained({f"module.{k}": v for k, v in t.adapter().items()}),
+    "predictor of torch.compile": lambda t: t.trained({f"_orig_mod.{k}": v for k, v in t.adapter().items()}),
+    "predictor of FSDP": lambda t: t.trained(renamed(t.adapter(), ".self_attn", "._fsdp_wrapped_module.self_attn")),
+    "predictor as a folder of PEFT": peft_folder,
+    "predictor merged": lambda t: t.trained(merged(t)),
+    "predictor merged, as safetensors": lambda t: t.trained(renamed(merged(t), "llm.", ""), "model.safetensors"),
+    "predictor merged, embedding and head tied": tied,
+    "predictor with a padded vocabulary": lambda t: t.trained(padded(t.adapter())),
+    "predictor of rank 64 with --alpha": lambda t: (
+        t.trained(scaled(t.adapter(), 64)),
+        t.alpha.update(predictor=64),
+    ),
+    "predictor of rank 64 by its config": lambda t: (
+        t.trained(scaled(t.adapter(), 64)),
+        t.low_rank(r=64, lora_alpha=64),
+    ),
+    "predictor of mixed ranks by its config": lambda t: (
+        t.trained(scaled(t.adapter(), 64, 2, of=".v_proj.")),
+        t.low_rank(rank_pattern={"v_proj": 64}),
+    ),
+    "predictor of another alpha": lambda t: (t.trained(scaled(t.adapter(), 32, 0.5)), t.low_rank(lora_alpha=64)),
+    "predictor with rank-stabilised LoRA": lambda t: t.low_rank(lora_alpha=32**0.5, use_rslora=True),
+    "predictor with LoRA on some layers by its config": lambda t: (
+        t.trained(
+            {
+                **{k: v for k, v in t.adapter().items() if ".up_proj." not in k},
+                **{PEFT + k[4:]: v for k, v in merged(t).items() if ".up_proj." in k},
+            }
+        ),
+        t.low_rank(target_modules=[one for one in TARGETS if one != "up_proj"]),
+    ),
+    "lazily negated weights": lambda t: (
+        t.trained({k: torch._neg_view(-v) for k, v in t.adapter().items()}),
+        t.decoder({k: torch._neg_view(-v) for k, v in t.denoiser().items()}, wrapper="module"),
+    ),
+    "Mistral as torch.save": lambda t: t.language(t.base(), "pytorch_model.bin"),
+    "Mistral with a stale index": stale_index,
+    "Mistral with an index of ./names": index_with("./"),
+    "Mistral with an index of .\\names": index_with(".\\"),
+    "config.json with a byte order mark": lambda t: with_mark(t.mistral / "config.json"),
+    "config.json of newer transformers": lambda t: t.settings(
+        rope_theta=10000.0,
+        rope_parameters={"rope_theta": 10000.0, "rope_type": "default"},
+        head_dim=32,
+        dtype="bfloat16",
+    ),
+    "denoiser without a wrapper": lambda t: t.decoder(t.denoiser()),
+    "denoiser under state_dict": lambda t: t.decoder(t.denoiser(), wrapper="state_dict"),
+    "denoiser as safetensors": lambda t: t.decoder(t.denoiser(), "1/model.safetensors"),
+    "denoiser in shards, in no step": lambda t: (
+        (t.steps / "latest").unlink(),
+        t.decoder(t.denoiser(), "pytorch_model.bin.index.json"),
+    ),
+    "denoiser of torch.compile": lambda t: t.decoder(
+        renamed(t.denoiser(), "model.diffusion", "_orig_mod.model.diffusion")
+    ),
+    "denoiser without its prefix": lambda t: t.decoder(renamed(t.denoiser(), DIFFUSION, "")),
+    "denoiser merged": lambda t: t.decoder(merged_denoiser(t), wrapper="module"),
+    "denoiser of rank 128 with --alpha": lambda t: (
+        t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
+        t.alpha.update(denoiser=2),
+    ),
+    "the same vae in the denoiser's file": lambda t: vae_inside(t, 0.0),
+    "the vae taken from the denoiser's file": lambda t: (
+        vae_inside(t, 0.0),
+        shutil.copy(t.steps / "1/mp_rank_00_model_states.pt", t.folder / "CogVideoX-2b-sat/vae/3d-vae.pt"),
+        t.expected.update({"vae": torch.empty(0)}),
+    ),
+}
+
+
+def quantised(*suffixes: str) -> Callable[[Tree], None]:
+    def change(tree: Tree) -> None:
+        key = "model.layers.0.self_attn.q_proj."
+        weights = {k: v for k, v in tree.base().items() if not k.startswith(key)}
+        tree.language({**weights, **{key + one: torch.zeros(4, dtype=torch.uint8) for one in suffixes}})
+
+    return change
+
+
+def other_tokenizer(pieces: int) -> Callable[[Tree], None]:
+    def change(tree: Tree) -> None:
+        model = sentencepiece_model_pb2.ModelProto()
+        for number in range(pieces):
+            model.pieces.add(piece="<unk>" if number == 0 else f"p{number}", type=2 if number == 0 else 1)
+        (tree.mistral / "tokenizer.model").write_bytes(model.SerializeToString())
+
+    return change
+
+
+def without(tensors: Tensors, *parts: str) -> Tensors:
+    return {key: value for key, value in tensors.items() if not any(part in key for part in parts)}
+
+
+REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
+    # Several keys for one slot.
+    "two adapters": (
+        lambda t: t.trained(
+            {**without(t.adapter(), "norm"), **renamed(without(t.adapter(), "norm"), ".default", ".second")}
+        ),
+        r"two keys for one weight: .*\.lora_A\.default\.weight and .*\.lora_A\.second\.weight; keep the right one",
+    ),
+    "two adapters on different layers": (
+        lambda t: t.trained({k.replace(".default", ".b") if ".1.mlp" in k else k: v for k, v in t.adapter().items()}),
+        r"2 adapters in one file: default \(.*\) and b \(.*layers\.1\.mlp.*\.b\.weight\)",
+    ),
+    "two trained norms": (
+        lambda t: t.trained({**t.adapter(), f"{NORM}.modules_to_save.b.weight": torch.zeros(64)}),
+        r"two keys for one weight: .*modules_to_save\.default\.weight and .*modules_to_save\.b\.weight",
+    ),
+    "a norm and its trained copy": (
+        lambda t: t.trained({**t.adapter(), f"{NORM}.weight": torch.zeros(64)}),
+        r"two keys for one weight: .*input_layernorm\.modules_to_save\.default\.weight and .*input_layernorm\.weight",
+    ),
+    "a weight with and without LoRA": (
+        lambda t: t.trained({**t.adapter(), f"{LAYER}.weight": torch.zeros(64, 64)}),
+        r"two keys for one weight: .*q_proj\.base_layer\.weight and .*q_proj\.weight",
+    ),
+    "a weight with and without a prefix": (
+        lambda t: t.trained({**t.adapter(), f"module.{NORM}.original_module.weight": torch.zeros(64)}),
+        r"two keys for one weight: llm\.(.*) and module\.llm\.\1",
+    ),
+    "a merged weight beside the adapter's": (
+        lambda t: t.trained({**t.adapter(), "llm.lm_head.weight": torch.zeros(4)}),
+        r"two keys for one weight: llm\.base_model\.model\.lm_head\.weight and llm\.lm_head\.weight",
+    ),
+    "two sets of weights in one file": (
+        lambda t: t.trained({"module": t.adapter(), "state_dict": t.adapter()}),
+        "two sets of weights: entries module and state_dict",
+    ),
+    "the weights in two files": (
+        lambda t: write(t.mllm / "model.safetensors", t.adapter()),
+        r"MLLM-Qiqi: the same weights in two files: model\.safetensors and pytorch_model\.bin",
+    ),
+    "an adapter beside whole weights": (
+        lambda t: write(t.mllm / "adapter_model.bin", t.adapter()),
+        r"is in two files: pytorch_model\.bin and adapter_model\.bin",
+    ),
+    "a setting twice": (
+        lambda t: (t.mistral / "config.json").write_text('{"rope_theta": 1, "rope_theta": 10000.0}'),
+        r"config\.json: not JSON \('rope_theta' is given twice\)",
+    ),
+    # Settings that change numbers.
+    "rope_scaling": (lambda t: t.settings(rope_scaling={"factor": 8.0}), r"rope_scaling \(found \{'factor': 8\.0\}"),
+    "rope_type": (lambda t: t.settings(rope_parameters={"rope_type": "yarn"}), r"rope_type \(found yarn"),
+    "rope_theta": (lambda t: t.settings(rope_theta=1e6), r"rope_theta \(found 1000000\.0, expected 10000\.0\)"),
+    "hidden_act": (lambda t: t.settings(hidden_act="gelu"), r"hidden_act \(found gelu, expected silu\)"),
+    "head_dim": (lambda t: t.settings(head_dim=999), r"head_dim \(found 999, expected 32\.0\)"),
+    "heads of the published size": (
+        lambda t: t.settings(hidden_size=4096, num_hidden_layers=32, intermediate_size=14336, num_attention_heads=64),
+        r"num_attention_heads \(found 64, expected 32\)",
+    ),
+    "sliding_window": (lambda t: t.settings(sliding_window=None), r"not the Mistral(?s:.*)sliding_window \(found None"),
+    "rms_norm_eps": (lambda t: t.settings(rms_norm_eps=1e-6), r"rms_norm_eps \(found 1e-06, expected 1e-05\)"),
+    "quantization_config": (
+        lambda t: t.settings(quantization_config={"quant_method": "awq"}),
+        r"Mistral.*config\.json: quantised weights: quantization_config names awq",
+    ),
+    "another model": (lambda t: t.settings(model_type="llama"), "model_type is 'llama', not 'mistral'"),
+    "no size": (lambda t: t.settings(hidden_size=None), "sizes missing or not positive(?s:.*)hidden_size"),
+    "fewer layers": (lambda t: t.settings(num_hidden_layers=1), r"unexpected(?s:.*)layers\.1\."),
+    "a trainer's own rope_theta": (
+        lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", rope_theta=5e5),
+        r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0",
+    ),
+    "tied, and yet a head of its own": (
+        lambda t: t.settings(tie_word_embeddings=True),
+        r"config\.json ties the embedding to the head, and .*lm_head\.weight differs",
+    ),
+    # LoRA whose scale is another.
+    "rank 64 without an alpha": (
+        lambda t: t.trained(scaled(t.adapter(), 64)),
+        r"so its scale is unknown(?s:.*)rank \(found 64, expected 32\); .*--alpha predictor=NUMBER",
+    ),
+    "denoiser of rank 128 without an alpha": (
+        lambda t: t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
+        r"rank \(found 128, expected 64\); .*--alpha denoiser=NUMBER",
+    ),
+    "a config of another rank": (lambda t: t.low_rank(r=16), r"rank \(found 32, expected 16\)"),
+    "--alpha beside a config of another": (
+        lambda t: (t.low_rank(), t.alpha.update(predictor=16)),
+        r"two values for alpha(?s:.*)lora_alpha \(found 32, expected 16, by --alpha\)",
+    ),
+    "DoRA": (lambda t: t.low_rank(use_dora=True), r"cannot be merged(?s:.*)use_dora \(found True"),
+    "PiSSA": (lambda t: t.low_rank(init_lora_weights="pissa"), r"init_lora_weights \(found pissa"),
+    "alpha_pattern": (lambda t: t.low_rank(alpha_pattern={"q_proj": 8}), r"alpha_pattern \(found \{'q_proj': 8\}"),
+    "an unknown setting of LoRA": (lambda t: t.low_rank(use_new_thing=2), r"use_new_thing \(found 2"),
+    "one LoRA pair missing": (
+        lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_")),
+        r"missing(?s:.*)q_proj\.lora_A\.default\.weight",
+    ),
+    "half a LoRA pair missing": (
+        lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_A")),
+        r"the other half of .*q_proj\.lora_B\.default\.weight",
+    ),
+    "all LoRA lost": (lambda t: t.trained(without(t.adapter(), ".lora_")), r"missing(?s:.*)lora_A\.default\.weight"),
+    "all LoRA lost, base from Mistral": (
+        lambda t: t.trained(without(t.adapter(), ".lora_", ".base_layer")),
+        r"missing(?s:.*)lora_A\.default\.weight",
+    ),
+    "a denoiser that lost a third of its LoRA": (
+        lambda t: t.decoder(without(t.denoiser(), f"{QKV}.matrix_A.1", f"{QKV}.matrix_B.1"), wrapper="module"),
+        r"missing(?s:.*)matrix_A\.1",
+    ),
+    # Other forms, by their names, and the file that has them.
+    "NF4": (
+        quantised("weight", "weight.absmax", "weight.quant_state.bitsandbytes__nf4"),
+        r"Mistral.*/model\.safetensors: weights quantised by bitsandbytes \(NF4 or FP4\); found .*absmax",
+    ),
+    "INT8": (quantised("weight", "SCB"), r"Mistral.*/model\.safetensors: weights quantised by bitsandbytes \(INT8\)"),
+    "GPTQ": (quantised("qweight", "qzeros", "scales", "g_idx"), r"Mistral.*/model\.safetensors: .*by GPTQ"),
+    "AWQ": (quantised("qweight", "qzeros", "scales"), r"Mistral.*/model\.safetensors: .*by AWQ"),
+    "FP8": (quantised("weight", "weight_scale_inv"), r"Mistral.*/model\.safetensors: .*FP8"),
+    "GGUF by another name": (
+        lambda t: (t.mllm / "pytorch_model.bin").write_bytes(b"GGUF\x03\0\0\0" + bytes(99)),
+        r"MLLM-Qiqi/pytorch_model\.bin: weights quantised for llama\.cpp \(GGUF\)",
+    ),
+    "GGUF in place of Mistral": (
+        lambda t: (t.mistral / "model.safetensors").rename(t.mistral / "mistral.Q4_K_M.gguf"),
+        r"Mistral.*found mistral\.Q4_K_M\.gguf: weights quantised for llama\.cpp",
+    ),
+    "a key of nothing in Mistral": (
+        lambda t: t.language({**t.base(), "x.y": torch.zeros(1)}),
+        r"Mistral.*/model\.safetensors: (?s:.*)unexpected(?s:.*)x\.y",
+    ),
+    "a tokenizer of as many pieces": (other_tokenizer(32000), r"tokenizer\.model: the tokenizer of another model"),
+    "a tokenizer of other pieces": (
+        other_tokenizer(200),
+        r"MLLM-Qiqi: tokenizer and embedding do not(?s:.*)200 pieces of",
+    ),
+    "another vae in the denoiser's file": (
+        lambda t: vae_inside(t, 0.1),
+        r"mp_rank_00_model_states\.pt: holds another vae than .*3d-vae\.pt: first_stage_model\.decoder",
+    ),
+    "latest of a missing step": (
+        lambda t: (t.steps / "latest").write_text("global_step2000"),
+        r"global_step2000/mp_rank_00.*which its file latest names \(steps with weights: 1\)",
+    ),
+    "latest outside the folder": (
+        lambda t: (t.steps / "latest").write_text("../VDM_Decoder-Qiqi/1"),
+        r"VDM_Decoder-Qiqi/\.\./VDM_Decoder-Qiqi/1/mp_rank_00.*which its file latest names",
+    ),
+    "two steps and no latest": (
+        lambda t: (shutil.copytree(t.steps / "1", t.steps / "2"), (t.steps / "latest").unlink()),
+        "latest, which selects one of 1, 2",
+    ),
+    "an index that leads outside": (index_with("../"), r"index\.json: the index names files outside its folder"),
+    "an index of absolute names": (index_with("/"), r"index\.json: the index names files outside its folder"),
+    "a shard that is gone": (
+        lambda t: (index_with("")(t), (t.mistral / "model-00002-of-00002.safetensors").unlink()),
+        r"model-00002-of-00002\.safetensors: no such file",
+    ),
+    "no config.json of JSON": (
+        lambda t: (t.mistral / "config.json").write_text("["),
+        r"config\.json: not JSON .*again",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_release(tmp_path_factory.mktemp("checkpoints"))
+
+
+@pytest.fixture(scope="module")
+def published(release: Path) -> Tensors:
+    return weights(Tree(release).read())
+
+
+@pytest.fixture
+def tree(release: Path, tmp_path: Path) -> Tree:
+    return Tree(shutil.copytree(release, tmp_path / "given"))
+
+
+def weights(source: ExportSource) -> Tensors:
+    parts = ("predictor", "denoiser", "encoder", "vae")
+    return {name: source.weights[part].merged(name, torch.float32) for part in parts for name in source.shapes(part)}
+
+
+@pytest.mark.parametrize("form", LOADS)
+def test_a_form_gives_the_releases_weights(tree: Tree, published: Tensors, form: str) -> None:
+    LOADS[form](tree)
+    tolerance = 1e-2 if "vae" in tree.expected else 1e-5
+    found = weights(tree.read())
+    assert found.keys() == published.keys()
+    for name, value in found.items():
+        expected = tree.expected.get(name, published[name])
+        torch.testing.assert_close(value, expected, atol=tolerance, rtol=tolerance, msg=name)
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_a_form_is_refused_in_words(tree: Tree, form: str) -> None:
+    change, words = REFUSED[form]
+    change(tree)
+    with pytest.raises(CheckpointError, match=words):
+        tree.read()
+
+
+def test_what_no_part_uses_is_listed(tree: Tree) -> None:
+    tree.settings(use_cache=True, logits_scaling=8)
+    tree.trained(tree.adapter(), wrapper="state_dict")
+    vae_inside(tree, 0.0)
+    listed = "\n".join(tree.read().not_used)
+    for what in (
+        "predictor: not used: logits_scaling (a setting of ",
+        "predictor: not used: epoch (entries beside the weights)",
+        "denoiser: not used: conditioner.embedder (the text tower is a separate part",
+        "vae: not used: encoder.conv_in.conv.bias (the vae's own encoder",
+    ):
+        assert what in listed
+    assert "use_cache" not in listed
