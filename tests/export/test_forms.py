@@ -5,197 +5,40 @@ One tiny release in the published formats is changed into each form.
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from sentencepiece import sentencepiece_model_pb2
-from tiny_release import PICTURE, write_release
-from torch import Tensor
+from changed_release import (
+    LAYER,
+    NORM,
+    QKV,
+    TARGETS,
+    Tensors,
+    Tree,
+    index_with,
+    merged,
+    merged_denoiser,
+    other_tokenizer,
+    padded,
+    peft_folder,
+    quantised,
+    renamed,
+    scaled,
+    stale_index,
+    tied,
+    vae_inside,
+    with_mark,
+    without,
+    write,
+)
+from tiny_release import write_release
 
-from animegamer_export.build.weight_source import ExportSource, from_checkpoints
+from animegamer_export.build.weight_source import ExportSource
 from animegamer_export.checkpoints.key_names import DIFFUSION, PEFT
 from animegamer_rt.errors import CheckpointError
-
-Tensors = dict[str, Tensor]
-LAYER = f"{PEFT}model.layers.0.self_attn.q_proj"
-NORM = f"{PEFT}model.layers.0.input_layernorm"
-QKV = f"{DIFFUSION}transformer.layers.0.attention.query_key_value"
-MIDDLE = f"{DIFFUSION}time_embed.0.bias"
-LOW_RANK = {"r": 32, "lora_alpha": 32, "peft_type": "LORA", "lora_dropout": 0.05, "bias": "none", "use_dora": False}
-TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-
-
-@dataclass
-class Tree:
-    """A release's folders. alpha: as of --alpha; expected: weights that are to differ from the release's."""
-
-    folder: Path
-    alpha: dict[str, float] = field(default_factory=dict)
-    expected: Tensors = field(default_factory=dict)
-
-    @property
-    def mistral(self) -> Path:
-        return self.folder / "Mistral-7B-Instruct-v0.1"
-
-    @property
-    def mllm(self) -> Path:
-        return self.folder / "AnimeGamer/MLLM-Qiqi"
-
-    @property
-    def steps(self) -> Path:
-        return self.folder / "AnimeGamer/VDM_Decoder-Qiqi"
-
-    def adapter(self) -> Tensors:
-        return dict(torch.load(self.mllm / "pytorch_model.bin", weights_only=True))
-
-    def denoiser(self) -> Tensors:
-        return dict(torch.load(self.steps / "1/mp_rank_00_model_states.pt", weights_only=True)["module"])
-
-    def base(self) -> Tensors:
-        return load_file(self.mistral / "model.safetensors")
-
-    def trained(self, tensors: Mapping[str, Any], name: str = "pytorch_model.bin", wrapper: str = "") -> None:
-        """The predictor's file in place of the release's."""
-        (self.mllm / "pytorch_model.bin").unlink(missing_ok=True)
-        write(self.mllm / name, tensors, wrapper)
-
-    def decoder(self, tensors: Tensors, name: str = "1/mp_rank_00_model_states.pt", wrapper: str = "") -> None:
-        """The denoiser's file in place of the release's."""
-        shutil.rmtree(self.steps / "1", ignore_errors=True)
-        write(self.steps / name, tensors, wrapper)
-
-    def language(self, tensors: Tensors, name: str = "model.safetensors") -> None:
-        (self.mistral / "model.safetensors").unlink()
-        write(self.mistral / name, tensors)
-
-    def settings(self, path: str = "config.json", **changed: object) -> None:
-        """The language model's config.json, or another's with its settings."""
-        config = {**json.loads((self.mistral / "config.json").read_text(encoding="utf-8")), **changed}
-        (self.mistral / path).write_text(json.dumps(config), encoding="utf-8")
-
-    def low_rank(self, **changed: object) -> None:
-        (self.mllm / "adapter_config.json").write_text(json.dumps({**LOW_RANK, **changed}), encoding="utf-8")
-
-    def read(self) -> ExportSource:
-        return from_checkpoints(self.folder, "Qiqi", *PICTURE, self.alpha)
-
-
-def write(path: Path, tensors: Mapping[str, Any], wrapper: str = "", inside: str = "") -> None:
-    """As safetensors, torch.save or two shards with an index, by the name; inside: before each shard's name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.name.endswith(".index.json"):
-        stem, _, suffix = path.name.removesuffix(".index.json").rpartition(".")
-        shards = {f"{stem}-0000{n + 1}-of-00002.{suffix}": sorted(tensors)[n::2] for n in range(2)}
-        for name, keys in shards.items():
-            write(path.parent / name, {key: tensors[key] for key in keys})
-        weight_map = {key: inside + name for name, keys in shards.items() for key in keys}
-        path.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
-    elif path.suffix == ".safetensors":
-        save_file({key: value.contiguous() for key, value in tensors.items()}, path)
-    else:
-        torch.save({wrapper: tensors, "epoch": 3} if wrapper else tensors, path)
-
-
-def renamed(tensors: Tensors, old: str, new: str) -> Tensors:
-    return {key.replace(old, new): value for key, value in tensors.items()}
-
-
-def merged(tree: Tree) -> Tensors:
-    """What PEFT's merge_and_unload leaves of the adapter."""
-    found, tensors = Tensors(), tree.adapter()
-    for key, value in tensors.items():
-        if ".base_layer" in key:
-            down, up = (tensors[key.replace("base_layer", f"lora_{one}.default")] for one in "AB")
-            found[key.replace(".base_layer", "")] = value + up @ down
-        elif ".lora_" not in key and ".original_module" not in key:
-            found[key.replace(".modules_to_save.default", "")] = value
-    return {key.replace("base_model.model.", ""): value for key, value in found.items()}
-
-
-def merged_denoiser(tree: Tree) -> Tensors:
-    tensors = tree.denoiser()
-    found = {key: value for key, value in tensors.items() if ".matrix_" not in key and ".original." not in key}
-    for key, value in tensors.items():
-        if ".original." in key:
-            pairs = range(3 if "query_key_value" in key else 1)
-            layer = key.removesuffix(".original.weight")
-            added = [tensors[f"{layer}.matrix_B.{n}"] @ tensors[f"{layer}.matrix_A.{n}"] / 64 for n in pairs]
-            found[f"{layer}.weight"] = value + torch.cat(added)
-    return found
-
-
-def peft_folder(tree: Tree) -> None:
-    """The adapter as PEFT saves it, and the rest in a file beside it."""
-    tensors, adapter, rest = tree.adapter(), Tensors(), Tensors()
-    for key, value in tensors.items():
-        if ".lora_" in key or ".modules_to_save" in key:
-            adapter[key.removeprefix("llm.").replace(".modules_to_save", "").replace(".default", "")] = value
-        elif ".base_layer" not in key and ".original_module" not in key:
-            rest[key] = value
-    tree.trained(rest, "model.safetensors")
-    write(tree.mllm / "adapter_model.safetensors", adapter)
-    tree.low_rank(target_modules=TARGETS, modules_to_save=["input_layernorm"], base_model_name_or_path="mistralai/x")
-
-
-def scaled(tensors: Tensors, rank: int, factor: float = 1.0, of: str = "") -> Tensors:
-    """The same LoRA at another rank, whose further rows are zero; up is multiplied by `factor`."""
-    found = dict(tensors)
-    for key, value in tensors.items():
-        if of in key and (".lora_A." in key or ".matrix_A." in key):
-            found[key] = torch.cat([value, torch.zeros(rank - len(value), value.shape[1])])
-        elif of in key and (".lora_B." in key or ".matrix_B." in key):
-            found[key] = factor * torch.cat([value, torch.zeros(len(value), rank - value.shape[1])], 1)
-    return found
-
-
-def padded(tensors: Tensors) -> Tensors:
-    """Embedding and head with rows of noise up to a multiple of 64."""
-    found = dict(tensors)
-    for key in (PEFT + "model.embed_tokens.weight", PEFT + "lm_head.weight"):
-        rows = -len(found[key]) % 64
-        assert rows
-        found[key] = torch.cat([found[key], torch.randn(rows, found[key].shape[1])])
-    return found
-
-
-def tied(tree: Tree) -> None:
-    tensors = merged(tree)
-    del tensors["llm.lm_head.weight"]
-    tree.trained(tensors, "model.safetensors")
-    tree.settings("../AnimeGamer/MLLM-Qiqi/config.json", tie_word_embeddings=True)
-    tree.expected["head.weight"] = tensors["llm.model.embed_tokens.weight"]
-
-
-def stale_index(tree: Tree) -> None:
-    index = {"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
-    (tree.mistral / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-
-
-def with_mark(path: Path) -> None:
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-
-
-def index_with(inside: str) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        tensors = tree.base()
-        (tree.mistral / "model.safetensors").unlink()
-        write(tree.mistral / "model.safetensors.index.json", tensors, inside=inside)
-
-    return change
-
-
-def vae_inside(tree: Tree, difference: float) -> None:
-    vae = torch.load(tree.folder / "CogVideoX-2b-sat/vae/3d-vae.pt", weights_only=True)["state_dict"]
-    inside = {f"first_stage_model.{key}": (value + difference).bfloat16() for key, value in vae.items()}
-    tree.decoder({**tree.denoiser(), **inside, "conditioner.embedder": torch.zeros(2)}, wrapper="module")
-
 
 LOADS: dict[str, Callable[[Tree], None]] = {
     "published": lambda t: None,
@@ -273,29 +116,6 @@ LOADS: dict[str, Callable[[Tree], None]] = {
         t.expected.update({"vae": torch.empty(0)}),
     ),
 }
-
-
-def quantised(*suffixes: str) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        key = "model.layers.0.self_attn.q_proj."
-        weights = {k: v for k, v in tree.base().items() if not k.startswith(key)}
-        tree.language({**weights, **{key + one: torch.zeros(4, dtype=torch.uint8) for one in suffixes}})
-
-    return change
-
-
-def other_tokenizer(pieces: int) -> Callable[[Tree], None]:
-    def change(tree: Tree) -> None:
-        model = sentencepiece_model_pb2.ModelProto()
-        for number in range(pieces):
-            model.pieces.add(piece="<unk>" if number == 0 else f"p{number}", type=2 if number == 0 else 1)
-        (tree.mistral / "tokenizer.model").write_bytes(model.SerializeToString())
-
-    return change
-
-
-def without(tensors: Tensors, *parts: str) -> Tensors:
-    return {key: value for key, value in tensors.items() if not any(part in key for part in parts)}
 
 
 REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
