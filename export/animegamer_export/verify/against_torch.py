@@ -80,7 +80,8 @@ def source_from_provenance(bundle: Bundle, checkpoints: Path | None) -> ExportSo
         )
     if checkpoints is None:
         raise ConfigError("no reference to compare with", do="pass --checkpoints DIR or --against BUNDLE")
-    return from_checkpoints(checkpoints, made["release"], *made["picture"], alpha=made.get("alpha", {}))
+    height, width = made["picture"]
+    return from_checkpoints(checkpoints, made["release"], height, width, made.get("alpha", {}))
 
 
 @dataclass(frozen=True, slots=True)
