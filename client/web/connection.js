@@ -73,6 +73,8 @@ export class Connection {
     this.again = setTimeout(() => this.connect(), this.wait * (0.75 + Math.random() / 2));
     this.wait = Math.min(2 * this.wait, LONGEST_WAIT_MS);
     this.onDown();
+    // A login that has ended: the page's address now asks for the password.
+    fetch("login").then(({ status }) => status === 403 && location.reload()).catch(() => {});
   }
 
   received(data) {

@@ -3,7 +3,7 @@
 const EN = {
   photo: "Start from a picture", looking: "Looking at the picture …", began: "The film begins with your picture. What happens next?",
   picture: "This file cannot be read as a picture. Choose another.", no_encoder: "This model cannot start from a picture.",
-  skip: "Skip to the words", language: "Language", stage: "The picture", compose: "What happens next", progress: "Drawing",
+  leave: "Log out", skip: "Skip to the words", language: "Language", stage: "The picture", compose: "What happens next", progress: "Drawing",
   film: "Turns so far", fresh: "New game", again: "Play again", draw: "Draw it", deal: "Surprise me", cancel: "Stop",
   what: "Say what happens next. A model on this machine draws two seconds of cartoon and remembers the story.",
   free: "or in your own words", save: "Save as mp4", saving: "Saving, {n} %", saved: "Saved.",
@@ -29,7 +29,7 @@ const EN = {
 };
 const ZH = {
   photo: "从图片开始", looking: "正在看图片……", began: "影片从您的图片开始。接下来发生什么？", picture: "无法读取这张图片，请换一张。", no_encoder: "这个模型不能从图片开始。",
-  skip: "跳到选词", language: "语言", stage: "画面", compose: "接下来发生什么", progress: "作画进度", film: "已画的回合", fresh: "新游戏",
+  leave: "退出登录", skip: "跳到选词", language: "语言", stage: "画面", compose: "接下来发生什么", progress: "作画进度", film: "已画的回合", fresh: "新游戏",
   again: "再放一遍", draw: "画出来", deal: "随机来一个", cancel: "停止", what: "说说接下来发生什么。这台机器上的模型会画出两秒钟的动画，并记住故事。",
   free: "或者用自己的话（英文）", save: "保存为 mp4", saving: "正在保存，{n} %", saved: "已保存。", strip: "第 {n} 条胶片",
   holder: "the fox sneaks through the city, it is getting dark", empty: "请选几个词……", who: "谁", motion: "做什么",
@@ -48,7 +48,7 @@ const ZH = {
 };
 const JA = {
   photo: "絵や写真から始める", looking: "絵を見ています…", began: "フィルムはこの絵から始まります。次に何が起こりますか。", picture: "この絵は読めません。別のものをどうぞ。", no_encoder: "このモデルは絵から始められません。",
-  skip: "ことばへ", language: "言語", stage: "絵", compose: "次に起こること", progress: "作画の進み", film: "これまでのターン", fresh: "新しいゲーム",
+  leave: "ログアウト", skip: "ことばへ", language: "言語", stage: "絵", compose: "次に起こること", progress: "作画の進み", film: "これまでのターン", fresh: "新しいゲーム",
   again: "もう一度", draw: "描く", deal: "おまかせ", cancel: "やめる", what: "次に起こることを言ってください。この機械のモデルが二秒のアニメを描き、物語を覚えています。",
   free: "自分のことばで（英語）", save: "mp4 で保存", saving: "保存中 {n} %", saved: "保存しました。",
   strip: "フィルム {n}", holder: "the fox sneaks through the city, it is getting dark", empty: "ことばを選んでください…", who: "だれが",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import hmac
 import socket
 import threading
 import time
@@ -18,7 +17,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
@@ -27,7 +25,9 @@ from starlette.routing import Route
 from animegamer_rt.bundle.files import free_bytes
 from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.profiling.host import build
+from animegamer_rt.serving.gateway.access import PasswordDoor
 from animegamer_rt.serving.gateway.app import page_folder
+from animegamer_rt.serving.gateway.http_server import HttpServer
 from animegamer_rt.untrusted import host_name, is_address
 
 from .browser import Browser
@@ -40,13 +40,11 @@ READY, UNREACHABLE = "ready", "unreachable"
 """Two states of the server, besides those of its own."""
 HEADER = "X-Animegamer"
 READY_S = 2.0
-WRONG_KEY_S = 1.0
-"""Delay before a wrong key is refused: it slows down guessing."""
 HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src 'self'; "
-    "connect-src 'self'",
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
 Respond = Callable[[Request], Response]
 
@@ -80,7 +78,7 @@ class OperatorPage:
     ) -> None:
         self._page_url, self._browser, self._machine, self._folder = config.page_url, browser, machine, state_folder
         self._report, self._ask_server = report, server_state
-        self._key = None if config.operator_key is None else read_key(config.operator_key)
+        self._door = None if config.operator_key is None else PasswordDoor(read_key(config.operator_key))
         self._server_state, self._state_since, self._ask_at = UNREACHABLE, time.monotonic(), 0.0
         self._build = build()
         ipv6 = ":" in config.operator_address
@@ -92,8 +90,7 @@ class OperatorPage:
             do, kind = "choose others in kiosk.toml", PortInUseError if error.errno == errno.EADDRINUSE else ServerError
             raise kind("the staff page cannot be served", where=where, found=error.strerror, do=do) from error
         self.port: int = listening.getsockname()[1]
-        settings = uvicorn.Config(self._app(), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(settings)
+        self._server = HttpServer(self._app())
         self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
         self._thread.start()
 
@@ -145,20 +142,12 @@ class OperatorPage:
         name = host_name(request.headers.get("Host", ""))
         if not (name == "localhost" or is_address(name)):
             return PlainTextResponse("open this page by its address\n", 421)
-        if self.admits(request.headers.get("Authorization", "")):
+        if self._door is None:
             return None
-        time.sleep(WRONG_KEY_S)
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "basic" and self._door.opens(request, _password(given)):
+            return None
         return PlainTextResponse("the key is needed\n", 401, {"WWW-Authenticate": 'Basic realm="kiosk"'})
-
-    def admits(self, authorization: str) -> bool:
-        """Whether a request with this header may see the staff page."""
-        if self._key is None:
-            return True
-        try:
-            given = base64.b64decode(authorization.removeprefix("Basic ")).decode().partition(":")[2]
-        except ValueError:
-            return False
-        return hmac.compare_digest(given.encode(), self._key.encode())
 
     def server_state(self) -> str:
         """The server's state, cached for some seconds, as many waiting pages may ask."""
@@ -189,3 +178,11 @@ class OperatorPage:
             "temperature_c": machine.temperature_c(),
             "errors": machine.errors(),
         }
+
+
+def _password(credentials: str) -> bytes:
+    """The password in the credentials of HTTP's Basic scheme; empty if they are not valid."""
+    try:
+        return base64.b64decode(credentials).partition(b":")[2]
+    except ValueError:
+        return b""

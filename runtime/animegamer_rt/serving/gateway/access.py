@@ -5,46 +5,96 @@ Another site's page could otherwise play through its visitor's browser, even on 
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from animegamer_rt.untrusted import host_name, is_address
 
+from .http_server import log, peer_of
+
 COOKIE = "animegamer"
+LOGIN_S = 24 * 3600
+MAX_LOGINS = 10_000
+WRONG_S, MAX_WRONG, MAX_WRONG_OF_ONE = 60.0, 30, 10
+"""Within so many seconds so many wrong passwords are tried, and so many from one address."""
+MAX_KNOWN = 1000
+
+
+class PasswordDoor:
+    """One password, and the wrong ones of the last minute: beyond a limit, none is tried, right or wrong.
+
+    An address that gave the right one before is not shut out by others' wrong ones. count_wrong is called for each.
+    """
+
+    def __init__(self, password: str, count_wrong: Callable[[], None] = lambda: None) -> None:
+        self._password, self._count_wrong, self._lock = password.encode(), count_wrong, threading.Lock()
+        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG)
+        self._known: deque[str] = deque(maxlen=MAX_KNOWN)
+
+    def opens(self, connection: HTTPConnection, *given: bytes) -> bool:
+        """Whether one of these is the password. Raises HTTPException 429 while too many wrong ones were given."""
+        peer, now = peer_of(connection.client), time.monotonic()
+        with self._lock:
+            while self._wrong and now - self._wrong[0][0] > WRONG_S:
+                self._wrong.popleft()
+            mine = sum(one == peer for _, one in self._wrong)
+            everyone = 0 if peer in self._known else len(self._wrong)
+            if everyone >= MAX_WRONG or mine >= (MAX_WRONG_OF_ONE if peer else MAX_WRONG):
+                wait = {"Retry-After": str(round(WRONG_S))}
+                raise HTTPException(429, "too many wrong passwords; wait a minute\n", wait)
+            if any(hmac.compare_digest(one, self._password) for one in given):
+                if peer not in self._known:
+                    self._known.append(peer)
+                return True
+            self._wrong.append((now, peer))
+        self._count_wrong()
+        log.warning("a wrong password from %s", peer or "this machine")
+        return False
 
 
 class Access:
-    """The rules of one gateway. `cookie`: given to a browser that knew the password, and shown by it from then on."""
+    """The rules of one gateway. A login lasts a day at most, and ends with the gateway's process."""
 
-    def __init__(self, password: str | None, origins: Sequence[str]) -> None:
-        self._password, self._origins = password, frozenset(origins)
+    def __init__(self, password: str | None, origins: Sequence[str], count_wrong: Callable[[], None]) -> None:
+        self.door = None if password is None else PasswordDoor(password, count_wrong)
+        self._origins = frozenset(origins)
         self._hosts = frozenset(urlsplit(origin).netloc for origin in origins)
-        # Derived from the password, so that cookies outlive a restart of the gateway.
-        key = b"" if password is None else hashlib.scrypt(password.encode(), salt=b"animegamer", n=2**14, r=8, p=1)
-        self.cookie = key.hex()
+        self._logins: dict[str, float] = {}
+
+    def log_in(self) -> str:
+        """A new login: the value of its cookie."""
+        while len(self._logins) >= MAX_LOGINS:
+            del self._logins[next(iter(self._logins))]
+        login = secrets.token_urlsafe(32)
+        self._logins[login] = time.monotonic() + LOGIN_S
+        return login
+
+    def log_out(self, login: str) -> None:
+        """End a login, if there is one with this cookie."""
+        self._logins.pop(login, None)
 
     def knows_password(self, connection: HTTPConnection) -> bool:
-        """Whether no password is needed, or the connection has the cookie or `Authorization: Bearer PASSWORD`."""
-        if self._password is None:
+        """Whether no password is needed, or the connection has a login or `Authorization: Bearer PASSWORD`.
+
+        Raises HTTPException 403 for a wrong password, 429 while too many were given.
+        """
+        if self.door is None or self._logins.get(connection.cookies.get(COOKIE, ""), 0.0) > time.monotonic():
             return True
-        bearer = connection.headers.get("authorization", "").removeprefix("Bearer ")
+        scheme, _, bearer = connection.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return False
         # Programs send a header in UTF-8 or Latin-1; it was decoded as Latin-1.
-        if self.is_password(bearer.encode("latin-1")) or self.is_password(bearer.encode()):
-            return True
-        return secrets.compare_digest(connection.cookies.get(COOKIE, "").encode(), self.cookie.encode())
-
-    def guesses(self, connection: HTTPConnection) -> bool:
-        """Whether the connection sent a wrong password."""
-        return connection.headers.get("authorization", "").startswith("Bearer ") and not self.knows_password(connection)
-
-    def is_password(self, given: bytes) -> bool:
-        """Whether these bytes are the password in UTF-8. Compares in constant time."""
-        return self._password is not None and hmac.compare_digest(given, self._password.encode())
+        if not self.door.opens(connection, bearer.encode("latin-1"), bearer.encode()):
+            raise HTTPException(403, "send Authorization: Bearer PASSWORD\n")
+        return True
 
     def host_allowed(self, connection: HTTPConnection) -> bool:
         """Whether the request's host is one of ours.
@@ -54,7 +104,7 @@ class Access:
         """
         host = connection.headers.get("host", "")
         name = host_name(host)
-        return self._password is not None or host in self._hosts or name == "localhost" or is_address(name)
+        return self.door is not None or host in self._hosts or name == "localhost" or is_address(name)
 
     def origin_allowed(self, connection: HTTPConnection) -> bool:
         """Whether the connecting page has the same or an allowed origin. Programs send no origin."""

@@ -1,32 +1,37 @@
-"""The gateway's routes: the page, `/ws`, `/login`, `/healthz`, `/readyz`, `/metrics`.
+"""The gateway's routes: the page, `/ws`, `/login`, `/logout`, `/healthz`, `/readyz`, `/metrics`.
 
 All addresses in the page are relative, so it works under any sub-path. WebSocket messages are handled in `bridge`.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from pathlib import Path
 from urllib.parse import parse_qs
 
+import zmq
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketState
 
-from .access import COOKIE, Access
+from .access import COOKIE, LOGIN_S, Access
 from .bridge import ServerLink
+from .http_server import log, peer_of
 from .message_forms import SUBPROTOCOLS
 from .metrics import CONTENT_TYPE, GatewayMetrics
 from .settings import GatewaySettings
+from .visitors import Visitor
 
-READY_TIMEOUT_S = 2.0
-WRONG_PASSWORD_S = 1.0
-"""Delay before a wrong password is refused."""
 MAX_FORM_BYTES = 4096
 UNSUPPORTED, TRY_LATER = 1002, 1013
 """WebSocket close codes."""
+WRONG = {
+    403: "Wrong password · 密码错误 · パスワードが違います",
+    429: "Too many wrong passwords: wait a minute · 密码错误太多，请等一分钟 · 一分ほどお待ちください",
+}
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
@@ -44,20 +49,21 @@ def page_folder() -> Path:
 
 def make_app(settings: GatewaySettings) -> Starlette:
     """The application of one gateway."""
-    metrics, access, folder = GatewayMetrics(), Access(settings.password, settings.origins), page_folder()
+    metrics, folder = GatewayMetrics(), page_folder()
+    access = Access(settings.password, settings.origins, metrics.wrong_passwords.inc)
     link = ServerLink(settings, metrics)
     files = {path.name: path for path in folder.iterdir() if path.suffix != ".md"}
+
+    def html(name: str, hidden: str, shown: str, status: int = 200) -> Response:
+        text = files[name].read_text(encoding="utf-8").replace(hidden, shown)
+        return HTMLResponse(text, status, headers=HEADERS)
 
     async def page(request: Request) -> Response:
         if not access.host_allowed(request):
             return PlainTextResponse("This host name is not allowed; add it to `origins` of serve --config.\n", 421)
-        if access.guesses(request):
-            return await refuse()
-        return FileResponse(files["index.html" if access.knows_password(request) else "login.html"], headers=HEADERS)
-
-    async def refuse() -> Response:
-        await asyncio.sleep(WRONG_PASSWORD_S)
-        return PlainTextResponse("send Authorization: Bearer PASSWORD\n", 403)
+        if not access.knows_password(request):
+            return html("login.html", "", "")
+        return html("index.html", *(("", "") if access.door is None else ('id="leave" hidden', 'id="leave"')))
 
     async def file(request: Request) -> Response:
         path = files.get(request.path_params["name"])
@@ -65,50 +71,81 @@ def make_app(settings: GatewaySettings) -> Starlette:
             return PlainTextResponse("not found\n", 404)
         return FileResponse(path, headers=HEADERS)
 
-    async def login(request: Request) -> Response:
+    async def form_of(request: Request) -> bytes:
         body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_FORM_BYTES:
-                return PlainTextResponse("too large\n", 413)
+        try:
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise HTTPException(413, "too large\n")
+        except ClientDisconnect as left:
+            log.warning("a browser at %s left before its form had arrived", peer_of(request.client) or "this machine")
+            raise HTTPException(400, "incomplete\n") from left
+        return body
+
+    async def login(request: Request) -> Response:
+        if request.method != "POST":  # the page asks whether its login still holds
+            return Response(status_code=204 if access.knows_password(request) else 403)
+        body = await form_of(request)
         [password] = parse_qs(body.decode(errors="replace")).get("password", [""])[:1]
-        if not access.is_password(password.encode()):
-            await asyncio.sleep(WRONG_PASSWORD_S)
-            return RedirectResponse("./?wrong", 303)
+        try:
+            status = 303 if access.door is None or access.door.opens(request, password.encode()) else 403
+        except HTTPException as too_many:
+            status = too_many.status_code
+        if status != 303:
+            return html("login.html", 'role="alert">', f'role="alert">{WRONG[status]}', status)
+        return with_cookie(request, access.log_in(), LOGIN_S)
+
+    async def logout(request: Request) -> Response:
+        login = request.cookies.get(COOKIE, "")
+        access.log_out(login)
+        link.visitors.log_out(login)
+        return with_cookie(request, "", 0)
+
+    def with_cookie(request: Request, value: str, max_age_s: int) -> Response:
         response = RedirectResponse("./", 303)
         secure = request.headers.get("x-forwarded-proto", request.url.scheme) == "https"
-        response.set_cookie(COOKIE, access.cookie, path=None, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(COOKIE, value, max_age_s, path=None, httponly=True, samesite="strict", secure=secure)
         return response
 
+    def admitted(browser: WebSocket) -> bool:
+        with contextlib.suppress(HTTPException):
+            return access.host_allowed(browser) and access.origin_allowed(browser) and access.knows_password(browser)
+        return False
+
     async def web_socket(browser: WebSocket) -> None:
-        if not (access.host_allowed(browser) and access.origin_allowed(browser) and access.knows_password(browser)):
+        if not admitted(browser):
             metrics.refused.inc()
-            if access.guesses(browser):
-                await asyncio.sleep(WRONG_PASSWORD_S)
             await browser.close()  # before it is accepted: status 403
             return
         form = next((name for name in SUBPROTOCOLS if name in browser.scope["subprotocols"]), None)
         await browser.accept(form)
+        peer, code, reason = peer_of(browser.client), TRY_LATER, "too many connections"
         if form is None:
+            code, reason = UNSUPPORTED, f"request the subprotocol {' or '.join(SUBPROTOCOLS)}"
+        elif link.visitors.make_room(peer):
+            try:
+                await link.carry(Visitor(browser, peer, browser.cookies.get(COOKIE, "")), form)
+            except zmq.ZMQError as error:
+                log.error("no connection to the server: %s", error)
+            reason = "somebody else needs this place, or you logged out"
+        if (
+            browser.application_state is not WebSocketState.DISCONNECTED
+            and browser.client_state is WebSocketState.CONNECTED
+        ):
             metrics.refused.inc()
-            await browser.close(UNSUPPORTED, f"request the subprotocol {' or '.join(SUBPROTOCOLS)}")
-        elif link.connected >= settings.connections:
-            metrics.refused.inc()
-            await browser.close(TRY_LATER, "too many connections")
-        else:
-            await link.carry(browser, form)
+            await browser.close(code, reason)
 
     async def alive(request: Request) -> Response:
         return JSONResponse({"gateway": "ok"})
 
     async def ready(request: Request) -> Response:
-        status = await link.status(READY_TIMEOUT_S)
-        state = "unreachable" if status is None else str(status["state"])
+        state = await link.state()
         return JSONResponse({"server": state}, 200 if state == "ready" else 503)
 
     async def figures(request: Request) -> Response:
         if not (access.host_allowed(request) and access.knows_password(request)):
-            return await refuse()
+            raise HTTPException(403, "send Authorization: Bearer PASSWORD\n")
         return Response(metrics.page(), media_type=CONTENT_TYPE)
 
     return Starlette(
@@ -117,7 +154,8 @@ def make_app(settings: GatewaySettings) -> Starlette:
             Route("/healthz", alive),
             Route("/readyz", ready),
             Route("/metrics", figures),
-            Route("/login", login, methods=["POST"]),
+            Route("/login", login, methods=["GET", "POST"]),
+            Route("/logout", logout, methods=["POST"]),
             WebSocketRoute("/ws", web_socket),
             Route("/{name}", file),
         ]

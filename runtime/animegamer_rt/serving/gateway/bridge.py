@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+import time
+from collections.abc import Iterator
 
 import zmq
 import zmq.asyncio
@@ -21,6 +22,7 @@ from animegamer_rt.serving.wire.client_errors import client_text
 from .message_forms import error_answer, read_request, write_answer
 from .metrics import GatewayMetrics
 from .settings import GatewaySettings
+from .visitors import Visitor, Visitors
 
 UNREAD_MESSAGES = 8
 """Messages that ZeroMQ queues for a browser that does not read. Further ones stay in the server."""
@@ -29,13 +31,20 @@ PICTURES = {"codec": "jpeg", "jpeg_quality": 90}
 """Defaults of `hello` over WebSocket: raw pictures are only for the same machine."""
 
 
+READY_TIMEOUT_S, READY_S = 2.0, 1.0
+"""How long the server may take to say its state, and how old that answer may be."""
+UNREACHABLE = "unreachable"
+
+
 class ServerLink:
-    """Opens connections to the server. `connected`: number of open WebSockets."""
+    """Opens connections to the server. `visitors`: the open WebSockets."""
 
     def __init__(self, settings: GatewaySettings, metrics: GatewayMetrics) -> None:
         self._settings, self._metrics, self._context = settings, metrics, zmq.asyncio.Context()
         self._context.set(zmq.MAX_SOCKETS, 2 * settings.connections + 64)
-        self.connected = 0
+        self.visitors = Visitors(settings.connections)
+        self._state: asyncio.Task[str] | None = None
+        self._state_until = 0.0
 
     def open(self, address: str) -> zmq.asyncio.Socket:
         """A DEALER connected to one address; the caller closes it."""
@@ -50,34 +59,50 @@ class ServerLink:
         socket.connect(address)
         return socket
 
-    async def status(self, timeout_s: float) -> dict[str, Any] | None:
-        """The fields of the server's `status`; None if it does not answer in time."""
-        with self.open(self._settings.control) as socket:
-            await socket.send_multipart(encode(Message("status")))
-            if not await socket.poll(round(1000 * timeout_s)):
-                return None
-            return dict(decode(await socket.recv_multipart(), SERVER_LIMITS).fields)
+    async def state(self) -> str:
+        """The server's state, asked once for all who want to know within READY_S."""
+        if self._state is None or (self._state.done() and time.monotonic() > self._state_until):
+            self._state = asyncio.create_task(self._ask_state())
+        return await asyncio.shield(self._state)
 
-    async def carry(self, browser: WebSocket, form: str) -> None:
-        """Carry messages both ways until the WebSocket is closed."""
-        self.connected += 1
-        self._metrics.connections.set(self.connected)
-        with self.open(self._settings.turns) as turns, self.open(self._settings.control) as control:
+    async def _ask_state(self) -> str:
+        try:
+            with self.open(self._settings.control) as socket:
+                await socket.send_multipart(encode(Message("status")))
+                if not await socket.poll(round(1000 * READY_TIMEOUT_S)):
+                    return UNREACHABLE
+                return str(decode(await socket.recv_multipart(), SERVER_LIMITS).fields["state"])
+        except (zmq.ZMQError, ProtocolError):
+            return UNREACHABLE
+        finally:
+            self._state_until = time.monotonic() + READY_S
+
+    async def carry(self, visitor: Visitor, form: str) -> None:
+        """Carry messages both ways until the WebSocket is closed or the visitor must leave."""
+        turns_at, control_at = self._settings.turns, self._settings.control
+        with self._counted(visitor), self.open(turns_at) as turns, self.open(control_at) as control:
+            visitor.reader = asyncio.create_task(self._to_server(visitor, turns, control, form))
+            browser = visitor.browser
             tasks = {
+                visitor.reader,
                 asyncio.create_task(self._to_browser(turns, browser, form)),
                 asyncio.create_task(self._to_browser(control, browser, form)),
-                asyncio.create_task(self._to_server(browser, turns, control, form)),
             }
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                self.connected -= 1
-                self._metrics.connections.set(self.connected)
                 for task in tasks:
                     task.cancel()
                 for task in tasks:
                     with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                         await task
+
+    @contextlib.contextmanager
+    def _counted(self, visitor: Visitor) -> Iterator[None]:
+        with self.visitors.holding(visitor):
+            self._metrics.connections.set(len(self.visitors.open))
+            yield
+        self._metrics.connections.set(len(self.visitors.open))
 
     async def _to_browser(self, server: zmq.asyncio.Socket, browser: WebSocket, form: str) -> None:
         while True:
@@ -85,8 +110,9 @@ class ServerLink:
             await self._send(browser, write_answer(frames, form))
 
     async def _to_server(
-        self, browser: WebSocket, turns: zmq.asyncio.Socket, control: zmq.asyncio.Socket, form: str
+        self, visitor: Visitor, turns: zmq.asyncio.Socket, control: zmq.asyncio.Socket, form: str
     ) -> None:
+        browser = visitor.browser
         while True:
             received = await browser.receive()
             if received["type"] != "websocket.receive":
@@ -102,6 +128,7 @@ class ServerLink:
                 continue
             if message.type == "hello":
                 message = Message("hello", PICTURES | dict(message.fields), message.id)
+            visitor.played |= message.type == "turn"
             kind = MESSAGES["client"].get(message.type)
             await (control if kind is not None and "T" not in kind.sockets else turns).send_multipart(encode(message))
 

@@ -11,13 +11,17 @@ PREFIX = "animegamer_gateway"
 
 
 class GatewayMetrics:
-    """connections: open WebSockets. refused: those not accepted. received: messages; unreadable: invalid ones."""
+    """connections: open WebSockets. refused: those not accepted. received: messages; unreadable: invalid ones.
+
+    wrong_passwords: those tried; attempts beyond the limit are not.
+    """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         ProcessCollector(namespace=PREFIX, registry=self._registry)
         self.connections = Gauge(f"{PREFIX}_connections", "Open WebSockets.", registry=self._registry)
         self.refused = self._counter("refused", "WebSockets refused.")
+        self.wrong_passwords = self._counter("wrong_passwords", "Wrong passwords tried.")
         self.received = self._counter("messages_received", "Messages from browsers.")
         self.unreadable = self._counter("messages_unreadable", "Invalid messages from browsers.")
         self._sent = self._counter("messages_sent", "Messages to browsers.")

@@ -134,8 +134,11 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
             Browser(url)
         assert refused.value.response.status_code == status_of(url + "metrics") == 403
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-        with opener.open(url + "login", b"password=wrong") as answer:
-            assert b'type="password"' in answer.read()
+        with pytest.raises(urllib.error.HTTPError) as wrong:
+            opener.open(url + "login", b"password=wrong")
+        with wrong.value as answer:
+            page = answer.read()
+        assert b"Wrong password" in page and b'type="password"' in page
         with opener.open(url + "login", b"password=cel+%C3%BCnd+peg") as answer:
             assert b'id="sheet"' in answer.read()
         assert status_of(url, Authorization="Bearer wrong") == 403, "not the page that asks for it"

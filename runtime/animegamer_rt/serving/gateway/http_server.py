@@ -1,0 +1,159 @@
+"""HTTP in which nobody takes more than his share: uvicorn, with limits of time and number, and a log that stays small.
+
+uvicorn bounds a header's size and the pause between two requests, but neither the time that a request takes to arrive
+nor the number of open connections. The oldest connection gives way to a new one, so a crowd of silent ones shuts
+nobody out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import socket
+import time
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+REQUEST_S, ANSWER_S, CLOSE_S = 10.0, 60.0, 10.0
+"""How long a request may take to arrive whole, its answer to be fetched, and a WebSocket to close."""
+HEADER_BYTES = 16 * 1024
+CONNECTIONS, BACKLOG = 128, 128
+"""HTTP connections open at once, without WebSockets; those accepted in one go, before any is closed."""
+LOG_S = 60.0
+FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+log = logging.getLogger("animegamer_rt.serving.gateway")
+
+
+class OncePerMinute(logging.Filter):
+    """Lets each place in the code write a line a minute, which says how many were left out since the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        place, now = (record.pathname, record.lineno), time.monotonic()
+        written_at, left_out = self._written.get(place, (-LOG_S, 0))
+        if now - written_at < LOG_S:
+            self._written[place] = written_at, left_out + 1
+            return False
+        self._written[place] = now, 0
+        if left_out:
+            record.msg, record.args = f"{record.getMessage()} ({left_out} more since the last such line)", ()
+        return True
+
+
+_once_per_minute = OncePerMinute()
+
+
+def peer_of(address: tuple[str, int] | None) -> str:
+    """Who shares a share: an IPv4 address or an IPv6 network of 64 bits; empty on loopback, where all look alike."""
+    if address is None:
+        return ""
+    ip = ipaddress.ip_address(address[0].partition("%")[0])
+    if ip.version == 6:
+        ip = ip.ipv4_mapped or ip
+    if ip.is_loopback:
+        return ""
+    return str(ip if ip.version == 4 else ipaddress.IPv6Network((int(ip), 64), strict=False).network_address)
+
+
+class LimitedHttp(H11Protocol):
+    """An HTTP connection that is closed when it is too slow, or the oldest of too many."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock, and close the oldest connection of this address or of all if there are too many."""
+        super().connection_made(transport)
+        self._timer: asyncio.TimerHandle | None = None
+        self._allow(REQUEST_S)
+        self.peer = peer_of(self.client)
+        everyone = open_connections(self.server_state)
+        mine = [one for one in everyone if one.peer == self.peer]
+        if self.peer and len(mine) > CONNECTIONS // 4:
+            mine[0].transport.abort()
+        elif len(everyone) > CONNECTIONS:
+            everyone[0].transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Allow time for the answer once the request has arrived."""
+        super().data_received(data)
+        if not (self._answering or self.cycle is None or self.cycle.more_body or self.cycle.response_complete):
+            self._allow(ANSWER_S, answering=True)
+
+    def on_response_complete(self) -> None:
+        """Allow time for the next request."""
+        super().on_response_complete()
+        self._allow(REQUEST_S)
+
+    def _allow(self, seconds: float, answering: bool = False) -> None:
+        self.since, self._answering = self.loop.time(), answering
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(seconds, self._end)
+
+    def _end(self) -> None:
+        if self.transport.get_protocol() is self:  # not a WebSocket by now
+            self.transport.abort()
+
+
+class LimitedWebSocket(WebSocketsSansIOProtocol):
+    """A WebSocket whose connection ends with it, even if its browser no longer reads."""
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Wait a little for the browser's own close."""
+        super().on_task_complete(task)
+        self.loop.call_later(CLOSE_S, self.transport.abort)
+
+
+def open_connections(state: uvicorn.server.ServerState) -> list[LimitedHttp]:
+    """The open HTTP connections, oldest first: by how long they wait for a request or an answer."""
+    every = (one for one in state.connections if isinstance(one, LimitedHttp) and not one.transport.is_closing())
+    return sorted(every, key=lambda one: one.since)
+
+
+class HttpServer(uvicorn.Server):
+    """Serves an application: `run([listening socket])` returns when `should_exit` is set.
+
+    options: of uvicorn.Config.
+    """
+
+    def __init__(self, app: ASGIApp, **options: Any) -> None:
+        for name in ("uvicorn.error", "asyncio", log.name):
+            logging.getLogger(name).addFilter(_once_per_minute)
+        config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            http=LimitedHttp,
+            ws=LimitedWebSocket,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+            backlog=BACKLOG,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=1,
+            **options,
+        )
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer a lack of descriptors by closing connections."""
+        asyncio.get_running_loop().set_exception_handler(self._on_error)
+        await super().startup(sockets)
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if "socket" not in context or not isinstance(error, OSError) or error.errno not in FULL:
+            loop.default_exception_handler(context)
+            return
+        log.error("a connection cannot be accepted: %s; closing the oldest", error.strerror)
+        for oldest in open_connections(self.server_state)[:1]:
+            oldest.transport.abort()

@@ -1,0 +1,205 @@
+"""What strangers may take of the gateway before and behind the password: everybody else still gets the page."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import pytest
+from browser_socket import Browser, web
+from live_server import LiveServer, until_timeout
+from starlette.applications import Starlette
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from animegamer_rt.serving.gateway import http_server
+from animegamer_rt.serving.gateway.http_server import HttpServer, peer_of
+from animegamer_rt.serving.gateway.visitors import Visitor, Visitors
+
+GET = b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000\r\n\r\n"
+FEW_DESCRIPTORS = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300))"
+PASSWORD = "one long password"
+
+
+def answer(url: str, body: bytes | None = None, **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """Status, headers and body; redirects are not followed."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET" if body is None else "POST", address.path, body, headers)
+        found = connection.getresponse()
+        return found.status, found.headers, found.read()
+
+
+def log_in(url: str) -> str:
+    status, headers, _ = answer(url + "login", b"password=" + PASSWORD.replace(" ", "+").encode())
+    assert status == 303
+    return str(headers["Set-Cookie"]).partition(";")[0]
+
+
+@contextlib.contextmanager
+def small_server(app: Any = None, **options: Any) -> Iterator[int]:
+    """The gateway's HTTP, without routes unless an application is given, in a thread; yields its port."""
+    server = HttpServer(app or Starlette(), **options)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        yield int(port)
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("whole", "begun"),
+    [(b"", b""), (b"", b"GET /"), (b"", POST), (GET, b""), (GET, b"GET /"), (GET, POST)],
+    ids=["silent", "header", "body", "kept alive", "second header", "second body"],
+)
+def test_a_request_that_takes_too_long_ends_its_connection(
+    monkeypatch: pytest.MonkeyPatch, whole: bytes, begun: bytes
+) -> None:
+    monkeypatch.setattr(http_server, "REQUEST_S", 0.4)
+    with small_server() as port, socket.create_connection(("127.0.0.1", port), timeout=10) as slow:
+        slow.sendall(whole)
+        if whole:
+            assert slow.recv(1024)
+        began = time.monotonic()
+        slow.sendall(begun)
+        slow.settimeout(0.05)
+        with contextlib.suppress(ConnectionError):
+            for _ in until_timeout():
+                with contextlib.suppress(TimeoutError):
+                    if not slow.recv(1024):
+                        break
+                slow.sendall(b"x" if begun else b"")
+        assert time.monotonic() - began < 4.0, "a byte now and then did not keep it"
+
+
+def test_an_answer_that_nobody_fetches_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "ANSWER_S", 0.4)
+
+    async def endless(scope: Any, receive: Any, send: Callable[[Any], Any]) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(200):
+            await send({"type": "http.response.body", "body": bytes(2**20), "more_body": True})
+            begun.set()
+
+    begun = threading.Event()
+    with small_server(endless, lifespan="off") as port, socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(GET)
+        assert begun.wait(10)
+        time.sleep(1.0)
+        slow.settimeout(10)
+        with pytest.raises(ConnectionError):
+            while True:
+                if not slow.recv(2**20):
+                    raise ConnectionError
+
+
+def test_a_crowd_that_never_ends_its_requests_shuts_nobody_out_and_fills_no_log(bundle: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"web": "0", "connections": 16}
+    with contextlib.ExitStack() as held, LiveServer(bundle, tmp_path, code=FEW_DESCRIPTORS, **settings) as server:
+        url = web(server.ready())
+        address = urlsplit(url)
+        for _ in range(400):
+            one = held.enter_context(socket.create_connection((str(address.hostname), int(address.port or 0))))
+            one.sendall(POST)
+        for route in ("", "healthz", "readyz"):
+            assert answer(url + route)[0] == 200
+        with Browser(url) as browser:
+            assert browser.hello().type == "welcome"
+        held.close()  # 400 aborted forms
+        assert answer(url + "healthz")[0] == 200
+        with ThreadPoolExecutor(64) as pool:
+            assert Counter(pool.map(lambda _: answer(url + "readyz")[0], range(300))) == {200: 300}
+        assert sum(map(len, server.said)) < 2000 and not any("Traceback" in line for line in server.said)
+
+
+def test_wrong_passwords_are_few_counted_and_logged_and_those_inside_play_on(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    settings = {"web": "0", "web_password": str(tmp_path / "password")}
+    with LiveServer(bundle, tmp_path / "state", **settings) as server:
+        url = web(server.ready())
+        inside = log_in(url)
+        status, _, text = answer(url + "login", b"password=wrong")
+        assert status == 403 and b"Wrong password" in text
+        with ThreadPoolExecutor(50) as pool:
+            guesses = Counter(pool.map(lambda n: answer(url + "login", b"password=wrong%d" % n)[0], range(100)))
+        assert guesses == {403: 29, 429: 71}
+        assert answer(url, Authorization=f"Bearer {PASSWORD}")[0] == 429, "not even the right one is tried"
+        status, _, text = answer(url + "login", b"password=" + PASSWORD.encode())
+        assert status == 429 and b"wait a minute" in text
+        _, _, figures = answer(url + "metrics", Cookie=inside)
+        assert b"animegamer_gateway_wrong_passwords_total 30.0" in figures
+        with Browser(url, additional_headers={"Cookie": inside}) as browser:
+            assert browser.hello().type == "welcome"
+        assert sum("wrong password" in line for line in server.said) == 1, "one line a minute"
+
+
+def test_logins_differ_and_end_by_log_out_and_with_the_server(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    settings = {"web": "0", "web_password": str(tmp_path / "password")}
+    with LiveServer(bundle, tmp_path / "state", **settings) as server:
+        url = web(server.ready())
+        mine, other = log_in(url), log_in(url)
+        assert mine != other
+        with Browser(url, additional_headers={"Cookie": mine}) as browser:
+            assert browser.hello().type == "welcome"
+            status, headers, _ = answer(url + "logout", b"", Cookie=mine)
+            assert status == 303 and "Max-Age=0" in str(headers["Set-Cookie"])
+            with pytest.raises(ConnectionClosed):
+                browser.receive()
+        assert (answer(url + "login", Cookie=mine)[0], answer(url + "login", Cookie=other)[0]) == (403, 204)
+        with pytest.raises(InvalidStatus):
+            Browser(url, additional_headers={"Cookie": mine})
+        assert b'id="leave" data-t' in answer(url, Cookie=other)[2], "the page offers to log out"
+    with LiveServer(bundle, tmp_path / "state", **settings) as server:
+        assert answer(web(server.ready()) + "login", Cookie=other)[0] == 403
+
+
+def test_sockets_that_do_not_play_give_way_to_new_visitors(bundle: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"web": "0", "connections": 4}
+    with contextlib.ExitStack() as held, LiveServer(bundle, tmp_path, **settings) as server:
+        url = web(server.ready())
+        player = held.enter_context(Browser(url))
+        player.hello()
+        game = player.ask("open", {"seed": 1})
+        player.rest(player.begin(game, "first"))
+        idle = [held.enter_context(Browser(url)) for _ in range(6)]
+        for one in idle:
+            with contextlib.suppress(ConnectionClosed):
+                one.hello()
+        assert player.rest(player.begin(game, "second"))[-1].type == "done", "who plays stays"
+        with pytest.raises(ConnectionClosed) as closed:
+            idle[0].receive()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
+
+
+def test_an_address_has_half_of_all_websockets_and_loses_its_own_oldest() -> None:
+    visitors = Visitors(most=8)
+
+    def arrive(peer: str, played: bool = False) -> Visitor | None:
+        if not visitors.make_room(peer):
+            return None
+        visitors.open.append(visitor := Visitor(cast(Any, None), peer, "", played))
+        return visitor
+
+    neighbour = arrive("192.0.2.7")
+    greedy = [arrive("192.0.2.9", played=number == 0) for number in range(50)]
+    assert neighbour in visitors.open and sum(one.peer == "192.0.2.9" for one in visitors.open) == 4
+    assert greedy[0] in visitors.open, "what has played goes last"
+    for number in range(7):
+        assert arrive(f"198.51.100.{number}", played=True) is not None
+    assert len(visitors.open) == 8 and all(one.played for one in visitors.open)
+    assert arrive("203.0.113.1") is None, "all play"
+    same = {peer_of((address, 1)) for address in ("2001:db8::1", "2001:db8::2:3", "fe80::1%eth0", "192.0.2.1")}
+    assert len(same) == 3 and peer_of(("::1", 1)) == peer_of(("::ffff:127.0.0.1", 1)) == "" == peer_of(None)
