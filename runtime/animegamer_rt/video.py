@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+import contextlib
+import io
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from .bundle.files import remove, write_error, write_file
+from .bundle.files import write_file
+from .errors import OutputError
 from .stages.image import Picture
 
 Frames = npt.NDArray[np.uint8]
@@ -18,6 +20,10 @@ Frames = npt.NDArray[np.uint8]
 
 # Visually lossless for flat cartoon colours; a 17-frame pocket clip takes about 60 kB.
 CRF = "17"
+AV_FORMATS = {"rgb24": "rgb24", "rgba32": "rgba", "bgra32": "bgra"}
+"""Pixel format -> its name in the codec library."""
+BT709, LIMITED = 1, 1
+"""The library's numbers, of the space, primaries and curve alike; and of video's range of values."""
 SMALL_HEIGHT = 384
 """Lower clips are enlarged by a whole number when encoded: many players blur or reject tiny videos."""
 SHEET_FRAMES = 6
@@ -31,30 +37,80 @@ def clip_scale(height: int) -> int:
     return max(1, SMALL_HEIGHT // height)
 
 
-def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None) -> None:
-    """Encode frames as H.264 in an mp4, enlarged `scale` times (default: `clip_scale`). Raises OutputError."""
-    import av  # loads FFmpeg: a worker has this module without writing files
+class ClipWriter:
+    """Encodes one clip as H.264 in an mp4 file: for `play`, `Clip.save`, the server's exports and its clients alike.
 
+    The file is whole, with its index and duration before the pictures. Its colours are BT.709 and say so: of a clip
+    that does not, players guess by its height. The same frames give the same bytes.
+
+    scale: enlarges by this whole number (default: `clip_scale`). pixel_format: rgb24, rgba32 or bgra32.
+    """
+
+    def __init__(
+        self, height: int, width: int, fps: float, scale: int | None = None, pixel_format: str = "rgb24"
+    ) -> None:
+        import av  # loads FFmpeg: a worker has this module without writing clips
+
+        self._frame_of, self._format = av.VideoFrame.from_ndarray, AV_FORMATS[pixel_format]
+        self._file = io.BytesIO()
+        self._container = av.open(
+            self._file,
+            "w",
+            format="mp4",
+            options={"movflags": "+faststart"},
+            io_open=lambda *_: io.BytesIO(self._file.getvalue()),  # read again to move the index to the front
+        )
+        scale = clip_scale(height) if scale is None else scale
+        stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
+        # 4:2:0 colour needs even sides.
+        stream.width, stream.height = (side * scale // 2 * 2 for side in (width, height))
+        stream.pix_fmt, stream.options = "yuv420p", {"crf": CRF, "preset": "veryfast"}
+        stream.color_range, stream.colorspace, stream.color_primaries, stream.color_trc = LIMITED, BT709, BT709, BT709
+        self._stream = stream
+
+    def add(self, frame: npt.NDArray[np.uint8]) -> None:
+        """Encode one frame [H, W, C]."""
+        picture = self._frame_of(np.ascontiguousarray(frame), format=self._format).reformat(
+            self._stream.width,
+            self._stream.height,
+            "yuv420p",
+            interpolation="BICUBIC",
+            dst_colorspace=BT709,
+            dst_color_range=LIMITED,
+        )
+        self._container.mux(self._stream.encode(picture))
+
+    def finish(self) -> bytes:
+        """The file."""
+        self._container.mux(self._stream.encode(None))
+        self.close()
+        return self._file.getvalue()
+
+    def close(self) -> None:
+        """Close the encoder, even of an abandoned clip: its threads would otherwise wait for the garbage collector."""
+        self._container.close()
+
+
+def write_clip(path: Path, frames: Frames, fps: float, scale: int | None = None) -> None:
+    """Write frames as an mp4, enlarged `scale` times. Raises OutputError."""
     _, height, width, _ = frames.shape
-    scale = clip_scale(height) if scale is None else scale
-    # 4:2:0 colour needs even sides.
-    out_width, out_height = (side * scale // 2 * 2 for side in (width, height))
-    part = path.with_name(f".{path.name}.part")
+    with _library_errors(path), contextlib.closing(ClipWriter(height, width, fps, scale)) as writer:
+        for frame in frames:
+            writer.add(frame)
+        content = writer.finish()
+    write_file(path, content)
+
+
+@contextlib.contextmanager
+def _library_errors(path: Path) -> Iterator[None]:
+    """Raises OutputError for an error of the codec library."""
+    import av
+
     try:
-        with av.open(str(part), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-            stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
-            stream.width, stream.height, stream.pix_fmt = out_width, out_height, "yuv420p"
-            stream.options = {"crf": CRF, "preset": "medium"}
-            for picture in frames:
-                frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-                frame = frame.reformat(out_width, out_height, "yuv420p", interpolation="BICUBIC")
-                container.mux(stream.encode(frame))
-            container.mux(stream.encode(None))
-        os.replace(part, path)
-    except OSError as error:  # PyAV's file errors are OSErrors too
-        raise write_error(path, error) from error
-    finally:
-        remove(part)
+        yield
+    except av.error.FFmpegError as error:
+        do = "try another --scale, or update the package av"
+        raise OutputError("the pictures cannot be encoded", where=path, found=str(error), do=do) from error
 
 
 def contact_row(frames: Frames) -> Picture:
@@ -82,4 +138,6 @@ def write_png(path: Path, picture: Picture) -> None:
     codec.height, codec.width = picture.shape[:2]
     codec.pix_fmt, codec.time_base = "rgb24", Fraction(1)
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-    write_file(path, b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)]))
+    with _library_errors(path):
+        content = b"".join(bytes(packet) for packet in [*codec.encode(frame), *codec.encode(None)])
+    write_file(path, content)

@@ -198,7 +198,10 @@ def test_interrupted_script_cancels_its_turn_and_says_how_to_resume(server: Fake
 def test_a_new_game_overwrites_no_clips_of_another(
     server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "turn-001.mp4").write_text("mine")
-    assert play(server, monkeypatch, "a.\n", "--out", tmp_path) == 2
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path} holds other files")
-    assert (tmp_path / "turn-001.mp4").read_text() == "mine" and not server.games
+    (tmp_path / ".DS_Store").write_text("")
+    assert play(server, monkeypatch, "a.\n", "--out", tmp_path) == 0
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "turn-001.mp4").write_text("mine")
+    assert play(server, monkeypatch, "a.\n", "--out", tmp_path / "other") == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'other'} holds other files")
+    assert (tmp_path / "other" / "turn-001.mp4").read_text() == "mine" and len(server.games) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import av
@@ -34,6 +35,40 @@ def test_clip_shows_the_frames_enlarged_at_the_asked_rate(tmp_path: Path) -> Non
     assert frames.shape == (17, 384, 576, 3)
     assert rate == 8
     assert np.abs(frames[:, 2::4, 2::4].astype(int) - clip).mean() < 4
+
+
+def boxes(content: bytes) -> list[str]:
+    found, at = [], 0
+    while at < len(content):
+        found.append(content[at + 4 : at + 8].decode())
+        at += int.from_bytes(content[at : at + 4], "big")
+    return found
+
+
+def test_a_clip_is_a_whole_file_with_its_duration_first_and_tagged_colours(tmp_path: Path) -> None:
+    bars = np.repeat(np.uint8([[250, 20, 20], [20, 250, 20], [20, 20, 250], [240, 20, 240]]), 36, 0)
+    write_clip(tmp_path / "turn.mp4", np.broadcast_to(bars, (17, 96, 144, 3)), fps=8)
+    content = (tmp_path / "turn.mp4").read_bytes()
+    assert [box for box in boxes(content) if box != "free"] == ["ftyp", "moov", "mdat"]
+    with av.open(io.BytesIO(content)) as container:
+        codec = container.streams.video[0].codec_context
+        assert container.duration == 17 / 8 * 1e6
+        assert (codec.colorspace, codec.color_primaries, codec.color_trc, codec.color_range) == (1, 1, 1, 1)
+        first = next(container.decode(video=0)).to_ndarray(format="yuv420p")
+    y = first[100, 60:576:144].astype(float)
+    assert np.abs(y - (16 + np.array(bars[::36] @ [0.2126, 0.7152, 0.0722]) * 219 / 255)).max() <= 3  # BT.709
+
+
+@pytest.mark.parametrize("name", ["2026-11-26T18:00.mp4", "file:x.mp4", "50%.mp4", "a?b#c.mp4", "-i.mp4"])
+def test_any_name_is_a_file_of_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_clip(Path(name), moving_square(2), 8)
+    assert decode(tmp_path / name)[0].shape == (2, 384, 576, 3)
+
+
+def test_an_error_of_the_library_is_told_in_words(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"turn\.mp4: the pictures cannot be encoded; found .+; try another --scale"):
+        write_clip(tmp_path / "turn.mp4", moving_square(1), 8, scale=200)
 
 
 def test_full_size_is_not_enlarged_and_odd_sides_are_made_even(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from .events import VALUES, Accepted, Clip, Done, Event, Progress, Restarting, S
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 GAMES_FOLDER = Path("games")
+OF_NOBODY = {".DS_Store", "desktop.ini", "Thumbs.db"}
+"""Files that the file managers of macOS and Windows leave in folders they show."""
 QUIT = (":quit", ":q", "quit", "exit")
 
 
@@ -134,7 +136,7 @@ def _clip_folder(out: Path | None, new_game: bool) -> Path:
     """The folder for the clips, which is made. A new game gets an empty one, so that it overwrites no other game."""
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        if new_game and (others := sorted(os.listdir(out))):
+        if new_game and (others := sorted(set(os.listdir(out)) - OF_NOBODY)):
             raise ValueError(f"{out} holds other files, such as {others[0]}; choose another folder with --out")
         return out
     number = 1

@@ -14,6 +14,9 @@ from animegamer_rt.errors import OutputError
 
 from .files import LOCK, make_folder
 
+OF_NOBODY = frozenset({".DS_Store", "desktop.ini", "Thumbs.db"})
+"""Files that the file managers of macOS and Windows leave in folders they show."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -49,7 +52,7 @@ def claim_folder(
     found = listed(folder)
     if found is not None:
         return Claim(folder, True, frozenset(found), do)
-    others = sorted({entry.name for entry in os.scandir(folder)} - {LOCK, *ignored})
+    others = sorted({entry.name for entry in os.scandir(folder)} - {LOCK, *OF_NOBODY, *ignored})
     if others:
         raise OutputError(
             f"the folder has other files, and no record of {kind}",

@@ -58,6 +58,8 @@ def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: py
 
 
 def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".DS_Store").touch()
     code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
     assert code == 0
     assert (game["bundle"], game["plan"], game["seed"]) == ("tiny", "balanced", 7)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 
-import av
 import numpy as np
 from PIL import Image
 
-from animegamer_rt.serving.worker.encoders import ClipEncoder, Frame, JpegEncoder
+from animegamer_rt.serving.worker.encoders import Frame, JpegEncoder
 
 HEIGHT, WIDTH = 96, 144
 
@@ -32,16 +31,6 @@ def decoded(jpeg: bytes) -> Frame:
         return np.asarray(picture)
 
 
-def clip(frames: list[Frame], pixel_format: str = "rgb24") -> list[bytes]:
-    encoder = ClipEncoder(*frames[0].shape[:2], 8, pixel_format)
-    return [*(encoder.add(frame) for frame in frames), encoder.finish()]
-
-
-def frames_of(content: bytes) -> list[Frame]:
-    with av.open(io.BytesIO(content)) as container:
-        return [picture.to_ndarray(format="rgb24") for picture in container.decode(video=0)]
-
-
 def test_a_higher_quality_is_nearer_and_takes_more_bytes() -> None:
     jpegs = [JpegEncoder(HEIGHT, WIDTH, quality).encode(frame()) for quality in (1, 50, 90, 100)]
     assert sorted(map(len, jpegs)) == list(map(len, jpegs))
@@ -52,20 +41,3 @@ def test_a_higher_quality_is_nearer_and_takes_more_bytes() -> None:
     pictures = [np.full((15, 23, 3), grey, np.uint8) for grey in (90, 200)]
     for picture in pictures:  # of any size, and each is a file of its own
         assert np.abs(decoded(encoder.encode(picture)).astype(int) - picture).max() <= 3
-
-
-def test_a_clip_shows_its_frames() -> None:
-    frames = [frame(2 * number) for number in range(17)]
-    content = b"".join(clip(frames))
-    found = frames_of(content)
-    assert len(found) == 17
-    assert min(psnr_db(one, other) for one, other in zip(found, frames, strict=True)) > 28
-    with av.open(io.BytesIO(content)) as container:
-        assert float(container.streams.video[0].average_rate) == 8
-
-
-def test_a_clip_can_be_played_from_its_pieces_in_order() -> None:
-    pieces = [piece for piece in clip([frame(number) for number in range(17)]) if piece]
-    assert len(pieces) >= 2
-    assert pieces[0][4:8] == b"ftyp" and b"moov" in pieces[0]
-    assert b"moof" in b"".join(pieces[1:]) and b"moof" not in pieces[0]

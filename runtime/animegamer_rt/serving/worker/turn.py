@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +30,16 @@ from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
 from animegamer_rt.state.game import NEUTRAL, Scene
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.video import ClipWriter
 
 from .precision_retry import PrecisionRetry
 from .replies import ReplyBuilder
 
 if TYPE_CHECKING:
-    from .encoders import ClipEncoder, Frame, JpegEncoder
+    from .encoders import JpegEncoder
+
+PIECE_BYTES = 128 * 1024
+"""Of a clip in one message: clients have room for a picture of the smallest bundle and its header, 256 KiB."""
 
 Shots = Mapping[int, npt.NDArray[np.float16]]
 """Turn -> its shot, fp16 [226, D]."""
@@ -103,12 +106,12 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
                     yield replies.to_server(_result(job, predicted, scene, predicted_again, pipeline.engines))
             elif isinstance(event, FrameReady):
                 yield from frames.messages(event)
-                yield from clip.messages(event)
+                clip.add(event)
                 if event.index == 0:  # stored while the rest is decoded, so that nobody waits for it
                     memory_mib = resident_mib()
             elif isinstance(event, Done):
                 done = event
-        yield from clip.rest()
+        yield from clip.messages()
     reader = {} if pipeline.reader is None else {"reader": done.seconds.reader}
     yield replies.to_server(TurnFinished({**reader, **done.seconds.to_fields()}, memory_mib))
 
@@ -144,41 +147,30 @@ class _FrameStream:
 
 
 class _ClipStream:
-    """The `clip` messages of a turn: during the frames if those are not sent, else after the last frame."""
+    """The `clip` messages of a turn, after its frames."""
 
     def __init__(self, options: FrameOptions, geometry: Geometry, pixel_format: str, replies: ReplyBuilder) -> None:
-        self._wanted, self._alone = options.clip or options.codec == "mp4", options.codec == "mp4"
-        self._replies, self._chunk_index = replies, count()
-        self._waiting: list[Frame] = []
-        if self._wanted:
-            from . import encoders
+        self._replies, self._writer = replies, None
+        if options.clip or options.codec == "mp4":
+            self._writer = ClipWriter(geometry.height, geometry.width, geometry.fps, pixel_format=pixel_format)
 
-            self._encoder: ClipEncoder = encoders.ClipEncoder(
-                geometry.height, geometry.width, geometry.fps, pixel_format
-            )
+    def add(self, event: FrameReady) -> None:
+        if self._writer is not None:
+            self._writer.add(event.frame)
 
-    def messages(self, event: FrameReady) -> Iterator[Message]:
-        if self._alone:
-            yield from self._chunk(self._encoder.add(event.frame))
-        elif self._wanted:
-            self._waiting.append(event.frame)
-
-    def rest(self) -> Iterator[Message]:
-        if not self._wanted:
+    def messages(self) -> Iterator[Message]:
+        if self._writer is None:
             return
-        for frame in self._waiting:
-            yield from self._chunk(self._encoder.add(frame))
-        yield from self._chunk(self._encoder.finish(), last=True)
+        content = self._writer.finish()
+        for index, first in enumerate(range(0, len(content), PIECE_BYTES)):
+            last = first + PIECE_BYTES >= len(content)
+            fields = {"index": index, "last": last, "codec": "mp4"}
+            yield self._replies.event("clip", fields, content[first : first + PIECE_BYTES])
 
     def close(self) -> None:
         """End the encoder, even of an abandoned turn."""
-        if self._wanted:
-            self._encoder.close()
-
-    def _chunk(self, content: bytes, last: bool = False) -> Iterator[Message]:
-        if content:
-            fields = {"index": next(self._chunk_index), "last": last, "codec": "mp4"}
-            yield self._replies.event("clip", fields, content)
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _resume(retry: PrecisionRetry, job: TurnJob) -> Session:

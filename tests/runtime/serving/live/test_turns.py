@@ -6,8 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from live_server import LiveServer, RawClient, error_code, frames
+
+from animegamer_rt.video import write_clip
 
 STORY = ("Mia waves.", "Tobo runs to the forest.", "Mia sleeps.", "Tobo flies on a kite.")
 
@@ -91,13 +94,17 @@ def test_export_writes_the_whole_game(player: RawClient) -> None:
     assert (folder / "turn-002.mp4").stat().st_size > 100
 
 
-def test_an_mp4_client_gets_the_clip_in_pieces(server: LiveServer) -> None:
+def test_an_mp4_client_gets_in_pieces_the_file_that_play_writes(server: LiveServer, tmp_path: Path) -> None:
+    with server.client() as player:
+        sent = frames(player.play(player.open(seed=3)))
+        shown = np.stack([np.frombuffer(one, np.uint8).reshape(16, 24, 4)[..., :3] for one in sent])
+    write_clip(tmp_path / "turn.mp4", shown, fps=8)
     with server.client(codec="mp4") as player:
-        events = player.play(player.open())
+        events = player.play(player.open(seed=3))
         pieces = [event for event in events if event.type == "clip"]
         assert not any(event.type == "frame" for event in events)
         assert [piece.fields["last"] for piece in pieces] == [False] * (len(pieces) - 1) + [True]
-        assert b"".join(bytes(piece.buffers[0]) for piece in pieces)[4:8] == b"ftyp"
+        assert b"".join(bytes(piece.buffers[0]) for piece in pieces) == (tmp_path / "turn.mp4").read_bytes()
 
 
 def test_cancel_ends_the_turn_and_leaves_the_game_as_it_was(slow: LiveServer) -> None:
