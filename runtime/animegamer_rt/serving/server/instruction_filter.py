@@ -1,11 +1,14 @@
 """Normalises instructions, and refuses those with blocked words, or with words outside the operator's allow list.
 
 Blocked words are found as whole words, in any case and width of letters, despite invisible characters or accents,
-look-alike letters of other scripts, digits and signs for letters, or spaced-out letters (`n a k e d`, `n.a.k.e.d`).
+look-alike letters of other scripts, squares and flags, digits and signs for letters, repeated letters, signs inside
+or behind a word, or spaced-out letters (`n4k3d!`, `na-ked`, `nakeeed`, `n a k e d`).
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import unicodedata
 from pathlib import Path
@@ -15,28 +18,27 @@ from animegamer_rt.errors import ConfigError, ProtocolError
 from animegamer_rt.state.instruction import Instruction, is_control
 
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
+    "[\u00ad\u034f\u0640\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Unicode's Default_Ignorable_Code_Point, which Python's tables lack, and the empty Braille pattern."""
-_LOOK_ALIKE = str.maketrans(
-    "\u0430\u0432\u0435\u0455\u0456\u0458\u043a\u043c\u043d\u043e\u0440\u0441\u0442\u0443\u0445\u044c\u04bb\u0501\u051b\u051d"
-    "\u03b1\u03b2\u03b5\u03b7\u03b9\u03ba\u03bd\u03bf\u03c1\u03c3\u03c4\u03c5\u03c7\u03c9"
-    "\u0131\u0237\u0251\u0261\u026a\u0280\u0274\u028f\u1d00\u1d04\u1d05\u1d07\u1d0a\u1d0b\u1d0d\u1d0f\u1d18\u1d1b\u1d1c\u1d20\u1d21\u1d22"
-    "\u00f8\u0111\u0127\u0142\u0180\u0268\u0581\u0585\u0578\u057d",
-    "abesijkmhopctyxbhdqwabenikvoptuuxwijagirnyacdejkmoptuvwzodhlbigonu",
-)
-"""Letters that look like Latin ones -> these: Cyrillic, Greek, Armenian, phonetic, and Latin ones with a stroke."""
-
-
-_SIGNS = str.maketrans("0134578@$!|", "oieastbasii")
-"""Digits and signs that stand for letters -> these."""
-_SET_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\s.,_*~'+-]+[^\W_](?![^\W_])){2,}")
-"""Three or more single letters separated by blanks, dots or dashes."""
+"""Unicode's Default_Ignorable_Code_Point, which Python's tables lack, empty Braille and Arabic's tatweel."""
+_TABLE = Path(__file__).with_name("look_alikes.txt")
+_EITHER = "\u00ef"
+"""Stands for a letter that may be an i or an l, as a capital I: no text holds it once accents are taken off."""
+_SIGNS = str.maketrans("0134578@$!|+\u20ac", f"O{_EITHER.upper()}EASTBAS{2 * _EITHER.upper()}TE")
+"""Digits and signs that stand for letters -> these as capitals; letters proper are small by then."""
+_SIGN_LETTERS = f"A-Z{_EITHER.upper()}"
+_SHAPES = {"i": (f"i{_EITHER}", "l"), "l": (f"l{_EITHER}",), _EITHER: (f"i{_EITHER}", f"l{_EITHER}")}
+"""What a letter of a blocked word may look like, where that is more than itself. Repeats are of one kind, as in `tiiit`
+but not in `tilt`."""
+_SET_APART = re.compile(r"(?<![^\W_])[^\W_](?:[\W_]+[^\W_](?![^\W_])){2,}")
+"""Three or more single letters separated by blanks or signs."""
 _BETWEEN = re.compile(r"[\W_]+")
+_INSIDE = r"(?:[^\w\s'\u2019]|_)*"
+"""Signs inside a word that are overlooked. Not apostrophes, or `he'll` would be another word."""
+_LONG_RUN = re.compile(r"(\w)\1{3,}")
+"""A letter repeated more often than `_shape` allows for. A bound for each letter keeps a search fast."""
 _WORD = re.compile(r"[^\W_]+")
-
-
 MAX_LIST_BYTES = 8 * 2**20
 
 
@@ -50,7 +52,7 @@ class InstructionFilter:
         phrases = [] if block_list is None else _read(block_list, "block_list")
         self._blocked = _pattern(phrases) if phrases else None
         allowed = None if allow_list is None else _read(allow_list, "allow_list")
-        self._allowed = None if allowed is None else frozenset(_WORD.findall(_plain(" ".join(allowed))))
+        self._allowed = None if allowed is None else _words(" ".join(allowed))
 
     def read(self, raw: str) -> Instruction:
         """The instruction as it will be played: NFC, no control characters, single spaces.
@@ -58,17 +60,21 @@ class InstructionFilter:
         Raises InstructionError for invalid text, ProtocolError `blocked` for text the lists forbid.
         """
         instruction = Instruction.parse("".join(letter for letter in raw if not is_control(letter)))
-        plain = _plain(instruction.text)
-        blocked = self._blocked is not None and any(map(self._blocked.search, _readings(plain)))
-        if blocked or (self._allowed is not None and not self._allowed.issuperset(_WORD.findall(plain))):
+        text = instruction.text
+        blocked = self._blocked is not None and any(map(self._blocked.search, _readings(_plain(text))))
+        if blocked or (self._allowed is not None and not self._allowed >= _words(text)):
             raise ProtocolError("this server does not allow that", code="blocked", do="use other words")
         return instruction
 
 
 def _readings(plain: str) -> list[str]:
-    """The possible readings of a text: unchanged, with signs as letters, with spaced-out letters joined."""
+    """The possible readings of a text: unchanged, with signs as letters, each also with spaced-out letters joined."""
     texts = [plain, plain.translate(_SIGNS)]
     return texts + [_SET_APART.sub(lambda found: _BETWEEN.sub("", found[0]), text) for text in texts]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(_plain(text).replace(_EITHER, "i")))
 
 
 def _read(path: Path, setting: str) -> list[str]:
@@ -82,13 +88,36 @@ def _read(path: Path, setting: str) -> list[str]:
 
 
 def _pattern(phrases: list[str]) -> re.Pattern[str]:
-    words = [r"\s+".join(re.escape(word) for word in _plain(phrase).split()) for phrase in phrases]
-    # Not \b: a phrase may begin or end with a non-letter such as a heart or a sign.
-    return re.compile(r"(?<![^\W_])(?:" + "|".join(words) + r")(?![^\W_])")
+    """Finds phrases between non-letters, or beside letters that are written as signs (`n4k3d!`)."""
+    plain = (_plain(phrase).translate(_SIGNS).lower().split() for phrase in phrases)
+    found = [r"[\W_]*".join(map(_shape, words)) for words in plain]
+    return re.compile(f"(?<![^\\W_{_SIGN_LETTERS}])(?:{'|'.join(found)})(?=[{_SIGN_LETTERS}]*(?![^\\W_]))")
+
+
+def _shape(word: str) -> str:
+    """A pattern for a word whose letters may be repeated, be written as signs, or have signs between them."""
+    parts = []
+    for letter, run in itertools.groupby(word):
+        kinds = [f"[{re.escape(kind + kind.upper())}]" for kind in _SHAPES.get(letter, (letter,))]
+        once, repeated = (f"(?:{'|'.join(kind + times for kind in kinds)})" for times in ("", "{1,3}"))
+        parts.append(f"{once}{_INSIDE}" * (len(list(run)) - 1) + repeated)
+    return _INSIDE.join(parts)
 
 
 def _plain(text: str) -> str:
-    """The text as it is compared: lower case, Latin letters, no invisible characters, no accents."""
-    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    seen = "".join(letter for letter in parts if unicodedata.category(letter) not in ("Cf", "Mn", "Me"))
-    return _INVISIBLE.sub("", seen).translate(_LOOK_ALIKE)
+    """The text as it is compared: small Latin letters, no invisible characters, no accents."""
+    parts = unicodedata.normalize("NFKD", text)
+    seen = "".join(letter for letter in parts if unicodedata.category(letter) not in ("Cf", "Mn", "Me", "Mc"))
+    plain = _INVISIBLE.sub("", seen).translate(_look_alikes()).casefold()
+    return _LONG_RUN.sub(r"\1\1\1", plain)
+
+
+@functools.cache
+def _look_alikes() -> dict[int, str]:
+    """Characters -> the small Latin letters they look like, capitals and small letters apart."""
+    table = {ord("I"): _EITHER}
+    for line in _TABLE.read_text("ascii").splitlines():
+        letters, *codes = line.split()
+        if letters != "#":
+            table |= dict.fromkeys((int(code, 16) for code in codes), _EITHER if letters == "il" else letters)
+    return table
