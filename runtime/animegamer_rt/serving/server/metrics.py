@@ -1,22 +1,31 @@
 """The server's metrics (turns, seconds by stage, errors by code, bytes, restarts) and their page for Prometheus.
 
-The page is served on loopback only, from a thread that reads counters and never waits for the server's loop.
+The page is served on loopback only, from threads that read counters and never wait for the server's loop.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Iterator, Mapping
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 
 from animegamer_rt.errors import PortInUseError, ServerError
 from animegamer_rt.serving.wire import STAGES
+from animegamer_rt.untrusted import host_name, is_address
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram's buckets: from a stage on a fast GPU to the default deadline of a turn."""
 HOST = "127.0.0.1"
+PAGE_CONNECTIONS, PAGE_S = 8, 10.0
+"""Connections to the page at once, the oldest of which gives way; how long each may last."""
 PREFIX = "animegamer_"
 COUNTERS = {
     "turns": "Turns finished, including replays.",
@@ -105,6 +114,68 @@ class Metrics:
             self._worker_gauges["worker_resident_bytes"].labels(number).set((resident_mib or 0.0) * 2**20)
 
 
+class _PageServer(ThreadingWSGIServer):
+    """A thread for each of a few connections, none of which lasts long."""
+
+    request_queue_size = 128
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._open: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection; the oldest gives way if there are too many."""
+        with self._lock:
+            if len(self._open) >= PAGE_CONNECTIONS:
+                self._end(next(iter(self._open)))
+            self._open[request] = time.monotonic()
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """End connections that last too long. Called twice a second."""
+        with self._lock:
+            for request, since in list(self._open.items()):
+                if time.monotonic() - since > PAGE_S:
+                    self._end(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log nothing of a visitor that leaves."""
+
+    def _end(self, request: socket.socket) -> None:
+        self._open.pop(request)
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_RDWR)
+
+
+class _Handler(WSGIRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Log no request."""
+
+
+def _page(metrics: Metrics) -> Callable[..., Iterable[bytes]]:
+    """The page, at its own path only, and for no foreign name that a browser was told to find here."""
+    figures: Callable[..., Iterable[bytes]] = make_wsgi_app(metrics.registry)
+
+    def page(request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        host = host_name(request.get("HTTP_HOST", ""))
+        if not (host == "localhost" or is_address(host)):
+            start("421 Misdirected Request", [("Content-Type", "text/plain")])
+            return [b"open this page by its address\n"]
+        if request["PATH_INFO"] != "/metrics":
+            start("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"the metrics are at /metrics\n"]
+        return figures(request, start)
+
+    return page
+
+
 @contextlib.contextmanager
 def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
     """Serve the metrics as Prometheus text inside a `with`; yields the page's address. Port 0 is any free port.
@@ -112,7 +183,7 @@ def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
     Raises ServerError if the port cannot be bound.
     """
     try:
-        server, thread = start_http_server(port, HOST, metrics.registry)
+        server = make_server(HOST, port, _page(metrics), _PageServer, _Handler)
     except OSError as error:
         kind = PortInUseError if error.errno == errno.EADDRINUSE else ServerError
         raise kind(
@@ -121,6 +192,8 @@ def serve_metrics(metrics: Metrics, port: int) -> Iterator[str]:
             found=error.strerror or str(error),
             do="set another metrics_port in serve --config, or 0 for none",
         ) from error
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
         yield f"http://{HOST}:{server.server_port}/metrics"
     finally:

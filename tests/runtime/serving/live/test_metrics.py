@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from live_server import LiveServer, error_code, frames, refusal, until_timeout
 from prometheus_client.parser import text_string_to_metric_families
 
 from animegamer_rt.errors import TRY_AGAIN
+from animegamer_rt.serving.server import metrics
 from animegamer_rt.serving.server.metrics import Metrics, serve_metrics
 
 Numbers = dict[tuple[str, ...], float]
@@ -82,10 +85,28 @@ def test_page_is_beside_the_servers_ports_and_a_taken_port_is_said(bundle: Path,
     assert f"error: port {ports.port + 2}: the metrics' port cannot be bound" in said and "metrics_port" in said
 
 
-def test_a_silent_visitor_does_not_keep_the_page_from_others_nor_from_ending() -> None:
-    with serve_metrics(Metrics(), 0) as served:
+def test_silent_visitors_keep_the_page_from_nobody_and_cost_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "PAGE_S", 1.0)
+    with contextlib.ExitStack() as crowd, serve_metrics(Metrics(), 0) as served:
         port = int(served.split(":")[2].split("/")[0])
-        with socket.create_connection(("127.0.0.1", port)):
-            assert read(served)["animegamer_up",] == 1
+        before = threading.active_count()
+        silent = [crowd.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(200)]
+        assert read(served)["animegamer_up",] == 1
+        assert threading.active_count() - before <= metrics.PAGE_CONNECTIONS + 1
+        for number, one in enumerate(silent):
+            with contextlib.suppress(ConnectionError):
+                while one.recv(1024):
+                    one.sendall(b"GET"[number % 3 :])
+        assert read(served)["animegamer_up",] == 1
     with pytest.raises(urllib.error.URLError):
         read(served)
+
+
+def test_the_page_has_one_path_and_no_foreign_name() -> None:
+    with serve_metrics(Metrics(), 0) as served:
+        for path, host, status in (("", "evil.example", 421), ("", "[::1", 421), ("/../../etc/passwd", "", 404)):
+            asked = urllib.request.Request(served + path, headers={"Host": host} if host else {})
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(asked, timeout=10)
+            refused.value.close()
+            assert refused.value.code == status
