@@ -61,7 +61,7 @@ def test_what_a_failed_download_leaves_is_named(tmp_path: Path, content: bytes, 
         mistral / "model.safetensors": lambda: open_predictor(mistral, adapter),
         mistral / "config.json": lambda: open_predictor(mistral, adapter),
         adapter: lambda: open_predictor(mistral, adapter),
-        tmp_path / "tokenizer.model": lambda: count_pieces(tmp_path / "tokenizer.model", ""),
+        tmp_path / "tokenizer.model": lambda: count_pieces(tmp_path / "tokenizer.model", "", ""),
     }
     for path, opened in openers.items():
         path.write_bytes(content)

@@ -15,7 +15,6 @@ from changed_release import (
     LAYER,
     NORM,
     QKV,
-    TARGETS,
     Tensors,
     Tree,
     index_with,
@@ -27,6 +26,7 @@ from changed_release import (
     quantised,
     renamed,
     scaled,
+    some_layers,
     stale_index,
     tied,
     vae_inside,
@@ -37,7 +37,7 @@ from changed_release import (
 from tiny_release import write_release
 
 from animegamer_export.build.weight_source import ExportSource
-from animegamer_export.checkpoints.key_names import DIFFUSION, PEFT
+from animegamer_export.checkpoints.key_names import DIFFUSION
 from animegamer_rt.errors import CheckpointError
 
 LOADS: dict[str, Callable[[Tree], None]] = {
@@ -69,15 +69,7 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     ),
     "predictor of another alpha": lambda t: (t.trained(scaled(t.adapter(), 32, 0.5)), t.low_rank(lora_alpha=64)),
     "predictor with rank-stabilised LoRA": lambda t: t.low_rank(lora_alpha=32**0.5, use_rslora=True),
-    "predictor with LoRA on some layers by its config": lambda t: (
-        t.trained(
-            {
-                **{k: v for k, v in t.adapter().items() if ".up_proj." not in k},
-                **{PEFT + k[4:]: v for k, v in merged(t).items() if ".up_proj." in k},
-            }
-        ),
-        t.low_rank(target_modules=[one for one in TARGETS if one != "up_proj"]),
-    ),
+    "predictor with LoRA on some layers by its config": some_layers,
     "lazily negated weights": lambda t: (
         t.trained({k: torch._neg_view(-v) for k, v in t.adapter().items()}),
         t.decoder({k: torch._neg_view(-v) for k, v in t.denoiser().items()}, wrapper="module"),
@@ -171,6 +163,10 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "rope_type": (lambda t: t.settings(rope_parameters={"rope_type": "yarn"}), r"rope_type \(found yarn"),
     "rope_theta": (lambda t: t.settings(rope_theta=1e6), r"rope_theta \(found 1000000\.0, expected 10000\.0\)"),
     "hidden_act": (lambda t: t.settings(hidden_act="gelu"), r"hidden_act \(found gelu, expected silu\)"),
+    "rope twice": (
+        lambda t: t.settings(rope_parameters={"rope_theta": 1e6}),
+        r"rope_parameters differs from the setting beside it(?s:.*)rope_theta \(found 10000\.0, expected 1000000\.0\)",
+    ),
     "head_dim": (lambda t: t.settings(head_dim=999), r"head_dim \(found 999, expected 32\.0\)"),
     "heads of the published size": (
         lambda t: t.settings(hidden_size=4096, num_hidden_layers=32, intermediate_size=14336, num_attention_heads=64),
@@ -206,6 +202,10 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "--alpha beside a config of another": (
         lambda t: (t.low_rank(), t.alpha.update(predictor=16)),
         r"two values for alpha(?s:.*)lora_alpha \(found 32, expected 16, by --alpha\)",
+    ),
+    "--alpha without LoRA": (
+        lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
+        r"no LoRA that an alpha would apply to; leave --alpha predictor out",
     ),
     "DoRA": (lambda t: t.low_rank(use_dora=True), r"cannot be merged(?s:.*)use_dora \(found True"),
     "PiSSA": (lambda t: t.low_rank(init_lora_weights="pissa"), r"init_lora_weights \(found pissa"),

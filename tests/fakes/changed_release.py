@@ -138,6 +138,16 @@ def peft_folder(tree: Tree) -> None:
     tree.low_rank(target_modules=TARGETS, modules_to_save=["input_layernorm"], base_model_name_or_path="mistralai/x")
 
 
+def some_layers(tree: Tree) -> None:
+    """PEFT's folder with LoRA on all but one kind of layer, and norms and other weights from the language model."""
+    peft_folder(tree)
+    path = tree.mllm / "adapter_model.safetensors"
+    save_file(without(load_file(path), "up_proj", "norm"), path)
+    tree.low_rank(target_modules=[one for one in TARGETS if one != "up_proj"])
+    for layer in range(2):
+        tree.expected[f"blocks.{layer}.up.weight"] = tree.base()[f"model.layers.{layer}.mlp.up_proj.weight"]
+
+
 def scaled(tensors: Tensors, rank: int, factor: float = 1.0, of: str = "") -> Tensors:
     """The same LoRA at another rank, whose further rows are zero; up is multiplied by `factor`."""
     found = dict(tensors)

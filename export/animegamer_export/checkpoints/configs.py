@@ -20,6 +20,7 @@ MISTRAL = {"rope_theta": 10000.0, "sliding_window": 4096, "rms_norm_eps": 1e-5}
 MISTRAL_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "hidden_act": ("silu",),
     "rope_type": ("default",),
+    "type": ("default",),
     "partial_rotary_factor": (1, 1.0),
     "rope_scaling": (None,),
     "attention_bias": (False,),
@@ -58,7 +59,12 @@ def check_mistral(config: Mapping[str, Any], where: Path) -> dict[str, Any]:
         form = form.get("quant_method", "unnamed") if isinstance(form, dict) else form
         raise CheckpointError(f"quantised weights: quantization_config names {form}", where=where, do=TAKE_FLOATS)
     rope = config.get("rope_parameters")
-    settings = {**(rope if isinstance(rope, Mapping) else {}), **config}
+    rope = rope if isinstance(rope, Mapping) else {}
+    for name in rope.keys() & config.keys():
+        _require(
+            config, {name: (rope[name],)}, "rope_parameters differs from the setting beside it", where, TAKE_MISTRAL
+        )
+    settings = {**rope, **config}
     faults = [name for name in SIZES if not _positive_whole(settings.get(name))]
     if faults:
         raise CheckpointError("sizes missing or not positive", where=where, missing=faults, do=DOWNLOAD_AGAIN)
@@ -106,12 +112,16 @@ def low_rank_scale(trained: Path, alpha: float | None, published: LowRankScale) 
     elif targets == "all-linear":
         targets = None
     ranks = frozenset({rank, *(config.get("rank_pattern") or {}).values()})
-    return LowRankScale(float(stated), bool(config.get("use_rslora")), targets, ranks)
+    copies = tuple(config.get("modules_to_save") or ())
+    return LowRankScale(float(stated), bool(config.get("use_rslora")), targets, copies, ranks)
 
 
 def require_rank(weight_map: WeightMap, part: str) -> None:
     """Raises CheckpointError if LoRA has ranks for which its scale is not meant. part: its name for --alpha."""
     ranks = weight_map.low_rank_scale.ranks
+    if ranks is None and not weight_map.ranks:
+        do = f"leave --alpha {part} out"
+        raise CheckpointError("no LoRA that an alpha would apply to", where=weight_map.file.where, do=do)
     if ranks is not None and set(weight_map.ranks) - ranks:
         raise CheckpointError(
             "LoRA of another rank, so its scale is unknown",

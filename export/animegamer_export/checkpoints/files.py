@@ -13,6 +13,7 @@ import sentencepiece
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from animegamer_rt.bundle.files import sha256
 from animegamer_rt.errors import CheckpointError
 
 from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, first_line, require_file, shards
@@ -21,6 +22,8 @@ from .torch_file import DamagedFileError, StandIn, StoredTensor, read_torch_file
 Shape = tuple[int, ...]
 FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
 """Dtypes of weights, by torch's and safetensors' names."""
+PUBLISHED_PIECES = 32000
+"""Of Mistral's and T5's tokenizer, and of Llama 2's."""
 WRAPPERS = ("module", "state_dict")
 """Entries under which DeepSpeed and Lightning save a model's tensors."""
 ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
@@ -154,13 +157,21 @@ def renamed(file: TensorFile, rename: Callable[[str], str]) -> TensorFile:
     )
 
 
-def count_pieces(path: Path, do: str) -> int:
-    """The number of pieces of a sentencepiece model. Raises CheckpointError with the advice `do` for other files."""
+def count_pieces(path: Path, published: str, do: str) -> int:
+    """The number of pieces of a sentencepiece model.
+
+    published: sha256 of the file to use. Raises CheckpointError with the advice `do` for files of another kind, and for
+    another tokenizer of as many pieces, which would give every text other tokens.
+    """
     require_file(path)
     try:
-        return int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
+        pieces = int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
     except (OSError, RuntimeError) as error:
         raise CheckpointError("not a sentencepiece model", where=path, do=do) from error
+    if pieces == PUBLISHED_PIECES and (found := sha256(path)) != published:
+        wrong: dict[str, tuple[object, object]] = {"sha256": (found, published)}
+        raise CheckpointError("the tokenizer of another model", where=path, misshapen=wrong, do=do)
+    return pieces
 
 
 def _check_sums(path: Path) -> None:

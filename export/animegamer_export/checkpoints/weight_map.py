@@ -67,24 +67,26 @@ class LowRankScale:
     """By what LoRA is multiplied: alpha / r, or with rank_stabilised alpha / sqrt(r).
 
     targets: PEFT's target_modules, a pattern of the whole name or a list of last components; None for the release's.
-    ranks: those for which the alpha is meant; None for any.
+    copies: PEFT's modules_to_save; None for the release's. ranks: those for which the alpha is meant; None for any.
     """
 
     alpha: float
     rank_stabilised: bool = False
     targets: str | tuple[str, ...] | None = None
+    copies: tuple[str, ...] | None = None
     ranks: frozenset[int] | None = None
 
     def at(self, rank: int) -> float:
         """The scale of a pair of this rank."""
         return self.alpha / (math.sqrt(rank) if self.rank_stabilised else rank)
 
-    def applies_to(self, weight: str) -> bool:
-        """Whether the weight of this name is to have a LoRA pair."""
+    def trains(self, weight: str, role: Role) -> bool:
+        """Whether the weight of this name is to have a LoRA pair, or a trained copy."""
         module = weight.removeprefix(PEFT).removesuffix(".weight")
-        if isinstance(self.targets, str):
-            return re.fullmatch(self.targets, module) is not None
-        return self.targets is None or any(module == one or module.endswith(f".{one}") for one in self.targets)
+        named = self.copies if role == "copy" else self.targets
+        if isinstance(named, str):
+            return re.fullmatch(named, module) is not None
+        return named is None or any(f".{module}".endswith(f".{one}") for one in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +259,14 @@ def _untrained(
     """
     there = {(role, index) for of, role, index in keys.slots if of == name}
     wanted = [(key, naming.piece(key)) for key in naming.trained_keys(theirs)]
-    lacking = [key for key, piece in wanted if (piece.role, piece.index) not in there]
+    lacking = [
+        key for key, piece in wanted if (piece.role, piece.index) not in there and low_rank.trains(theirs, piece.role)
+    ]
     weight = keys.slots.get((name, "base", 0))
-    if not lacking or weight is None or weight in file.base or naming.piece(weight).wrapped:
+    if weight is None or weight in file.base or naming.piece(weight).wrapped:
         return lacking
     is_low_rank = any(piece.role == "down" for _, piece in wanted)
-    if is_low_rank and any(role == "down" for _, role, _ in keys.slots) and low_rank.applies_to(theirs):
-        return lacking
-    return []
+    return lacking if is_low_rank and any(role == "down" for _, role, _ in keys.slots) else []
 
 
 def _misshapen_pairs(

@@ -23,6 +23,8 @@ from animegamer_rt.models.encoder import EncoderSize
 TEXT, IMAGE = "text_tower", "image_tower"
 TOKENIZER = "spiece.model"
 """T5's sentencepiece file, as transformers names it."""
+PUBLISHED_TOKENIZER = "d60acb128cf7b7f2536e8f38a5b18a05535c9e14c7a355904270e15b0945ea86"
+"""sha256 of that file of google/t5-v1_1-xxl."""
 MOTION_MODEL = "motion.model"
 """T5's file in a bundle, whose prompt has its own tokenizer."""
 
@@ -62,9 +64,10 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     """
     text, image, tokenizer = open_text_tower(t5), open_image_tower(clip), t5 / TOKENIZER
     take = "use spiece.model of google/t5-v1_1-xxl"
-    if not tokenizer.is_file():
-        raise CheckpointError("no such file", where=tokenizer, do=take)
-    pieces, end = count_pieces(tokenizer, take), read_json(t5 / "config.json").get("eos_token_id", 1)
+    pieces, end = (
+        count_pieces(tokenizer, PUBLISHED_TOKENIZER, take),
+        read_json(t5 / "config.json").get("eos_token_id", 1),
+    )
     if pieces > text[0].vocabulary:
         raise CheckpointError(
             "wrong tokenizer for the text tower",
