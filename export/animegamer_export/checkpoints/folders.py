@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from animegamer_rt.bundle.files import LFS_POINTER
 from animegamer_rt.errors import CheckpointError
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -15,7 +16,6 @@ ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
 """PEFT's names."""
 DENOISER_FILE = "mp_rank_00_model_states.pt"
 DOWNLOAD_AGAIN = "download it again"
-LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 WEB_PAGES = (b"<!doctype html", b"<html", b"<?xml", b"<head")
 GGUF = "weights quantised for llama.cpp (GGUF), which cannot be exported"
 TAKE_FLOATS = "pass the weights as trained: safetensors or PyTorch files of fp16, bf16 or fp32"

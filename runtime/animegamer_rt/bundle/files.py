@@ -18,6 +18,8 @@ from pathlib import Path
 
 from animegamer_rt.errors import OutputError
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How the small file begins that git leaves in place of one that Git LFS has not downloaded."""
 LOCK = ".lock"
 """The locked file inside a folder, only on Windows."""
 SPARE_BYTES = 64 * 2**20

@@ -14,11 +14,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from animegamer_rt.errors import BundleError, BundleFileError, PlanError
+from animegamer_rt.errors import BundleError, BundleFileError, BundleNotFoundError, PlanError
 from animegamer_rt.untrusted import short
 
 from .config import suggest, suggest_only
-from .files import sha256
+from .files import LFS_POINTER, sha256
 from .manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
 from .manifest_file import FIX_MANIFEST, MANIFEST, is_file, read_manifest, unreadable
 from .onnx_locations import data_locations
@@ -188,6 +188,11 @@ def load(folder: str | Path) -> Bundle:
 def read(folder: str | Path) -> Bundle:
     """The bundle in `folder`, unverified. Raises BundleNotFoundError or BundleFormatError."""
     folder = Path(folder)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        what = "the folder's name is not UTF-8, as onnxruntime needs it"
+        raise BundleNotFoundError(what, where=ascii(str(folder)), do="rename the folder") from error
     return Bundle(folder, read_manifest(folder / MANIFEST))
 
 
@@ -203,6 +208,10 @@ def verify(bundle: Bundle) -> None:
             raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=do)
         size = path.stat().st_size
         if size != record.bytes:
+            with path.open("rb") as file:
+                if file.read(len(LFS_POINTER)) == LFS_POINTER:
+                    fetch = "run git lfs pull in its folder, or download the file"
+                    raise BundleFileError("a Git LFS pointer, not the file", where=path, do=fetch)
             what = "truncated" if size < record.bytes else "too long"
             what = f"the bundle's file is {what}, or another bundle's"
             raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=do)

@@ -50,7 +50,7 @@ def read_script(source: str) -> list[str]:
     except ValueError as error:
         raise InstructionError("the instructions cannot be read", where=ascii(name), found=str(error)) from error
     lines = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:

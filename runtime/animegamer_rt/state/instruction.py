@@ -51,12 +51,7 @@ class Instruction:
         text = " ".join(unicodedata.normalize("NFC", raw).split())
         for position, character in enumerate(text):
             if is_control(character):
-                raise InstructionError(
-                    "the instruction contains a control character",
-                    found=f"U+{ord(character):04X} at character {position + 1}",
-                    expected="plain text",
-                    do="remove it and send the instruction again",
-                )
+                raise _not_plain(character, position)
         if text.startswith("<") and is_story(text):
             text = story_to_caption(text)
         if not any(unicodedata.category(character)[0] in "LNS" for character in text):
@@ -73,6 +68,17 @@ def is_control(character: str) -> bool:
     """Whether an instruction must not contain this character. Spaces, tabs and line breaks are allowed."""
     category = unicodedata.category(character)
     return (category in ("Cc", "Cs") and not character.isspace()) or character in _BIDI_CONTROLS
+
+
+def _not_plain(character: str, position: int) -> InstructionError:
+    what, do = "the instruction contains a control character", "remove it and send the instruction again"
+    found = f"U+{ord(character):04X} at character {position + 1}"
+    if character in _BIDI_CONTROLS:
+        what, do = "the instruction contains an invisible mark", "type the words again instead of pasting them"
+    elif "\udc80" <= character <= "\udcff":  # how Python keeps a byte that it cannot decode
+        what, do = "the instruction is not UTF-8 text", "set the terminal and its locale to UTF-8"
+        found = f"byte {ord(character) - 0xDC00:#x} at character {position + 1}"
+    return InstructionError(what, found=found, expected="plain text", do=do)
 
 
 def _too_long(length: int) -> InstructionError:

@@ -44,6 +44,11 @@ def test_pocket_as_it_is_shipped_reaches_the_goals_of_its_plans() -> None:
         ("vae_next.onnx", None, "the bundle's file is missing"),
         ("denoiser.onnx", lambda content: content[:-10], r"truncated, or another bundle's; found \d+ bytes"),
         ("denoiser.onnx", lambda content: content + b"x", r"too long, or another bundle's; found \d+ bytes"),
+        (
+            "denoiser.onnx",
+            lambda content: b"version https://git-lfs.github.com/spec/v1\n",
+            "Git LFS pointer.*git lfs pull",
+        ),
         ("tokenizer.model", lambda content: bytes([content[0] ^ 1]) + content[1:], "damaged.*sha256"),
     ],
 )
@@ -57,6 +62,11 @@ def test_file_that_is_not_the_one_in_the_manifest_is_named(
         path.write_bytes(change(path.read_bytes()))
     with pytest.raises(BundleFileError, match=f"{re.escape(name)}: .*{said}"):
         bundles.load(bundle.folder)
+
+
+def test_a_folder_whose_name_is_no_utf8_is_named(bundle: Bundle) -> None:
+    with pytest.raises(BundleNotFoundError, match=r"udcff'?: the folder's name is not UTF-8.*rename the folder"):
+        bundles.load(bundle.folder / "\udcff")
 
 
 def test_bundle_of_another_format_is_refused_with_what_to_do(bundle: Bundle) -> None:

@@ -193,8 +193,8 @@ def written(folder: Path, content: str | bytes) -> str:
 
 
 def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> None:
-    source = written(tmp_path, "\ufeff# a day\r\nMia waves.\r\n\r\n   \n  Mia sleeps.  \n# end\n")
-    assert read_script(source) == ["Mia waves.", "Mia sleeps."]
+    source = written(tmp_path, "\ufeff# a day\r\nMia waves.\r\n\r\n   \n  Mia sleeps.  \rMia runs.\u2028# end\n")
+    assert read_script(source) == ["Mia waves.", "Mia sleeps.", "Mia runs."]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> Non
         ("\n# only talk\n", "no instructions"),
         ("Mia waves.\n" + "x" * 10_000, "line 2: the instruction is too long"),
         ("Mia waves.\nMia \x07 rings.\n", "line 2: .*control character"),
-        ("\u202eMia waves.\n", r"line 1: .*control character; found U\+202E"),
+        ("\u202eMia waves.\n", r"line 1: .*an invisible mark; found U\+202E.*type the words again"),
         ("<S>Mia</S><XX>?</XX>\n", "line 1: unknown story tag"),
         (b"Mia \xff waves.\n", "not UTF-8"),
     ],

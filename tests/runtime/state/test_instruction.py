@@ -27,9 +27,15 @@ def test_longest_instruction_is_accepted_and_one_more_is_not() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "named"),
-    [("Mia\x00waves", "U+0000"), ("Mia \x1b[2J waves", "U+001B"), ("Mia \u202eoops", "U+202E"), ("a\ud800b", "U+D800")],
+    [
+        ("Mia\x00waves", "control character; found U+0000"),
+        ("Mia \x1b[2J waves", "control character; found U+001B"),
+        ("Mia \u202eoops", "an invisible mark; found U+202E"),
+        ("a\ud800b", "control character; found U+D800"),
+        ("Mi\udce9", "not UTF-8 text; found byte 0xe9"),
+    ],
 )
-def test_control_character_is_refused_and_named(raw: str, named: str) -> None:
+def test_what_is_no_plain_text_is_refused_and_named(raw: str, named: str) -> None:
     with pytest.raises(InstructionError) as caught:
         Instruction.parse(raw)
     assert named in str(caught.value)
