@@ -30,7 +30,7 @@ BRANCH_GAIN = 0.1
 RIDGE, START_CLIPS = 1e-3, 200
 ROUNDED_SHARE, RANGE_EVERY, RANGE_CLIPS = 0.25, 200, 16
 """Share of the steps, the last ones, with 8-bit rounding; ranges of activations are taken anew every so many steps."""
-STILL = 16 / 127.5
+STILL, LEAST_MOTION = 16 / 127.5, 1e-3
 EXACT = ("", "linear", "out")
 """What the 8-bit form does not round; of these the input alone is, which hardly matters."""
 
@@ -104,14 +104,19 @@ def decoder_loss(decoder: LightDecoder, clips: Rows, steps: int) -> Callable[[in
 
 
 def frames_loss(frames: Tensor, shown: Tensor, progress: float) -> Tensor:
-    """Of frames f32 [B, 3, T, H, W]. Amounts of change count more towards the end, when places are right."""
+    """Of frames f32 [B, 3, T, H, W]. Amounts of change count more towards the end, when places are right.
+
+    Reducing flicker alone makes everything move less, hence `lack`.
+    """
     late = max(0.0, 3.0 * progress - 2.0)
     grey, true = frames.mean(1, keepdim=True), shown.mean(1, keepdim=True)
-    changes, true_changes = grey.diff(dim=2), true.diff(dim=2)
+    changes, true_changes = frames.diff(dim=2), shown.diff(dim=2)
     still = (true.amax(2, keepdim=True) - true.amin(2, keepdim=True) < STILL).float()
     flicker = (changes.abs() * still).mean()
-    change = (changes - true_changes).abs().mean()
-    return reconstruction_loss(frames, shown) + change + (0.5 + late) * change_loss(grey, true) + late * flicker
+    motion, true_motion = (((1.0 - still) * one.abs()).mean((1, 2, 3, 4)) for one in (changes, true_changes))
+    lack = ((motion - true_motion).abs() / true_motion.clamp_min(LEAST_MOTION)).mean()
+    loss = reconstruction_loss(frames, shown) + 1.5 * (changes - true_changes).abs().mean()
+    return loss + (0.5 + 2.0 * late) * change_loss(grey, true) + late * (3.0 * flicker + 0.15 * lack)
 
 
 @torch.no_grad()
