@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_checkpoints import QKV, Executes, golden, read_tiny_denoiser, tiny_predictor, write_denoiser
+from tiny_checkpoints import QKV, Executes, golden, read_tiny_denoiser, write_denoiser
 
 from animegamer_export.checkpoints import releases
-from animegamer_export.checkpoints.files import count_pieces, open_torch
-from animegamer_export.checkpoints.predictor import open_predictor
+from animegamer_export.checkpoints.files import open_torch
 from animegamer_rt.errors import CheckpointError
 
 
@@ -45,28 +43,6 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(tmp_path: Path, zipped: 
         releases.open_denoiser(path, 60, 90)
     assert not proof.exists()
     assert "weights_only" not in str(caught.value), "torch's way to run it all the same is no advice of ours"
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "Git LFS pointer.*git lfs pull"),
-        (b"\n<!DOCTYPE html>\n<html><body>Sign in</body></html>", "web page.*/resolve/"),
-    ],
-)
-def test_what_a_failed_download_leaves_is_named(tmp_path: Path, content: bytes, said: str) -> None:
-    mistral, adapter = tiny_predictor(tmp_path, False, "safetensors")
-    openers: dict[Path, Callable[[], object]] = {
-        tmp_path / "vae.pt": lambda: releases.open_vae(tmp_path / "vae.pt"),
-        mistral / "model.safetensors": lambda: open_predictor(mistral, adapter),
-        mistral / "config.json": lambda: open_predictor(mistral, adapter),
-        adapter: lambda: open_predictor(mistral, adapter),
-        tmp_path / "tokenizer.model": lambda: count_pieces(tmp_path / "tokenizer.model", "", ""),
-    }
-    for path, opened in openers.items():
-        path.write_bytes(content)
-        with pytest.raises(CheckpointError, match=rf"{path.name}: .*{said}"):
-            opened()
 
 
 def test_truncated_and_damaged_files_are_refused_by_name(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ One tiny release in the published formats is changed into each form.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -158,22 +159,15 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: (t.mistral / "config.json").write_text('{"rope_theta": 1, "rope_theta": 10000.0}'),
         r"config\.json: not JSON \('rope_theta' is given twice\)",
     ),
-    # Settings that change numbers.
-    "rope_scaling": (lambda t: t.settings(rope_scaling={"factor": 8.0}), r"rope_scaling \(found \{'factor': 8\.0\}"),
-    "rope_type": (lambda t: t.settings(rope_parameters={"rope_type": "yarn"}), r"rope_type \(found yarn"),
-    "rope_theta": (lambda t: t.settings(rope_theta=1e6), r"rope_theta \(found 1000000\.0, expected 10000\.0\)"),
-    "hidden_act": (lambda t: t.settings(hidden_act="gelu"), r"hidden_act \(found gelu, expected silu\)"),
+    # Settings that change numbers; more of them are in SETTINGS.
     "rope twice": (
         lambda t: t.settings(rope_parameters={"rope_theta": 1e6}),
         r"rope_parameters differs from the setting beside it(?s:.*)rope_theta \(found 10000\.0, expected 1000000\.0\)",
     ),
-    "head_dim": (lambda t: t.settings(head_dim=999), r"head_dim \(found 999, expected 32\.0\)"),
     "heads of the published size": (
         lambda t: t.settings(hidden_size=4096, num_hidden_layers=32, intermediate_size=14336, num_attention_heads=64),
         r"num_attention_heads \(found 64, expected 32\)",
     ),
-    "sliding_window": (lambda t: t.settings(sliding_window=None), r"not the Mistral(?s:.*)sliding_window \(found None"),
-    "rms_norm_eps": (lambda t: t.settings(rms_norm_eps=1e-6), r"rms_norm_eps \(found 1e-06, expected 1e-05\)"),
     "quantization_config": (
         lambda t: t.settings(quantization_config={"quant_method": "awq"}),
         r"Mistral.*config\.json: quantised weights: quantization_config names awq",
@@ -184,6 +178,10 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "a trainer's own rope_theta": (
         lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", rope_theta=5e5),
         r"MLLM-Qiqi/config\.json: not the Mistral(?s:.*)rope_theta \(found 500000\.0",
+    ),
+    "a trainer's own heads": (
+        lambda t: t.settings("../AnimeGamer/MLLM-Qiqi/config.json", num_attention_heads=4),
+        r"MLLM-Qiqi/config\.json: of another model than .*(?s:.*)num_attention_heads \(found 4, expected 2\)",
     ),
     "tied, and yet a head of its own": (
         lambda t: t.settings(tie_word_embeddings=True),
@@ -207,10 +205,6 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
         r"no LoRA that an alpha would apply to; leave --alpha predictor out",
     ),
-    "DoRA": (lambda t: t.low_rank(use_dora=True), r"cannot be merged(?s:.*)use_dora \(found True"),
-    "PiSSA": (lambda t: t.low_rank(init_lora_weights="pissa"), r"init_lora_weights \(found pissa"),
-    "alpha_pattern": (lambda t: t.low_rank(alpha_pattern={"q_proj": 8}), r"alpha_pattern \(found \{'q_proj': 8\}"),
-    "an unknown setting of LoRA": (lambda t: t.low_rank(use_new_thing=2), r"use_new_thing \(found 2"),
     "one LoRA pair missing": (
         lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_")),
         r"missing(?s:.*)q_proj\.lora_A\.default\.weight",
@@ -237,6 +231,14 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "GPTQ": (quantised("qweight", "qzeros", "scales", "g_idx"), r"Mistral.*/model\.safetensors: .*by GPTQ"),
     "AWQ": (quantised("qweight", "qzeros", "scales"), r"Mistral.*/model\.safetensors: .*by AWQ"),
     "FP8": (quantised("weight", "weight_scale_inv"), r"Mistral.*/model\.safetensors: .*FP8"),
+    "a pointer of Git LFS": (
+        lambda t: (t.mistral / "tokenizer.model").write_bytes(b"version https://git-lfs.github.com/spec/v1\n"),
+        r"tokenizer\.model: a Git LFS pointer.*git lfs pull",
+    ),
+    "a web page": (
+        lambda t: (t.mllm / "pytorch_model.bin").write_bytes(b"\n<!DOCTYPE html>\n<html>Sign in</html>"),
+        r"pytorch_model\.bin: a web page.*/resolve/",
+    ),
     "GGUF by another name": (
         lambda t: (t.mllm / "pytorch_model.bin").write_bytes(b"GGUF\x03\0\0\0" + bytes(99)),
         r"MLLM-Qiqi/pytorch_model\.bin: weights quantised for llama\.cpp \(GGUF\)",
@@ -283,6 +285,27 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
 }
 
 
+SETTINGS: dict[str, list[tuple[str, object]]] = {
+    "not the Mistral that the release was trained with": [
+        ("rope_scaling", {"factor": 8.0}),
+        ("rope_type", "yarn"),
+        ("rope_theta", 1e6),
+        ("hidden_act", "gelu"),
+        ("head_dim", 999),
+        ("sliding_window", None),
+        ("rms_norm_eps", 1e-6),
+        ("attention_bias", True),
+    ],
+    "an adapter that cannot be merged": [
+        ("use_dora", True),
+        ("bias", "all"),
+        ("init_lora_weights", "pissa"),
+        ("alpha_pattern", {"q_proj": 8}),
+        ("unheard_of", 2),
+    ],
+}
+
+
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_release(tmp_path_factory.mktemp("checkpoints"))
@@ -319,6 +342,13 @@ def test_a_form_is_refused_in_words(tree: Tree, form: str) -> None:
     change, words = REFUSED[form]
     change(tree)
     with pytest.raises(CheckpointError, match=words):
+        tree.read()
+
+
+@pytest.mark.parametrize(("what", "name", "value"), [(what, *one) for what, some in SETTINGS.items() for one in some])
+def test_a_setting_that_changes_numbers_is_refused(tree: Tree, what: str, name: str, value: object) -> None:
+    (tree.low_rank if "adapter" in what else tree.settings)(**{name: value})
+    with pytest.raises(CheckpointError, match=f"{what}(?s:.*){name} \\(found {re.escape(str(value))}, expected "):
         tree.read()
 
 

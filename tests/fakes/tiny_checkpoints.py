@@ -50,8 +50,8 @@ def read_tiny_denoiser(path: Path) -> tuple[Denoiser, Encoder, WeightMap]:
     return with_weights(denoiser, recipe, "denoiser."), with_weights(encoder, recipe, "encoder."), recipe
 
 
-def tiny_predictor(folder: Path, base_in_adapter: bool, form: str) -> tuple[Path, Path]:
-    """A Hugging Face folder (safetensors, bin or sharded) and pytorch_model.bin made of the golden weights."""
+def tiny_predictor(folder: Path, base_in_adapter: bool) -> tuple[Path, Path]:
+    """A Hugging Face folder and pytorch_model.bin made of the golden weights."""
     tensors = golden("mllm_weights_a")
     base, adapter = {}, {}
     for key, value in tensors.items():
@@ -70,17 +70,7 @@ def tiny_predictor(folder: Path, base_in_adapter: bool, form: str) -> tuple[Path
     config = {**MISTRAL_CONFIG, **small, "intermediate_size": 160}
     (mistral / "config.json").write_text(json.dumps(config), encoding="utf-8")
     base = {key: value.contiguous() for key, value in base.items()}
-    if form == "safetensors":
-        save_file(base, mistral / "model.safetensors")
-    elif form == "bin":
-        torch.save(base, mistral / "pytorch_model.bin")
-    else:
-        names = sorted(base)
-        shards = {f"model-0000{n + 1}-of-00002.safetensors": names[n::2] for n in range(2)}
-        for file, keys in shards.items():
-            save_file({key: base[key] for key in keys}, mistral / file)
-        weight_map = {key: file for file, keys in shards.items() for key in keys}
-        (mistral / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    save_file(base, mistral / "model.safetensors")
     torch.save(adapter, folder / "pytorch_model.bin")
     return mistral, folder / "pytorch_model.bin"
 

@@ -45,6 +45,9 @@ def open_predictor(
     trained = read_json(beside) if beside.is_file() else {}
     unused |= dict.fromkeys(unused_settings(trained), f"a setting of {beside} that nothing here knows")
     trained = check_mistral(trained, beside) if "model_type" in trained else {}
+    wrong = {name: (trained[name], config.get(name)) for name in SIZES if trained and trained[name] != config.get(name)}
+    if wrong:
+        raise CheckpointError(f"of another model than {where}", where=beside, misshapen=wrong, do="pass its own model")
     if {**config, **trained}.get("tie_word_embeddings"):
         own = _tied(own)
     if vocabulary is not None:
@@ -102,15 +105,10 @@ def _tied(file: TensorFile) -> TensorFile:
             where=file.where,
             do="correct tie_word_embeddings",
         )
-    return (
-        file
-        if heads
-        else replace(
-            file,
-            shapes={**file.shapes, HEAD: file.shapes[key]},
-            read=lambda name: file.read(key if name == HEAD else name),
-        )
-    )
+    if heads:
+        return file
+    shapes = {**file.shapes, HEAD: file.shapes[key]}
+    return replace(file, shapes=shapes, read=lambda name: file.read(key if name == HEAD else name))
 
 
 def _without_padding(file: TensorFile, vocabulary: int) -> TensorFile:
