@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from animegamer_kiosk.browser import Browser
+from animegamer_kiosk.browser import Browser, BrowserError
+from animegamer_kiosk.kit import POLICY_FOLDERS
 from animegamer_rt.cli import main as animegamer_rt
 
 INSIDE = "ANIMEGAMER_LOOPBACK_ONLY"
@@ -71,17 +72,18 @@ def _is_up(name: str) -> bool:
 
 
 def wait_for(what: str, check: Callable[[], Any], limit_s: float = 150.0) -> Any:
-    """The first true answer; ends the program with what was waited for when there is none."""
-    end = time.monotonic() + limit_s
+    """The first true answer; ends the program with what was waited for, and the last error, when there is none."""
+    print(f"wait  {what}", flush=True)
+    end, last = time.monotonic() + limit_s, "no error"
     while time.monotonic() < end:
         try:
             if answer := check():
                 print(f"ok    {what}", flush=True)
                 return answer
-        except (OSError, ValueError, KeyError):
-            pass
+        except (OSError, ValueError, KeyError, BrowserError) as error:
+            last = f"{type(error).__name__}: {error}"
         time.sleep(0.3)
-    sys.exit(f"failed: {what}, within {limit_s:g} s")
+    sys.exit(f"failed: {what}, within {limit_s:g} s; last: {last}")
 
 
 class Kit:
@@ -97,7 +99,8 @@ class Kit:
         text = server.read_text().replace("/var/lib/animegamer", str(self.folder / "state"))
         server.write_text(text.replace("/etc/animegamer", str(settings.parent)))
         # The policy is in force in this namespace only.
-        subprocess.run(["mount", "--bind", self.root / "etc/chromium", "/etc/chromium"], check=True)
+        for folder in filter(os.path.isdir, POLICY_FOLDERS):
+            subprocess.run(["mount", "--bind", self.root / folder[1:], folder], check=True)
         programs = folder / "bin"
         programs.mkdir()
         (programs / "systemctl").write_text(SYSTEMCTL)
@@ -208,8 +211,10 @@ def play(kit: Kit) -> None:
 
 
 def net_events(log: Path) -> list[dict[str, Any]]:
-    """The events of a network log, of a Chromium that was killed, too."""
-    lines = log.read_text(errors="replace").splitlines()
+    """The events of a network log, of a Chromium that was killed, too. Ends the program if there is none."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    if '"events": [' not in lines:
+        sys.exit(f"failed: Chromium wrote no network log that this reads: {log}")
     found = []
     for line in lines[lines.index('"events": [') + 1 :]:
         try:

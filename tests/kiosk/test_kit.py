@@ -25,9 +25,10 @@ def test_a_dry_run_prints_every_file_and_command_and_writes_nothing(
 ) -> None:
     assert main(["kiosk", "install", "--dry-run"]) == 0
     printed = capsys.readouterr().out
-    assert "write /etc/systemd/system/animegamer-server.service" in printed
+    assert "write   /etc/systemd/system/animegamer-server.service" in printed
+    assert printed.endswith("nothing was changed: this was a dry run\n")
     assert "    Type=notify" in printed
-    assert "run   systemctl enable animegamer-server.service" in printed
+    assert "run     systemctl enable animegamer-server.service" in printed
     assert main(["kiosk", "install", "--dry-run", "--root", str(tmp_path)]) == 0
     assert _files(tmp_path) == set()
 
@@ -38,7 +39,7 @@ def test_from_a_home_folder_install_says_all_it_would_do_and_why_it_does_not(
     monkeypatch.setattr("sys.executable", str(Path("/", "home", "mia", ".venv", "bin", "python")))
     assert main(["kiosk", "install", "--dry-run"]) == 2
     printed = capsys.readouterr()
-    assert "run   systemctl enable animegamer-server.service" in printed.out
+    assert "run     systemctl enable animegamer-server.service" in printed.out
     assert "install animegamer-rt into /opt/animegamer" in printed.err
 
 
@@ -84,17 +85,32 @@ def test_changed_settings_reach_the_units_at_the_next_install(tmp_path: Path) ->
     assert main(["kiosk", "install", *root]) == 0
     server = read_serve_config(tmp_path / "etc/animegamer/serve.toml")
     assert (server.web, server.keep_days, server.ahead, server.block_list) == ("127.0.0.1:9000", 0.5, 3, None)
+    policies = [*tmp_path.glob("etc/**/policies/managed/animegamer-kiosk.json")]
+    assert {str(path.relative_to(tmp_path).parents[2]) for path in policies} == {
+        "etc/chromium", "etc/chromium-browser", "etc/opt/chrome"
+    }  # fmt: skip
     policy = json.loads((tmp_path / "etc/chromium/policies/managed/animegamer-kiosk.json").read_text())
     assert policy["URLAllowlist"] == ["127.0.0.1:9000", "127.0.0.1:8090/waiting"]
     assert "DeveloperToolsAvailability" not in policy  # it would shut out the watch: HTTP 403 on the DevTools port
+
+
+def test_a_dry_run_says_what_is_kept_and_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = ["--root", str(tmp_path)]
+    assert main(["kiosk", "install", "--yes", *root]) == 0
+    (tmp_path / "etc/animegamer/kiosk.toml").write_text("page_port = 9000\n")
+    capsys.readouterr()
+    assert main(["kiosk", "install", "--dry-run", *root]) == 0
+    printed = capsys.readouterr().out
+    assert "replace /etc/animegamer/serve.toml" in printed and "keep    /etc/sysusers.d/" in printed
 
 
 def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     theirs = tmp_path / "etc/systemd/system/animegamer-server.service"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("[Unit]\nDescription=mine\n")
-    assert main(["kiosk", "install", "--yes", "--root", str(tmp_path)]) == 2
-    assert "another file is in the way" in capsys.readouterr().err
+    for how in ("--dry-run", "--yes"):
+        assert main(["kiosk", "install", how, "--root", str(tmp_path)]) == 2
+        assert "another file is in the way" in capsys.readouterr().err
     assert theirs.read_text() == "[Unit]\nDescription=mine\n"
 
 

@@ -18,6 +18,7 @@ from fake_browser import FakeBrowser, FakeCommands
 from animegamer_kiosk.browser import Browser
 from animegamer_kiosk.config import KioskConfig
 from animegamer_kiosk.ladder import Action, Ladder, Picture, Seen
+from animegamer_kiosk.loopback import open_local
 from animegamer_kiosk.machine import Machine
 from animegamer_kiosk.operator_page import OperatorPage, Report
 from animegamer_kiosk.watcher import Watcher
@@ -132,6 +133,32 @@ def test_pages_of_other_sites_and_whoever_lacks_the_key_change_nothing(tmp_path:
         known = "Basic " + base64.b64encode(b"staff:a-long-enough-key").decode()
         assert b"units" in _get(url + "/state.json", Authorization=known)
         assert commands.done == []
+
+
+def test_guesses_at_the_key_are_bounded_and_no_site_frames_the_page(tmp_path: Path) -> None:
+    with _page(tmp_path, key=True) as (url, _browser, commands):
+        wrong, right = (
+            "Basic " + base64.b64encode(f"staff:{key}".encode()).decode() for key in ("a-guess", "a-long-enough-key")
+        )
+        answers = [_refused(url + "/state.json", Authorization=wrong) for _ in range(40)]
+        assert answers == [401] * 30 + [429] * 10
+        assert _refused(url + "/do/reboot", "POST", Authorization=right, **{"X-Animegamer": "1"}) == 429
+        assert commands.done == []
+    with _page(tmp_path) as (url, _browser, _commands), urlopen(url + "/") as answer:
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        buttons = [line for line in answer.read().decode().splitlines() if "data-do=" in line]
+        assert len(buttons) == 6 and all("data-ask=" in line for line in buttons if "attract" not in line)
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machines_own_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _page(tmp_path) as (url, _browser, _commands):
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+            monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.delenv("no_proxy", raising=False)
+        with open_local(int(url.rpartition(":")[2]), "/waiting.json", 10) as answer:
+            assert json.load(answer)["ready"] is True
 
 
 MOVES, FROZEN, BLACK, GONE = (Seen(picture) for picture in Picture)

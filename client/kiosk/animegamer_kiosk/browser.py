@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.request import urlopen
 
 import av
 import numpy as np
 
 from .ladder import Picture
+from .loopback import open_local
 
 TIMEOUT_S = 5.0
 WIDTH = 64
@@ -156,14 +156,14 @@ class Browser:
         from websockets.sync.client import connect
 
         try:
-            with urlopen(f"http://127.0.0.1:{self._port}/json", timeout=TIMEOUT_S) as answer:
+            with open_local(self._port, "/json", TIMEOUT_S) as answer:
                 pages = [one for one in json.load(answer) if one["type"] == "page"]
             if not pages:
                 raise BrowserError("no page")
             ours = next((one for one in pages if self._is_ours(one["url"])), pages[0])
             for other in pages:
                 if other is not ours:  # a visitor with a keyboard opened a tab or a window
-                    urlopen(f"http://127.0.0.1:{self._port}/json/close/{other['id']}", timeout=TIMEOUT_S).close()
+                    open_local(self._port, f"/json/close/{other['id']}", TIMEOUT_S).close()
             address = ours["webSocketDebuggerUrl"]
             with connect(address, max_size=None, open_timeout=TIMEOUT_S, close_timeout=1, proxy=None) as socket:
                 count = 0

@@ -72,15 +72,17 @@ def _install(options: argparse.Namespace) -> int:
     _check_named(config, root, config_path)
     files = kit.kit_files(config, CONFIG_FILE)
     commands = kit.INSTALL_COMMANDS if root == Path("/") else ()
-    for file in [*kit.missing_settings(root), *files]:
-        print(f"write {file.path}")
-        if options.dry_run:
+    for verb, file in kit.planned([*kit.missing_settings(root), *files], root):
+        print(f"{verb:<7} {file.path}")
+        if options.dry_run and verb != "keep":
             print("".join(f"    {line}\n" for line in file.text.splitlines()), end="")
     _print_commands(commands)
     place = kit.program()
     if commands and place.parts[1] in ("home", "root"):  # last, so that the list is printed anyway
         do = "install animegamer-rt into /opt/animegamer and run it from there (docs/KIOSK.md)"
         raise ConfigError("systemd units must not read a home folder", found=place, do=do)
+    if options.dry_run:
+        print("nothing was changed: this was a dry run")
     if options.dry_run or not _agreed(options.yes):
         return 0
     kit.write_settings(root)
@@ -117,6 +119,8 @@ def _remove(options: argparse.Namespace) -> int:
         print({"ok": f"delete {path}", "changed": f"keep {path}, which was changed"}.get(state, f"{path} is missing"))
     _print_commands(after)
     print(f"keep {', '.join(map(str, kit.SETTINGS))}, the games in /var/lib/animegamer, and the environments in /opt")
+    if options.dry_run:
+        print("nothing was changed: this was a dry run")
     if options.dry_run or not _agreed(options.yes):
         return 0
     code = _run(before)
@@ -144,7 +148,7 @@ def _status(options: argparse.Namespace) -> int:
 
 def _print_commands(commands: Sequence[Sequence[str]]) -> None:
     for command in commands:
-        print(f"run   {' '.join(command)}")
+        print(f"run     {' '.join(command)}")
 
 
 def _agreed(yes: bool) -> bool:

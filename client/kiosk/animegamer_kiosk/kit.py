@@ -28,6 +28,9 @@ RECEIPT = Path("/var/lib/animegamer-kiosk/installed.json")
 """What install has written: path -> SHA-256. Remove deletes only these files."""
 FILES = Path(__file__).with_name("files")
 """The kit's templates, and the watcher's pages."""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+POLICY_FOLDERS = ("/etc/chromium", "/etc/chromium-browser", "/etc/opt/chrome")
+"""Where Debian's Chromium, Ubuntu's snap and Google Chrome read policies."""
 MAX_RECEIPT_BYTES = 1 << 20
 
 
@@ -72,7 +75,7 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
         "program": str(program()),
         "config": str(config_path),
         "cage": _program("cage"),
-        "chromium": _program("chromium", "chromium-browser", "google-chrome"),
+        "chromium": _program(*CHROMIUM),
         "server_config": str(SERVER_CONFIG),
         "page_port": str(config.page_port),
         "operator_port": str(config.operator_port),
@@ -84,10 +87,11 @@ def kit_files(config: KioskConfig, config_path: Path) -> list[KitFile]:
         **{unit: f"/etc/systemd/system/{unit}" for unit in UNITS},
         "polkit.rules": "/etc/polkit-1/rules.d/49-animegamer-kiosk.rules",
         "journald.conf": "/etc/systemd/journald.conf.d/animegamer-kiosk.conf",
-        "chromium-policy.json": "/etc/chromium/policies/managed/animegamer-kiosk.json",
     }
     filled = [KitFile(Path(place), _filled(FILES / name, values)) for name, place in places.items()]
-    return [KitFile(SERVER_CONFIG, print_config(server)), *filled]
+    policy = _filled(FILES / "chromium-policy.json", values)
+    policies = [KitFile(Path(folder, "policies/managed/animegamer-kiosk.json"), policy) for folder in POLICY_FOLDERS]
+    return [KitFile(SERVER_CONFIG, print_config(server)), *filled, *policies]
 
 
 INSTALL_COMMANDS: Sequence[Sequence[str]] = (
@@ -105,17 +109,26 @@ AFTER_REMOVE: Sequence[Sequence[str]] = (
 )
 
 
-def write_files(files: Sequence[KitFile], root: Path) -> None:
-    """Write the kit and record what was written. An existing file is refused unless an earlier install wrote it.
+def planned(files: Sequence[KitFile], root: Path) -> list[tuple[str, KitFile]]:
+    """What writing the kit does to each file: `write`, `replace`, or `keep` for one that is the same already.
 
-    Raises ConfigError for such a file, OutputError for one that cannot be written.
+    Raises ConfigError for an existing file that no earlier install wrote.
     """
-    before = read_receipt(root)
+    before, plan = read_receipt(root), []
     for file in files:
         path = under(root, file.path)
-        if path.exists() and str(file.path) not in before and _sha256(path) != file.sha256:
+        same = path.exists() and _sha256(path) == file.sha256
+        if path.exists() and not same and str(file.path) not in before:
             do = "move it away if it is not needed, and install again"
             raise ConfigError("another file is in the way", where=path, do=do)
+        plan.append(("keep" if same else "replace" if path.exists() else "write", file))
+    return plan
+
+
+def write_files(files: Sequence[KitFile], root: Path) -> None:
+    """Write the kit and record what was written. Raises what `planned` does, OutputError for an unwritable file."""
+    planned(files, root)
+    before = read_receipt(root)
     _write(under(root, RECEIPT), json.dumps(before | {str(file.path): file.sha256 for file in files}, indent=1) + "\n")
     for file in files:
         _write(under(root, file.path), file.text)

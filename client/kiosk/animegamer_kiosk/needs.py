@@ -15,12 +15,13 @@ from animegamer_rt.diagnose.doctor import print_sections
 from animegamer_rt.diagnose.machine_checks import CheckResult, State
 
 from .display import CONNECTORS, connectors
+from .kit import CHROMIUM
 
 PROGRAMS: Mapping[str, tuple[State, str]] = {
     "systemctl": ("broken", "the kit needs systemd: use a system with it, such as Debian"),
     "cage": ("broken", "run: sudo apt install cage"),
     "Xwayland": ("broken", "cage exits at once without it; run: sudo apt install xwayland"),
-    "chromium": ("broken", "run: sudo apt install chromium"),
+    "chromium": ("broken", "run: sudo apt install chromium, or install Google Chrome"),
     "pkaction": ("broken", "the watcher restarts the units through polkit; run: sudo apt install polkitd"),
 }
 """Program -> state of the check without it, and what to do."""
@@ -48,7 +49,12 @@ def check_kiosk() -> Iterator[CheckResult]:
         yield CheckResult("kiosk", "broken", f"this is {sys.platform}", "the kit runs on Linux")
         return
     for name, (state, do) in PROGRAMS.items():
-        found = shutil.which(name)
+        names = CHROMIUM if name == "chromium" else (name,)
+        found = next((one for one in map(shutil.which, names) if one), None)
+        if found and Path(found).is_relative_to("/snap"):
+            do = "a snap may be kept from its profile in /run; if the screen stays dark, install Google Chrome"
+            yield CheckResult(name, "limited", found, do)
+            continue
         yield CheckResult(name, "ok", found, "") if found else CheckResult(name, state, "not found", do)
     yield check_session(Path("/"))
     yield check_fonts()

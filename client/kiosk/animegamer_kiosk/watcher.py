@@ -15,7 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 from urllib.error import HTTPError
-from urllib.request import urlopen
 
 from animegamer_rt.profiling.process_memory import release_free
 from animegamer_rt.serving.server.supervisor import Supervisor
@@ -24,6 +23,7 @@ from .browser import Browser
 from .config import KioskConfig
 from .display import monitor_there
 from .ladder import Action, Ladder, Picture, Seen
+from .loopback import open_local
 from .machine import BROWSER, Machine
 from .operator_page import UNREACHABLE, OperatorPage, Report
 
@@ -82,9 +82,10 @@ def server_state(config: KioskConfig) -> str:
     """`ready`, `starting`, `degraded` or `draining`, from the gateway; `unreachable` if it does not answer."""
     try:
         try:
-            answer = urlopen(f"http://127.0.0.1:{config.page_port}/readyz", timeout=READY_TIMEOUT_S)
+            answer = open_local(config.page_port, "/readyz", READY_TIMEOUT_S)
         except HTTPError as not_ready:
-            answer = not_ready
+            with not_ready:
+                return str(json.load(not_ready)["server"])
         with answer:
             return str(json.load(answer)["server"])
     except (OSError, ValueError, KeyError):

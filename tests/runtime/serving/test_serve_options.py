@@ -144,6 +144,12 @@ def test_a_port_that_this_server_takes_twice_is_no_reason_to_wait(asked: dict[st
         check(replace(ServeOptions(), **asked))
 
 
+@pytest.mark.parametrize("host", ["ipc://x", "256.1.1.1", "nosuchhost.invalid", "", "127.0.0.1:80", "*"])
+def test_what_is_no_address_to_listen_on_is_said_before_keys_are_asked_for(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"host: not an address.*such as 127\.0\.0\.1, 0\.0\.0\.0 or ::"):
+        check(replace(ServeOptions(), host=host))
+
+
 @pytest.mark.parametrize("web", ["::1", "[::1]", "x:80", "http://127.0.0.1:80", "99999", "-1", "127.0.0.1", "²"])
 def test_what_is_no_address_for_the_page_is_said(web: str) -> None:
     with pytest.raises(ConfigError, match=r"web: not an address.*8080, 0\.0\.0\.0:8080 or \[::1\]:8080"):

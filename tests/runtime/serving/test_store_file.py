@@ -48,6 +48,11 @@ def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     assert content(tmp_path) == before
     with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as newer, newer:
         newer.execute("UPDATE store SET schema_version = ?", [SCHEMA_VERSION])
+        newer.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="would misread.*found meaning 99; expected at most.*nothing was changed"):
+        Store(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as newer, newer:
+        newer.execute("PRAGMA user_version = 0")  # as older versions leave it
     with Store(tmp_path) as store:
         assert store.get(session.id).turns == 0
 

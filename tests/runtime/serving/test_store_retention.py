@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,31 @@ def test_a_sweep_removes_what_is_too_old_and_says_so(tmp_path: Path) -> None:
         assert store.get(used).turns == 1 and store.get(playing).turns == 2
         assert store.database.rows("SELECT count(*) FROM turns") == [(3,)]
         assert store.sweep(clock.now + 20, in_use=[playing]).removed == ()
+
+
+@pytest.mark.parametrize("clock_step_s", [0.0, 100_000.0])
+def test_a_sweep_beside_20_000_sessions_in_use_does_not_hold_the_loop(tmp_path: Path, clock_step_s: float) -> None:
+    with Store(tmp_path, quota=Quota(max_age_s=7200, recent_s=10)) as store:
+        template, _ = game(store)
+        columns = [name for _, name, *_ in store.database.rows("PRAGMA table_info(sessions)") if name != "key"]
+        own = {"id": "'s' || value", "token_sha256": "'t' || value", "used": "used - 2000"}
+        store.database.rows("BEGIN")
+        store.database.rows(
+            f"INSERT INTO sessions ({', '.join(columns)}) SELECT {', '.join(own.get(one, one) for one in columns)} "
+            "FROM sessions, (WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n LIMIT 20000) "
+            "SELECT value FROM n) WHERE id = ?",
+            template.id,
+        )
+        store.database.rows("COMMIT")
+        in_use = {f"s{number}" for number in range(1, 20_001)}
+        store.quota = Quota(max_bytes=1, max_age_s=7200, recent_s=10)
+        now, took = store.database.rows("SELECT max(used) FROM sessions")[0][0] + clock_step_s, []
+        for _ in range(5):
+            began = time.process_time()
+            swept = store.sweep(now, in_use)
+            took.append(time.process_time() - began)
+            assert not set(swept.removed) & in_use
+        assert min(took) < 0.05
 
 
 def test_over_the_quota_the_shots_of_the_longest_unused_go_first_and_no_game_with_them(tmp_path: Path) -> None:

@@ -125,6 +125,9 @@ def check(options: ServeOptions) -> None:
 def _check_ports(options: ServeOptions) -> None:
     """Refuse two sockets of this server on one port: the error of the second would blame another program."""
     host = untrusted.bare_host(options.host)
+    if not untrusted.is_address(host):
+        expected = "an IP address of this machine, such as 127.0.0.1, 0.0.0.0 or ::"
+        raise ConfigError("not an address to listen on", where="host", found=options.host, expected=expected)
     metrics_port = (options.port and options.port + 2) if options.metrics_port is None else options.metrics_port
     asked = [("port", host, options.port), ("port", host, options.port and options.port + 1)]
     asked.append(("metrics_port", "127.0.0.1", metrics_port))

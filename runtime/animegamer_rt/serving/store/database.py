@@ -19,6 +19,8 @@ from .schema import SCHEMA_VERSION, SCRIPTS
 
 WAL_BYTES = 64 * 2**20
 """Size that the write-ahead log is truncated to after a checkpoint."""
+MEANING_VERSION = 1
+"""Of the rows' content, such as a scene's JSON. Raise it when equal tables hold what an older version would misread."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -180,6 +182,15 @@ class Database:
                 expected=f"at most {SCHEMA_VERSION}",
                 do="update animegamer-rt, or choose another state folder; nothing was changed",
             )
+        meaning = self._pragma("user_version")
+        if meaning > MEANING_VERSION:
+            raise StoreError(
+                "the sessions hold what this version of animegamer-rt would misread",
+                where=self.path,
+                found=f"meaning {meaning}",
+                expected=f"at most {MEANING_VERSION}",
+                do="update animegamer-rt, or choose another state folder; nothing was changed",
+            )
         self.rows("PRAGMA auto_vacuum = INCREMENTAL")  # only takes effect in an empty file
         self.rows("PRAGMA journal_mode = WAL")
         self.rows("PRAGMA foreign_keys = ON")
@@ -189,6 +200,7 @@ class Database:
                 for statement in script:
                     self.rows(statement)
                 self.rows("UPDATE store SET schema_version = schema_version + 1")
+            self.rows(f"PRAGMA user_version = {MEANING_VERSION}")
 
     def _version(self) -> int:
         """The version of the tables; 0 of an empty file. Raises StoreError for tables that are not ours."""
