@@ -192,7 +192,10 @@ def play(page: Page, server: Serve, shots: Path) -> None:
     page.evaluate("URL.createObjectURL = (blob) => ((window.saved = blob), 'blob:' + location.origin + '/none'), 0")
     click(page, "#mp4")
     page.until("window.saved && !document.querySelector('#mp4').disabled")
-    assert "ftyp" in page.evaluate("window.saved.slice(0, 12).text()")
+    saved = page.evaluate("window.saved.text()")
+    assert "ftyp" in saved[:12] and 0 < saved.index("moov") < saved.index("mdat") and "moof" not in saved, (
+        "a whole file"
+    )
     page.console.clear()
     print("saved an mp4")
 
