@@ -78,9 +78,10 @@ class Session:
     ) -> Session:
         """A game that continues after `log`, which itself follows `omitted_turns` turns.
 
-        character, scene: the current ones. shots: turn number -> fp16 [226, D]. If a shot of the window is missing, all
-        are predicted again, so `omitted_turns` must then be 0. initial_turn: of a game that starts from a picture,
-        unless it has left the window. Raises SessionError if the shots cannot be predicted.
+        character, scene: the current ones. shots: turn number -> fp16 [226, D]. Those that the window lacks are
+        predicted again, from the last turn whose own window is in `shots`; without one from turn 1, so `omitted_turns`
+        must then be 0. initial_turn: of a game that starts from a picture, unless it has left the window.
+        Raises SessionError if the shots cannot be predicted.
         """
         _check_not_negative(seed=seed, history_turns=history_turns, omitted_turns=omitted_turns)
         session = cls(bundle.manifest.name, bundle.fingerprint, seed, history_turns, omitted_turns=omitted_turns)
@@ -171,22 +172,24 @@ class Session:
     def _window_shots(
         self, turn: int, shots: Mapping[int, npt.NDArray[np.float16]], predict: Predict
     ) -> dict[int, npt.NDArray[np.float16]]:
-        """The shots for the prompt after `turn`: the given ones, or else all predicted again from turn 1."""
-        needed = range(max(1, turn - self.history_turns + 1), turn + 1)
-        if needed and needed[0] <= self.omitted_turns:
-            self._need_all_turns("fill the game's history window")
-        if any(number not in shots for number in needed):
-            shots = self._predict_again(turn, predict)
-        return {number: shots[number] for number in needed}
+        """The shots for the prompt after `turn`: the given ones, or else predicted again from the last known window."""
+        known = turn
+        while any(number not in shots for number in self._window_turns(known)):
+            known -= 1
+        if (window := range(self._window_turns(known).start, turn + 1)) and window.start <= self.omitted_turns:
+            self._need_all_turns(
+                "fill the game's history window" if known == turn else "predict the game's shots again"
+            )
+        filled = {number: shots[number] for number in self._window_turns(known)}
+        for number in range(known + 1, turn + 1):
+            text = self.log[number - 1 - self.omitted_turns].prompt_text
+            filled[number] = predict(self._window(number - 1, filled), Instruction(text)).shot.astype(np.float16)
+            filled.pop(number - self.history_turns, None)
+        return filled
 
-    def _predict_again(self, turn: int, predict: Predict) -> dict[int, npt.NDArray[np.float16]]:
-        self._need_all_turns("predict the game's shots again")
-        shots: dict[int, npt.NDArray[np.float16]] = {}
-        for number in range(1, turn + 1):
-            history = self._window(number - 1, shots)
-            shots[number] = predict(history, Instruction(self.log[number - 1].prompt_text)).shot.astype(np.float16)
-            shots.pop(number - self.history_turns, None)
-        return shots
+    def _window_turns(self, turn: int) -> range:
+        """The turns whose shots the prompt after `turn` contains."""
+        return range(max(1, turn - self.history_turns + 1), turn + 1)
 
     def _window(self, turns: int, shots: dict[int, npt.NDArray[np.float16]] | None = None) -> tuple[HistoryTurn, ...]:
         shots = self._shots if shots is None else shots

@@ -129,6 +129,12 @@ def write_contact_sheet(path: Path, rows: Sequence[Picture]) -> None:
     write_png(path, np.concatenate(pieces[:-1], axis=0))
 
 
+def contact_rows(sheet: Picture, turns: int) -> list[Picture]:
+    """The rows of a contact sheet of so many turns."""
+    height = (len(sheet) + SHEET_GAP) // turns
+    return [sheet[row * height : (row + 1) * height - SHEET_GAP] for row in range(turns)]
+
+
 def write_png(path: Path, picture: Picture) -> None:
     """Write one RGB picture [H, W, 3] as a PNG. Raises OutputError."""
     import av

@@ -34,7 +34,7 @@ class WorkerClient:
     def answers(self) -> list[Message]:
         """What is said of one job, up to its end."""
         messages: list[Message] = []
-        while not messages or messages[-1].type not in ("finished", "failed"):
+        while not messages or messages[-1].type not in ("finished", "part", "failed"):
             assert self.socket.poll(1000 * TIMEOUT_S), "the worker says nothing"
             messages.append(decode(self.socket.recv_multipart(), WORKER_LIMITS, check=False))
         return messages
@@ -72,11 +72,24 @@ class Game:
         fields = {**turn.to_fields(), **fields}
         return Message("job", fields, id=id, session=self.session, turn=number)
 
-    def export(self, folder: str, seeds: list[int] | None = None, versions: tuple[int, ...] = ()) -> Message:
-        seeds = [self.seed] * len(self.history) if seeds is None else seeds
-        versions = versions or (VERSION,) * len(seeds)
-        job = ExportJob(folder, self.seed, self.window, tuple(self.history), tuple(seeds), versions)
-        return Message("job", job.to_fields(), id="e", session=self.session)
+    def export(self, folder: str, seeds: list[int] | None = None, versions: tuple[int, ...] = ()) -> list[Message]:
+        """A job for each turn."""
+        jobs, character = list[Message](), CharacterState()
+        for number, record in enumerate(self.history, 1):
+            job = ExportJob(
+                record.text,
+                seeds[number - 1] if seeds else self.seed,
+                self.window,
+                character,
+                history=tuple(self.history[: number - 1]),
+                noise_version=versions[number - 1] if versions else VERSION,
+                folder=folder,
+                game_seed=self.seed,
+                turns=len(self.history),
+            )
+            jobs.append(Message("job", job.to_fields(), id=f"e{number}", session=self.session, turn=number))
+            character = character.after(record.game_state)
+        return jobs
 
     def keep(self, text: str, messages: list[Message]) -> TurnResult:
         """Add a finished turn."""

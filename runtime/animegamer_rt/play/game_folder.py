@@ -23,8 +23,8 @@ from animegamer_rt.bundle.files import make_folder, remove, require_space, write
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
 from animegamer_rt.noise import VERSION
-from animegamer_rt.stages.image import Picture
-from animegamer_rt.video import contact_row, write_clip, write_contact_sheet
+from animegamer_rt.stages.image import Picture, read_picture
+from animegamer_rt.video import contact_row, contact_rows, write_clip, write_contact_sheet
 
 GAME_FILE = "game.json"
 SHEET_FILE = "contact-sheet.png"
@@ -56,7 +56,7 @@ class GameFolder:
     ) -> None:
         self.folder, self.fps, self.scale = folder, fps, scale
         self._turns: list[dict[str, object]] = []
-        self._record = {"bundle": bundle, "plan": plan, "seed": seed, "turns": self._turns}
+        self._record: dict[str, Any] = {"bundle": bundle, "plan": plan, "seed": seed, "turns": self._turns}
         if start is not None:
             # A file name may contain bytes that are not text.
             self._record["start"] = {
@@ -78,8 +78,23 @@ class GameFolder:
         """Path of the contact sheet, which exists after the first turn."""
         return self.folder / SHEET_FILE
 
+    @property
+    def files(self) -> list[str]:
+        """Names of the game's files."""
+        clips = map(clip_name, range(1, len(self._turns) + 1))
+        return [GAME_FILE, *clips, *([SHEET_FILE] if self._turns else [])]
+
     def clip_path(self, turn: int) -> Path:
         return self.folder / clip_name(turn)
+
+    def go_on(self, turns: int) -> None:
+        """Keep the first `turns` turns of the earlier game, instead of replacing it. Raises OutputError."""
+        record, sheet = read_json(self.game_path), read_picture(self.sheet_path)
+        rows = contact_rows(sheet, min(len(record["turns"]), SHEET_TURNS))
+        self._rows = rows[: len(rows) - (len(record["turns"]) - turns)]
+        self._turns = record["turns"][:turns]
+        self._record, self.replaced = {**record, "turns": self._turns}, False
+        self._claim = Claim(self.folder, False, frozenset({SHEET_FILE, clip_name(turns + 1)}), ANOTHER)
 
     def check_next_turn(self) -> None:
         """Raise OutputError if another file is in the place of the next turn's clip or the contact sheet."""

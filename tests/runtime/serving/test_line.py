@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from simulated_server import Game, Listener, SimulatedServer, SimulatedWorker
+from simulated_server import SHOT, Game, Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
@@ -156,45 +156,62 @@ def test_a_connection_has_half_the_queue_and_always_a_place(store: Store, tmp_pa
     assert other.client.kinds()[-1] == "accepted"
 
 
-def test_time_that_an_export_takes_is_not_charged_to_those_who_wait(server: SimulatedServer) -> None:
-    owner, patient, hasty = server.played(500), server.played(), server.played()
-    owner.ask("export")
-    Path(server.worker.job.fields["folder"]).mkdir()
-    patient.ask("replay", of_turn=1)
-    hasty.turn(deadline_s=100.0)
-    for _ in range(1000):
-        server.tick(1.0)
-    assert patient.client.kinds()[-1] == "accepted", "the server's own limit stands still"
-    assert hasty.client.kinds()[-1] == "deadline", "a client's own does not"
-    late = server.played()
-    server.tick(0.5)
-    late.turn()
-    server.says("finished", files=[])
-    for _ in range(119):
-        server.tick(1.0)
-    assert patient.client.kinds()[-1] == "accepted"
-    server.tick(1.1)
+def test_an_export_and_a_long_prediction_wait_for_others_after_each_part(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, export_turns=0, turns_per_minute=0)
+    exported, replayed, polite = server.played(30), server.played(140), server.played()
+    store.database.rows("DELETE FROM checkpoints")  # as in a store of an earlier version
+    exported.ask("export")
+    replayed.ask("replay", of_turn=120)
+    order = list[str]()
+    while server.worker.given:
+        job = server.worker.job
+        assert job.turn is not None
+        kind = str(job.fields["kind"])
+        names = {exported.session: "export", replayed.session: kind, polite.session: "polite"}
+        order.append(names[str(job.session)])
+        if kind == "predict":
+            first = job.fields["omitted_turns"] + len(job.fields["shots"]) + 1
+            server.says("shots", shots={str(turn): SHOT for turn in range(first, job.turn)[-2:]})
+        elif kind == "export":
+            Path(job.fields["folder"]).mkdir(exist_ok=True)
+            server.says("shots", shots={str(job.turn): SHOT})
+        last = kind == "turn" or (kind == "export" and job.turn == 30)
+        server.says(
+            "finished" if last else "part",
+            **({"files": [], "seconds": {"total": 1.0, "predictor": 0.2}} if last else {}),
+        )
+        if server.job(polite) is None and len(order) < 20:
+            polite.ask("replay", of_turn=1)
+    assert all("polite" in order[start : start + 3] for start in range(2, 20)), "nobody waits for more than two parts"
+    assert order.count("predict") == 23 and order.count("turn") == 1 and order.count("export") == 30
+    kinds = [game.client.kinds()[-1] for game in (exported, replayed)]
+    assert kinds == ["exported", "done"]
+    assert store.missing_shots(replayed.session, 101) == 0, "the checkpoint is there again"
+    assert store.missing_shots(replayed.session, 116) == 0, "and what a replay predicted is kept for the next"
+
+
+def test_replays_exports_and_predictions_are_charged_and_estimated_by_their_cost(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, turns_per_minute=12, export_turns=40)
+    game, other = server.played(60), server.played()
+    other.turn()
+    server.result()
+    server.says("finished", seconds={"total": 1.0, "predictor": 0.25})
+    game.ask("replay", of_turn=30)
+    accepted = game.client.heard[-1].fields
+    assert accepted["estimate_s"] == 1.0 + 29 * 0.25, "it predicts 29 turns first"
+    other.turn()
+    assert other.client.heard[-1].fields["estimate_s"] == 2.0, "but lets who comes later by"
+    game.ask("cancel")
     server.stopped()
-    assert patient.client.kinds()[-1] == "deadline"
-    assert late.client.kinds()[-1] == "deadline", "only what it waited beside the export was not charged"
-
-
-def test_time_in_which_a_resumed_game_is_predicted_again_is_not_charged_to_those_who_wait(
-    server: SimulatedServer,
-) -> None:
-    owner, patient = server.played(10), server.played()
-    server.store.rewind(owner.session, 7)
-    owner.turn()
-    patient.ask("replay", of_turn=1)
-    for _ in range(120):
-        server.says("heartbeat")
-        server.tick(1.0)
-    server.says("state", seq=1)
-    for _ in range(119):
-        server.tick(1.0)
-    assert patient.client.kinds()[-1] == "accepted"
-    server.tick(2.0)
-    assert patient.client.kinds()[-1] == "deadline", "a turn that only runs does count"
+    server.finish()
+    assert game.answer("export").fields["code"] == "too_large"
+    assert game.answer("replay", of_turn=60).type == "accepted", "9 of 12 turns were charged"
+    server.says("finished", seconds={"total": 1.0, "predictor": 0.25})
+    server.now += 30.0
+    game.ask("replay", of_turn=40)
+    server.says("finished", seconds={"total": 1.0, "predictor": 0.25})
+    refused = game.answer("replay", of_turn=60).fields
+    assert refused["code"] == "rate_limited" and refused["do"] == "wait 15 s"
 
 
 def test_a_session_has_so_many_turns_a_minute(store: Store, tmp_path: Path) -> None:
@@ -270,17 +287,6 @@ def test_the_turn_of_a_worker_that_dies_goes_to_the_next_that_is_free_before_tho
     assert lost.client.heard[3].fields == {"attempt": 1, "retry_in_s": 0.0}, "it waits for no start"
     two.finish(two.workers[1])
     assert third.client.kinds()[-1] == "done"
-
-
-def test_no_turn_waits_behind_an_export_while_another_worker_plays(two: SimulatedServer) -> None:
-    exported = two.played()
-    exported.ask("export")
-    _, waits = play(two, "runs", "waits")
-    assert [len(worker.given) for worker in two.workers] == [1, 2]
-    two.tick(119.0)
-    assert waits.client.kinds()[-1] == "accepted"
-    two.tick(1.1)
-    assert waits.client.kinds()[-1] == "deadline", "its time runs: the queue moves on"
 
 
 def test_a_turn_that_takes_far_too_long_holds_up_nobody(two: SimulatedServer) -> None:

@@ -29,7 +29,7 @@ def parsed(*words: str) -> ServeOptions:
 
 EVERYTHING = ServeOptions(
     "tiny", "fast", "0.0.0.0", 7000, Path("s\u00e9"), Path("k"), Path("a"), 2, "head:6379", "0.0.0.0:8080", Path("p"),
-    ("https://example.org",), True, 4, 9.25, 4711, 2, 3, 4, 5, 6.5, 7.5, 8.5, 9.5, Path('b"'), Path("c"), 2.5, 3.5,
+    ("https://example.org",), True, 4, 9.25, 4711, 2, 3, 4, 5, 6, 6.5, 7.5, 8.5, 9.5, Path('b"'), Path("c"), 2.5, 3.5,
     9000, "json", None, EngineConfig("torch", "fp8", "wgmma"),
 )  # fmt: skip
 """A value for each setting but `trace`, which does not go with `ray`; none is the default."""

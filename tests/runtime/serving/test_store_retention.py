@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_store import game, play
 
-from animegamer_rt.serving.store import Quota, SessionRefusedError, Store, StoredTurn, StoreFullError
+from animegamer_rt.serving.store import CHECKPOINT_TURNS, Quota, SessionRefusedError, Store, StoredTurn, StoreFullError
 from animegamer_rt.state.game import CharacterState, GameState
 
 SHOT_BYTES = 100_000
@@ -45,6 +45,35 @@ def test_the_shots_that_the_next_turn_and_a_replay_of_the_last_one_need_stay(tmp
         play(store, session.id, TEXTS)
         assert kept(store, session.id) == [7, 8, 9, 10]
         assert list(store.turn_context(session.id, 11).shots) == [8, 9, 10]
+
+
+def test_no_turn_of_a_long_game_is_far_from_shots_to_go_on_from(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        session, _ = game(store)
+        shots = play(store, session.id, [f"text {turn}" for turn in range(1, 131)])
+        assert max(store.missing_shots(session.id, turn) for turn in range(1, 132)) == CHECKPOINT_TURNS - 1
+        context = store.turn_context(session.id, 80)
+        assert (context.first, len(context.log)) == (47, 32)
+        assert context.shots == {turn: shots[turn - 1] for turn in (48, 49, 50)}
+        for replayed in (80, 30):
+            store.add_shots(session.id, {turn: shots[turn - 1] for turn in range(replayed - 3, replayed)})
+            assert store.missing_shots(session.id, replayed) == 0 == store.missing_shots(session.id, 101)
+        assert store.missing_shots(session.id, 80) == 29, "those of one replay are kept"
+        branch, _ = store.branch(session.id, 105)
+        assert store.missing_shots(branch.id, 106) == store.missing_shots(session.id, 106) == 5
+        store.rewind(session.id, 100)
+        play(store, session.id, ["another"])
+        assert store.missing_shots(session.id, 102) == 0
+
+
+def test_a_full_store_gives_up_checkpoints_before_a_turn(tmp_path: Path) -> None:
+    with Store(tmp_path, quota=Quota(recent_s=1000)) as store:
+        session = heavy(store, 60)
+        assert store.missing_shots(session, 51) == 0
+        store.quota = Quota(max_bytes=store.database.used_bytes(), recent_s=1000)
+        finished = StoredTurn(61, "61", "a", 7, GameState(1, 1, 1, 1), CharacterState())
+        store.finish_turn(session, finished, {61: bytes(SHOT_BYTES)})
+        assert store.missing_shots(session, 62) == 0 < store.missing_shots(session, 51)
 
 
 def test_a_turn_of_a_long_game_costs_what_a_turn_of_a_short_one_costs(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ class AheadTurns:
         if not isinstance(job, Turn) or not self._has(job):
             return None
         try:
-            message, _ = self._storage.job_message(job)
+            message = self._storage.job_message(job)
         except AnimeGamerError:  # its client gets the error when the turn is dispatched
             return None
         key, running = job_key(message, engines), self.running

@@ -20,11 +20,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
+from animegamer_rt.serving.store import CHECKPOINT_TURNS
 from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message, encode
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
     GameStarted,
     JobFailed,
+    PartFinished,
     PredictedShots,
     TurnFinished,
     TurnResult,
@@ -35,13 +37,17 @@ from .clients import Client
 from .dispatch import MAX_FAILURES, Begun, Dispatch, Fleet, HandOver, TakeBack
 from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
 from .guesses import Guesser
-from .jobs import Export, Job, Played, Start, Subscriber, Turn, fault, poisonous, read_reply, stopped
+from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, poisonous, read_reply, stopped
 from .options import ServeOptions
 from .queue import JobQueue
 from .storage import Storage
 
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that must be predicted again, or twice the median predictor time, whichever is more."""
+MIN_SLICE = 4
+"""Fewest earlier turns predicted at a time."""
+PREDICTION_TURNS = 0.2
+"""A prediction's part of a turn's time before any turn was played; 0.14 in pocket on two CPU cores."""
 CHECK_S = 0.05
 """Interval between checks of the deadlines."""
 
@@ -181,7 +187,17 @@ class ServerCore:
                 self._receive(job, message, now)
 
     def _accepted(self, job: Played, place: int) -> Message:
-        return job.accepted(place, self.dispatch.median_s("total") * (place // self.queue.capacity + 1))
+        return job.accepted(place, self.dispatch.median_s("total") * self.queue.turns_until_done(job))
+
+    def cost_turns(self, predictions: int, turns: int = 1) -> float:
+        """The worker's time for rendering `turns` turns after predicting others again, in turns."""
+        return turns + predictions * self._prediction_turns
+
+    @property
+    def _prediction_turns(self) -> float:
+        """A prediction's time, in turns."""
+        seconds = self.dispatch.times.medians()
+        return seconds["predictor"] / seconds["total"] if seconds.get("total") else PREDICTION_TURNS
 
     # Messages from workers
     def _receive(self, job: Job, message: Message, now: float) -> None:
@@ -202,6 +218,15 @@ class ServerCore:
                     self._effects.append(Logged(logging.ERROR, f"the worker failed a job: {code}: {text}"))
                 self._fail(job, error if code != "cancelled" else job.stop_error or stopped(job, "cancelled"))
                 self._dispatch(now)
+            case PartFinished():
+                self._work_ended(job, now)
+                if job.stop_error is not None:
+                    self._fail(job, job.stop_error)
+                else:
+                    if isinstance(job, Export) and not job.predicts:
+                        job.turn += 1
+                    self.queue.put_back(job)
+                self._dispatch(now)
             case TurnFinished() | ExportFinished() | GameStarted() as finished:
                 self._work_ended(job, now)
                 self._finish(job, finished, now)
@@ -209,9 +234,11 @@ class ServerCore:
             case TurnResult() as result:
                 if isinstance(job, Turn):
                     self._store(job, result)
-            case PredictedShots(shots=shots) if isinstance(job, Played):
-                job.predicts_again = False
-                self._storage.add_shots(job.session, shots)
+            case PredictedShots(shots=shots) if isinstance(job, Rendered):
+                try:
+                    self._storage.add_shots(job, shots)
+                except StoreError as error:
+                    self._stop(job, error)
             case Message(type="progress") if isinstance(job, Export):
                 self._notify(job, replace(message, seq=None))
             case Message(type="understood") if isinstance(job, Played) and job.last_seq == 0:
@@ -221,8 +248,6 @@ class ServerCore:
 
     def _pass_on(self, job: Played, message: Message, seq: int, now: float) -> None:
         job.last_seq = seq
-        if message.type == "state":
-            job.predicts_again = False
         if message.type in ("frame", "clip") and not job.has_picture:
             job.has_picture = True
             self._effects.append(Counted("first_picture", max(0.0, now - job.accepted_at)))
@@ -308,8 +333,6 @@ class ServerCore:
             self._storage.remove_turn(job.session)
 
     def _stop_overdue(self, now: float) -> None:
-        if self._checked_at is not None:
-            self.queue.postpone_deadlines(self._checked_at, now)
         self._checked_at = now
         for job in self.queue.overdue(now):
             self._stop(job, stopped(job, "deadline"))
@@ -366,15 +389,20 @@ class ServerCore:
             self._effects.append(Logged(logging.ERROR, f"job {job.id} could not be given to a worker", error))
             self._fail(job, fault())
 
-    def _hand_over(self, job: Job, worker: int, now: float) -> Message:
-        message, shots = self._storage.job_message(job)
-        if shots and isinstance(job, Played):
-            job.extend_deadline(shots * max(PREDICT_AGAIN_S, 2 * self.dispatch.median_s("predictor")))
-            job.predicts_again = True
+    def _hand_over(self, job: Job, worker: int, now: float) -> None:
+        if isinstance(job, Rendered) and (missing := self._storage.missing_shots(job)):
+            job.extend_deadline(missing * max(PREDICT_AGAIN_S, 2 * self.dispatch.median_s("predictor")))
+        self._send_job(job, self._storage.job_message(job, self._slice_turns), worker, now)
+
+    @property
+    def _slice_turns(self) -> int:
+        """Predictions after which other jobs have their turn: as many as take about the time of one."""
+        return max(MIN_SLICE, int(1 / self._prediction_turns)) if self._prediction_turns else CHECKPOINT_TURNS
+
+    def _send_job(self, job: Job, message: Message, worker: int, now: float) -> None:
         self._effects.append(Give(worker, encode(message)))
         self.dispatch.given(worker, job.session, now)
         job.worker = worker
-        return message
 
     def _play_ahead(self, now: float) -> None:
         if not self._plays_ahead or not self.dispatch.fleet.serving:
@@ -383,7 +411,8 @@ class ServerCore:
             engines = self.dispatch.fleet.engines
             job = self._ahead.next_job(self.queue.connected_sessions(), engines, now)
             if job is not None:
-                message = self._hand_over(job, self.dispatch.best(self.dispatch.fleet.serving, job.session), now)
+                message = self._storage.job_message(job)
+                self._send_job(job, message, self.dispatch.best(self.dispatch.fleet.serving, job.session), now)
                 self._ahead.begun(job, message, engines, now)
         except AnimeGamerError:  # speculative: if the real turn fails too, its client gets the error
             return

@@ -163,7 +163,7 @@ class Dispatch:
     def _is_late(self, job: Job, now: float) -> bool:
         median_s = self.times.medians().get("total")
         ran_s = now - (now if job.started_at is None else job.started_at)
-        return job.holds_up or (median_s is not None and ran_s > LATE * median_s)
+        return median_s is not None and ran_s > LATE * median_s
 
 
 class StageTimes:

@@ -20,6 +20,7 @@ from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
     GameStarted,
     JobFailed,
+    PartFinished,
     PredictedShots,
     Reply,
     StartJob,
@@ -57,7 +58,8 @@ class Subscriber:
 class Job:
     """What all jobs have in common. session: its id (of `Start`: a placeholder).
 
-    requested_s: seconds after which its client no longer wants it. owner: the holder charged for it in the queue.
+    requested_s: seconds after which its client no longer wants it. cost_turns: the worker's time for it, in turns.
+    owner: the holder charged for it in the queue.
     worker: the number of the worker that has it. worker_deaths: how many workers died running it. stop_error: what the
     client is sent once the worker has stopped the job; None unless it is being stopped.
     """
@@ -67,6 +69,7 @@ class Job:
     accepted_at: float
     deadline_at: float
     requested_s: float = math.inf
+    cost_turns: float = 1.0
     id: str = field(default_factory=new_id)
     owner: object = None
     worker: int | None = None
@@ -89,11 +92,6 @@ class Job:
     def listener(self) -> Subscriber:
         """Receives its error, and messages that are not events."""
         return self.subscriber
-
-    @property
-    def holds_up(self) -> bool:
-        """Whether it now takes much longer than a turn, so that others must not be charged for waiting."""
-        return True
 
     @property
     def queued_s(self) -> float:
@@ -122,24 +120,32 @@ class Job:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Played(Job):
-    """A turn or replay: a job with numbered events, which a client may follow from another connection.
+class Rendered(Job):
+    """A job that renders a turn. noise_version: of its noise (`noise.VERSION`).
 
-    noise_version: of its noise (`noise.VERSION`).
-    last_seq: of the worker's newest event. has_picture: whether its first picture was sent. predicts_again: whether
-    shots of earlier turns must be predicted first. events: all so far, or None once they exceeded the limit.
-    late_subscriber: came when `events` was None, or wants another frame format; gets the turn replayed after this job.
+    predicts: the worker was given only a part of the earlier turns that must be predicted again first.
     """
 
     turn: int
-    turn_id: str
     instruction: str
     seed: int
-    frame_options: FrameOptions
     noise_version: int = VERSION
+    frame_options: FrameOptions = FrameOptions()
+    predicts: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Played(Rendered):
+    """A turn or replay: a job with numbered events, which a client may follow from another connection.
+
+    last_seq: of the worker's newest event. has_picture: whether its first picture was sent. events: all so far, or None
+    once they exceeded the limit.
+    late_subscriber: came when `events` was None, or wants another frame format; gets the turn replayed after this job.
+    """
+
+    turn_id: str
     last_seq: int = 0
     has_picture: bool = False
-    predicts_again: bool = False
     events: list[Message] | None = field(default_factory=list)
     events_bytes: int = 0
     late_subscriber: Subscriber | None = None
@@ -155,11 +161,6 @@ class Played(Job):
     def listener(self) -> Subscriber:
         """The latest subscriber."""
         return self.late_subscriber or self.subscriber
-
-    @property
-    def holds_up(self) -> bool:
-        """Only while it predicts earlier turns again."""
-        return self.predicts_again
 
     def end(self) -> None:
         """Free the events too."""
@@ -226,9 +227,16 @@ class Replay(Played):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Export(Job):
-    """All turns of a session as files. folder: where the worker writes them; None until the job is dispatched."""
+class Export(Rendered):
+    """All turns of a session as files, one after the other. turn: the next one; turns: how many there are.
 
+    folder: where the worker writes them; None until the job is dispatched.
+    """
+
+    turn: int = 1
+    instruction: str = ""
+    seed: int = 0
+    turns: int
     folder: Path | None = None
 
     NOUN = "export"
@@ -256,7 +264,9 @@ def read_reply(job: Job, message: Message) -> Reply | Message:
 
     Raises ConfigError for a record with a missing field.
     """
-    kinds: Mapping[str, Any] = {kind.TYPE: kind for kind in (TurnResult, PredictedShots, job.FINISHED, JobFailed)}
+    kinds: Mapping[str, Any] = {
+        kind.TYPE: kind for kind in (TurnResult, PredictedShots, PartFinished, job.FINISHED, JobFailed)
+    }
     kind = kinds.get(message.type)
     return message if kind is None else kind.from_message(message)
 

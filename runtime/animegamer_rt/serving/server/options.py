@@ -67,6 +67,7 @@ class ServeOptions:
     sessions: int = _setting(64, "sessions that may be used within an hour; 0: no limit", 0, 100_000)
     connections: int = _setting(128, "clients that may be connected", 1, 10_000)
     turns_per_minute: int = _setting(120, "turns per minute of one session; 0: no limit", 0, 100_000)
+    export_turns: int = _setting(100, "turns of a game that may be exported; 0: no limit", 0, 100_000)
     turn_deadline_s: float = _setting(
         120.0, "longest time a turn may wait and run, unless its client asks for less", 0.01, 86_400
     )

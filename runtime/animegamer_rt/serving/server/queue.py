@@ -9,8 +9,9 @@ session served longest ago goes first, then the oldest job. Jobs of lost connect
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, zip_longest
@@ -58,8 +59,9 @@ class JobQueue:
         """When a session's last job ended, on the same count."""
         self._sessions: dict[str, _Use] = {}
         self._session_share = Share[str](options.sessions)
-        self._turn_times: dict[str, deque[float]] = {}
-        self._change_times: dict[object, deque[float]] = {}
+        self._turns: dict[object, tuple[float, float]] = {}
+        self._changes: dict[object, tuple[float, float]] = {}
+        """What each has been charged and not worked off yet, and when that was; longest ago first."""
         self._ordered: list[Job] | None = None
         """`waiting`, cached until something changes."""
 
@@ -131,9 +133,23 @@ class JobQueue:
         """Jobs of one owner that may wait: half the queue."""
         return max(1, self._options.queue // 2)
 
-    def count_turn(self, session: str, now: float) -> None:
-        """Count a turn or export of the session. Raises ProtocolError `rate_limited` beyond the limit."""
-        _count(self._turn_times.setdefault(session, deque()), now, self._options.turns_per_minute, "turns")
+    def turns_until_done(self, job: Job) -> float:
+        """The workers' time until the job is done, in turns, by the present queue.
+
+        Long jobs take turns with others: one that is behind, or longer, counts no more than this one's own time.
+        """
+        ahead, own = [*self.running, *self.waiting], job.cost_turns
+        place = ahead.index(job)
+        others = [min(one.cost_turns, max(1.0, own)) for one in ahead[:place]]
+        others += [min(one.cost_turns, max(0.0, own - 1.0)) for one in ahead[place + 1 :]]
+        free_at = [0.0] * self.capacity
+        for turns in others:
+            heapq.heapreplace(free_at, free_at[0] + turns)
+        return free_at[0] + own
+
+    def count_turn(self, session: str, now: float, cost_turns: float = 1.0) -> None:
+        """Count a job of the session by its cost. Raises ProtocolError `rate_limited` beyond the limit."""
+        _charge(self._turns, session, cost_turns, now, self._options.turns_per_minute, "turns")
 
     def count_change(self, owner: object, now: float) -> None:
         """Count an open, branch or rewind of the owner: each waits for the disk, and blocks everybody.
@@ -142,7 +158,7 @@ class JobQueue:
         """
         turns = self._options.turns_per_minute
         limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
-        _count(self._change_times.setdefault(owner, deque()), now, limit, "games opened or changed")
+        _charge(self._changes, owner, 1.0, now, limit, "games opened or changed")
 
     def use_session(self, session: str, now: float, client: Client, *, played: bool = False) -> None:
         """Record that a connection uses the session. Raises ProtocolError `too_many_sessions` if there is no room.
@@ -179,7 +195,6 @@ class JobQueue:
         """The session was closed, or made room for another: it no longer counts."""
         self._sessions.pop(session, None)
         self._session_share.drop(session)
-        self._turn_times.pop(session, None)
         self._session_ended.pop(session, None)
         self._ordered = None
 
@@ -220,7 +235,7 @@ class JobQueue:
         for job in [job for job in self.jobs if job.listener.client is client]:
             self.move(job, GONE)
         if client.holder is client:  # a key or an address may come back
-            self._change_times.pop(client, None)
+            self._changes.pop(client, None)
         for session, use in self._sessions.items():
             if use.owner is client:
                 use.owner = GONE
@@ -250,11 +265,12 @@ class JobQueue:
             self._waiting.remove(job)
             self._leave_line(job.owner)
 
-    def postpone_deadlines(self, since: float, now: float) -> None:
-        """Charge nobody for the time since `since` if running jobs held up the queue."""
-        if self.running and all(job.holds_up for job in self.running):
-            for job in self._waiting:
-                job.postpone_deadline(max(0.0, now - max(since, job.accepted_at)))
+    def put_back(self, job: Job) -> None:
+        """A running job has done a part: the next one waits until others had their turn."""
+        self.remove(job)
+        job.take_back()
+        self._waiting.append(job)
+        self._enter_line(job.owner)
 
     def overdue(self, now: float) -> list[Job]:
         """Jobs past their deadline that are not being stopped yet."""
@@ -269,14 +285,22 @@ class JobQueue:
             self._line.pop(owner, None)
 
 
-def _count(times: deque[float], now: float, limit: int, what: str) -> None:
+def _charge(
+    charged: dict[object, tuple[float, float]], who: object, cost: float, now: float, limit: int, what: str
+) -> None:
+    """Charge somebody who may spend `limit` a minute, and work off a larger cost before the next."""
     if not limit:
         return
-    while times and times[0] <= now - MINUTE_S:
-        times.popleft()
-    if len(times) >= limit:
-        wait_s = math.ceil(times[0] + MINUTE_S - now)
+    for key, (amount, at) in list(charged.items()):
+        if amount - (now - at) * limit / MINUTE_S > 0:
+            break
+        del charged[key]
+    amount, at = charged.pop(who, (0.0, now))
+    amount = max(0.0, amount - (now - at) * limit / MINUTE_S)
+    room = limit - amount >= 1 - 1e-9
+    charged[who] = (amount + cost if room else amount), now
+    if not room:
+        wait_s = math.ceil((amount + 1 - limit) * MINUTE_S / limit - 1e-6)
         raise ProtocolError(
             f"too many {what} per minute", code="rate_limited", expected=f"at most {limit}", do=f"wait {wait_s} s"
         )
-    times.append(now)

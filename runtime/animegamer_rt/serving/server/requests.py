@@ -21,7 +21,7 @@ from .clients import CONTROL, TURNS, Client
 from .core import ServerCore
 from .effects import Effect, Logged, Send, SendError
 from .instruction_filter import InstructionFilter
-from .jobs import Export, Job, Played, Replay, Start, Subscriber, Turn, fault
+from .jobs import Export, Played, Replay, Start, Subscriber, Turn, fault
 from .options import ServeOptions
 from .status import ServerStatus
 from .storage import Storage
@@ -173,7 +173,6 @@ class Requests:
         instruction = self._filter.read(fields["instruction"])
         requested_s = fields.get("deadline_s", math.inf)
         frame_options = self._check_job(session, client, now)
-        self._core.queue.count_turn(session.id, now)
         job = Turn(
             session=session.id,
             subscriber=subscriber,
@@ -186,7 +185,7 @@ class Requests:
             seed=session.seed,
             frame_options=frame_options,
         )
-        return self._core.admit(job, now)
+        return self._admit_played(job, now)
 
     def _replay(self, client: Client, message: Message, now: float) -> list[Effect]:
         session, turn = self._session(message), message.turn
@@ -227,12 +226,25 @@ class Requests:
         if self._options.ray is not None:
             what = "this server cannot export: its workers are on other machines"
             raise ProtocolError(what, code="unknown_type", do="check welcome.capabilities first")
+        if 0 < self._options.export_turns < session.turns:
+            what, found = "the game is too long to export", f"{session.turns} turns"
+            do = f"branch at turn {self._options.export_turns} or before, and export the branch"
+            expected = f"at most {self._options.export_turns} turns"
+            raise ProtocolError(what, code="too_large", found=found, expected=expected, do=do)
         self._check_job(session, client, now)
-        self._core.queue.count_turn(session.id, now)
+        cost_turns = self._core.cost_turns(0, max(1, session.turns))
+        self._core.queue.count_turn(session.id, now, cost_turns)
         # Every turn of the game is rendered again, so it may take as long as all of them together.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
         subscriber = Subscriber(client, message.id)
-        job = Export(session=session.id, subscriber=subscriber, accepted_at=now, deadline_at=now + seconds)
+        job = Export(
+            session=session.id,
+            subscriber=subscriber,
+            accepted_at=now,
+            deadline_at=now + seconds,
+            cost_turns=cost_turns,
+            turns=session.turns,
+        )
         return self._core.admit(job, now)
 
     def _close(self, client: Client, message: Message, now: float) -> list[Effect]:
@@ -268,7 +280,7 @@ class Requests:
         found = self._storage.store.turns(session.id, turn, turn)
         if not found or turn > session.turns:
             raise _no_such_turn(session, turn)
-        job: Job = Replay(
+        job = Replay(
             session=session.id,
             subscriber=subscriber,
             accepted_at=now,
@@ -280,6 +292,11 @@ class Requests:
             noise_version=found[0].noise_version,
             frame_options=self._check_job(session, subscriber.client, now),
         )
+        return self._admit_played(job, now)
+
+    def _admit_played(self, job: Played, now: float) -> list[Effect]:
+        job.cost_turns = self._core.cost_turns(self._storage.missing_shots(job))
+        self._core.queue.count_turn(job.session, now, job.cost_turns)
         return self._core.admit(job, now)
 
     def _check_job(self, session: StoredSession, client: Client, now: float) -> FrameOptions:

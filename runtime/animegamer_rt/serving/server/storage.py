@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from animegamer_rt.errors import ProtocolError, StoreError
 from animegamer_rt.profiling.process_memory import release_free
-from animegamer_rt.serving.store import Quota, Store, StoredSession, StoredTurn
+from animegamer_rt.serving.store import CHECKPOINT_TURNS, Quota, Store, StoredSession, StoredTurn
 from animegamer_rt.serving.wire import Message
-from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, TurnJob, TurnResult
-from animegamer_rt.state.game import CharacterState, TurnRecord
+from animegamer_rt.serving.wire.worker_messages import JOB, ExportJob, PredictJob, TurnJob, TurnResult
+from animegamer_rt.state.game import CharacterState
 
-from .jobs import Export, Job, Played, Start, Turn
+from .jobs import Export, Job, Rendered, Start, Turn
 from .options import ServeOptions
 
 EXPORTS, PARTIAL = "exports", ".partial"
@@ -60,19 +61,28 @@ class Storage:
         stored = self.store.get(session)
         return stored, self.store.turns(session, stored.turns - last + 1, stored.turns)
 
-    def job_message(self, job: Job) -> tuple[Message, int]:
-        """A job's message for a worker, and how many shots must be predicted again first.
+    def job_message(self, job: Job, slice_turns: int | None = None) -> Message:
+        """A job's message for a worker; if it lacks more shots than `slice_turns`, that of a part of their prediction.
 
         Raises StoreError, or ProtocolError if the session moved on without it.
         """
         if isinstance(job, Start):
-            return Message(JOB, job.work.to_fields(), id=job.id, session=job.session), 0
+            return Message(JOB, job.work.to_fields(), id=job.id, session=job.session)
         self.remove_now(job.session)
+        assert isinstance(job, Rendered)
         if isinstance(job, Export):
             job.folder = job.folder or self._new_folder(job.session)
-            return self._export_message(job, job.folder), 0
-        assert isinstance(job, Played)
-        return self._turn_message(job)
+            for turn in self.store.turns(job.session, job.turn, job.turn):
+                job.instruction, job.seed, job.noise_version = turn.instruction, turn.seed, turn.noise_version
+        missing = self.missing_shots(job)
+        known = job.turn - 1 - missing
+        part = min(slice_turns or missing, CHECKPOINT_TURNS - known % CHECKPOINT_TURNS)
+        job.predicts = slice_turns is not None and part < missing
+        return self._turn_message(job, known + part + 1 if job.predicts else job.turn)
+
+    def missing_shots(self, job: Rendered) -> int:
+        """How many earlier turns must be predicted again for it. Raises StoreError."""
+        return self.store.missing_shots(job.session, job.turn)
 
     def store_turn(self, job: Turn, result: TurnResult) -> None:
         """Store a turn whose frames are still to come. Raises StoreError."""
@@ -93,12 +103,17 @@ class Storage:
             raise
         self._done_turns[job.session] = job.turn - 1
 
-    def add_shots(self, session: str, shots: Mapping[int, bytes]) -> None:
-        """Store shots that were predicted again, at once: even if the turn fails, nobody waits for them twice."""
+    def add_shots(self, job: Rendered, shots: Mapping[int, bytes]) -> None:
+        """Store shots that were predicted again, at once: even if the turn fails, nobody waits for them twice.
+
+        Raises StoreError if they are a part on which the next one is to build.
+        """
         try:
-            self.store.add_shots(session, shots)
+            self.store.add_shots(job.session, shots)
         except StoreError as error:
             log.error("shots could not be stored: %s", error)
+            if job.predicts:
+                raise
 
     def confirm_turn(self, job: Turn) -> None:
         """All frames of a stored turn were sent: mark it done. Raises StoreError."""
@@ -181,39 +196,31 @@ class Storage:
         self._to_remove.discard(session)
         self._done_turns.pop(session, None)
 
-    def _export_message(self, job: Export, folder: Path) -> Message:
-        session = self.store.get(job.session)
-        turns = self.store.turns(job.session, 1, session.turns)
-        history = tuple(TurnRecord(turn.instruction, turn.game_state, turn.scene) for turn in turns)
-        seeds, versions = tuple(turn.seed for turn in turns), tuple(turn.noise_version for turn in turns)
-        export = ExportJob(str(folder), session.seed, session.history_turns, history, seeds, versions)
-        start = self.store.start_of(job.session)
-        if start is not None:
-            export = replace(export, start_text=start.text, start_scene=start.scene, start_shot=start.shot)
-        return Message(JOB, export.to_fields(), id=job.id, session=job.session)
-
-    def _turn_message(self, job: Played) -> tuple[Message, int]:
+    def _turn_message(self, job: Rendered, number: int) -> Message:
+        """Of a turn, or of the prediction of those before turn `number`."""
         session = self.store.get(job.session)
         if isinstance(job, Turn) and job.turn != session.turns + 1:
             raise ProtocolError("the session has moved on", code="no_such_turn", found=f"turn {job.turn}")
-        context = self.store.turn_context(job.session, job.turn)
-        missing = len(context.log) if session.history_turns and len(context.shots) < len(context.log) else 0
-        start = context.start
-        turn = TurnJob(
+        context = self.store.turn_context(job.session, number)
+        finished = [] if isinstance(job, Turn) else self.store.turns(job.session, job.turn, job.turn)
+        kind: Callable[..., TurnJob] = PredictJob if job.predicts else TurnJob
+        if isinstance(job, Export) and not job.predicts:
+            kind = partial(ExportJob, folder=str(job.folder), game_seed=session.seed, turns=job.turns)
+        turn = kind(
             job.instruction,
             job.seed,
             session.history_turns,
             context.character,
             omitted_turns=context.first,
             history=context.log,
-            shots=context.shots if start is None else {0: start.shot, **context.shots},
+            shots=context.shots if context.start is None else {0: context.start.shot, **context.shots},
             frames=job.frame_options,
             scene=context.scene,
-            start_text=None if start is None else start.text,
-            shown=None if isinstance(job, Turn) else self.store.turns(job.session, job.turn, job.turn)[0].scene,
+            start_text=None if context.start is None else context.start.text,
+            shown=finished[0].scene if finished else None,
             noise_version=job.noise_version,
         )
-        return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=job.turn), missing
+        return Message(JOB, turn.to_fields(), id=job.id, session=job.session, turn=number)
 
     def _new_folder(self, session: str) -> Path:
         earlier = self._exports_of(session)

@@ -10,9 +10,10 @@ from .database import Quota
 from .errors import SessionRefusedError, StoreFullError, StoreLockedError
 from .retention import SweepResult
 from .store import FILE, Store
-from .turns import StoredSession, StoredStart, StoredTurn, TurnContext
+from .turns import CHECKPOINT_TURNS, StoredSession, StoredStart, StoredTurn, TurnContext
 
 __all__ = [
+    "CHECKPOINT_TURNS",
     "FILE",
     "Backup",
     "TurnContext",

@@ -62,6 +62,19 @@ def _drop_idle_shots(database: Database, quota: Quota, wanted: int, now: float) 
     return tuple(dropped)
 
 
+def drop_checkpoints(database: Database, quota: Quota, wanted: int) -> None:
+    """Drops the checkpoints written longest ago, of any session, until `wanted` bytes fit or a sweep's limit is hit.
+
+    Callers hold the transaction.
+    """
+    missing = min(database.missing_bytes(quota, wanted), SWEEP_BYTES)
+    for row, size in database.rows("SELECT rowid, length(shot) FROM checkpoints ORDER BY rowid LIMIT 1000"):
+        if missing <= 0:
+            break
+        database.rows("DELETE FROM checkpoints WHERE rowid = ?", row)
+        missing -= size
+
+
 def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str]) -> SweepResult:
     """Deletes sessions that are too old; then shots, then sessions, until the quota holds. Closed ones go first.
 
@@ -79,6 +92,8 @@ def sweep(database: Database, quota: Quota, now: float, in_use: Collection[str])
             removed.append(session)
         enough = _enough(database, before, len(removed))
         dropped = () if enough else _drop_idle_shots(database, quota, 0, now)
+        if not _enough(database, before, len(removed) + len(dropped)):
+            drop_checkpoints(database, quota, 0)
         for key, session in _idle(database, now - quota.recent_s, now + quota.recent_s):
             full = database.used_bytes() > quota.max_bytes
             if not full or _enough(database, before, len(removed) + len(dropped)):

@@ -78,6 +78,18 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE sessions ADD COLUMN moved TEXT", "ALTER TABLE sessions ADD COLUMN arrived TEXT"),
     # `noise.VERSION` when the turn was played. All earlier ones have 1.
     ("ALTER TABLE turns ADD COLUMN noise_version INTEGER NOT NULL DEFAULT 1",),
+    # Shots of earlier windows, from which later turns can be predicted again; `shots` has those of the newest window.
+    (
+        """
+        CREATE TABLE checkpoints (
+            session INTEGER NOT NULL,
+            turn INTEGER NOT NULL,
+            shot BLOB NOT NULL,
+            PRIMARY KEY (session, turn),
+            FOREIGN KEY (session, turn) REFERENCES turns ON DELETE CASCADE
+        )
+        """,
+    ),
 )
 """`SCRIPTS[n]` upgrades the tables from version n to n + 1; version 0 is an empty file."""
 

@@ -139,6 +139,7 @@ class Store:
         with self.database.transaction():
             turns.insert_turn(self.database, key, finished, done)
             turns.write_shots(self.database, key, turn, shots, kept)
+            turns.write_checkpoint(self.database, key, turn, session.history_turns)
             self.database.rows("UPDATE sessions SET engines = coalesce(?, engines) WHERE key = ?", engines, key)
             self._touch(key)
 
@@ -153,12 +154,15 @@ class Store:
             self.database.rows("UPDATE turns SET done = 1 WHERE session = ? AND turn = ?", key, turn)
 
     def add_shots(self, session_id: str, shots: Mapping[int, bytes]) -> None:
-        """Store shots of finished turns that were predicted again. Raises StoreFullError."""
+        """Store a window of shots of finished turns that were predicted again. Raises StoreFullError."""
         key, _, session = self._playable(session_id)
         self._make_room(sum(map(len, shots.values())), session_id)
         kept = turns.kept_shots(session.history_turns)
+        earlier = {turn: shot for turn, shot in shots.items() if turn <= session.turns - kept}
         with self.database.transaction():
             turns.write_shots(self.database, key, session.turns, shots, kept)
+            if earlier:
+                turns.write_predicted(self.database, key, earlier, session.history_turns)
 
     def start_of(self, session_id: str) -> StoredStart | None:
         """Turn 0 of a session that starts from a picture; None of others."""
@@ -179,6 +183,11 @@ class Store:
             raise _no_such_turn(session, "no such turn", f"turn {turn}", f"1 to {session.turns + 1}")
         return turns.read_history(self.database, key, turn, session.history_turns)
 
+    def missing_shots(self, session_id: str, turn: int) -> int:
+        """How many shots must be predicted again before a finished turn, or the next one, can be played."""
+        key, _, session = self._get(session_id)
+        return turn - 1 - turns.known_turns(self.database, key, turn - 1, session.history_turns)
+
     def rewind(self, session_id: str, turn: int) -> StoredSession:
         """Delete all turns after `turn` (0: the start)."""
         key, _, session = self._playable(session_id)
@@ -197,7 +206,6 @@ class Store:
         """
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
-        kept = turns.kept_shots(session.history_turns)
         history = turns.read_history(self.database, key, turn + 1, session.history_turns)
         self._make_room(sum(map(len, history.shots.values())) + ROW_BYTES * (1 + turn // 100), session_id)
         with self.database.transaction():
@@ -206,7 +214,7 @@ class Store:
                 session.bundle_name, session.bundle_fingerprint, new_seed, session.history_turns
             )
             target = self._get(branch).key
-            turns.copy_turns(self.database, key, target, turn, kept)
+            turns.copy_turns(self.database, key, target, turn, session.history_turns)
             if turn:
                 self.database.rows("UPDATE sessions SET engines = ? WHERE key = ?", session.engines, target)
         return self.get(branch), token
@@ -289,6 +297,7 @@ class Store:
         if missing > 0:
             with self.database.transaction():
                 retention.drop_idle_shots(self.database, self.quota, wanted, self._clock(), [session_id or ""])
+                retention.drop_checkpoints(self.database, self.quota, wanted)
             missing = self.database.missing_bytes(self.quota, wanted)
         if missing > 0:
             raise StoreFullError(

@@ -16,6 +16,9 @@ from animegamer_rt.state.game import STRENGTHS, VALUES, CharacterState, GameStat
 from .database import Database
 from .errors import SessionRefusedError
 
+CHECKPOINT_TURNS = 50
+"""The shots of every so many turns' window are kept, so no replay predicts more turns again than that."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
@@ -99,9 +102,8 @@ class TurnContext:
     """The context of a turn: `log` has the turns `first + 1` .. `turn - 1`, oldest first, with their texts in prompts.
 
     character, scene: before the turn. start: turn 0, if the history window or a new prediction may need it.
-    If the shots of the whole history window are stored, `log` is that window, and `shots` maps its turns to fp16
-    [226, D], row-major. Otherwise `first` is 0, `log` is complete and `shots` is empty: the worker predicts the shots
-    again.
+    shots: turn -> fp16 [226, D], row-major, of the newest window that is stored whole; `log` begins with its turns. The
+    worker predicts those of the turns after it again.
     """
 
     first: int
@@ -170,11 +172,11 @@ def find_turn(database: Database, session: int, turn_id: str) -> StoredTurn | No
 
 def read_history(database: Database, session: int, turn: int, history_turns: int) -> TurnContext:
     """The context of `turn`. Its cost does not grow with the game while the window's shots are stored."""
-    first = max(0, turn - 1 - history_turns)
-    sql = "SELECT turn, shot FROM shots WHERE session = ? AND turn BETWEEN ? AND ? ORDER BY turn"
-    shots: dict[int, bytes] = dict(database.rows(sql, session, first + 1, turn - 1))
-    if len(shots) < turn - 1 - first:
-        first, shots = 0, {}
+    known = known_turns(database, session, turn - 1, history_turns)
+    first = max(0, known - history_turns)
+    of = "SELECT turn, shot FROM {} WHERE session = ?1 AND turn BETWEEN ?2 AND ?3"
+    sql = f"{of.format('shots')} UNION {of.format('checkpoints')} ORDER BY turn"
+    shots: dict[int, bytes] = dict(database.rows(sql, session, first + 1, known))
     past = read_turns(database, session, first + 1, turn - 1)
     log = tuple(TurnRecord(row.instruction if row.scene is None else row.scene.caption, row.game_state) for row in past)
     before = past[-1:] or read_turns(database, session, turn - 1, turn - 1)
@@ -182,6 +184,24 @@ def read_history(database: Database, session: int, turn: int, history_turns: int
     if not before:
         return TurnContext(first, log, shots, CharacterState(), None if start is None else start.scene, start)
     return TurnContext(first, log, shots, before[0].character, before[0].scene, start)
+
+
+def known_turns(database: Database, session: int, turn: int, history_turns: int) -> int:
+    """The last turn up to `turn` with the shots of its whole window in the store; those of later ones are missing."""
+    oldest = max(0, turn - history_turns) + 1
+    [(stored,)] = database.rows(
+        "SELECT count(*) FROM shots WHERE session = ? AND turn BETWEEN ? AND ?", session, oldest, turn
+    )
+    if stored == turn - oldest + 1:
+        return turn
+    of = "SELECT turn FROM {} WHERE session = ?1 AND turn <= ?2"
+    sql = f"{of.format('shots')} UNION {of.format('checkpoints')} ORDER BY turn DESC"
+    newest = count = 0
+    for (number,) in database.rows(sql, session, turn):
+        newest, count = (newest, count + 1) if number == newest - count else (number, 1)
+        if count == min(history_turns, newest):
+            return newest
+    return 0
 
 
 def insert_start(database: Database, session: int, start: StoredStart) -> None:
@@ -208,6 +228,28 @@ def write_shots(database: Database, session: int, turns: int, shots: Mapping[int
     database.rows("DELETE FROM shots WHERE session = ? AND turn < ?", session, oldest)
 
 
+def write_checkpoint(database: Database, session: int, turn: int, history_turns: int) -> None:
+    """Keep the newest window's shots, at the end of every CHECKPOINT_TURNS turns."""
+    if turn % CHECKPOINT_TURNS == 0:
+        sql = "INSERT OR REPLACE INTO checkpoints SELECT * FROM shots WHERE session = ? AND turn > ?"
+        database.rows(sql, session, turn - history_turns)
+
+
+def write_predicted(database: Database, session: int, shots: Mapping[int, bytes], history_turns: int) -> None:
+    """Write shots that were predicted again; the window they end replaces the last such window, but no checkpoint."""
+    newest = max(shots)
+    database.rows(
+        "DELETE FROM checkpoints WHERE session = ? AND turn NOT BETWEEN ? AND ? AND turn % ? BETWEEN 1 AND ?",
+        session,
+        newest - history_turns + 1,
+        newest,
+        CHECKPOINT_TURNS,
+        CHECKPOINT_TURNS - history_turns,
+    )
+    for turn, shot in shots.items():
+        database.rows("INSERT OR IGNORE INTO checkpoints VALUES (?, ?, ?)", session, turn, shot)
+
+
 def kept_shots(history_turns: int) -> int:
     """How many of the newest shots to keep. Others are predicted again, exactly.
 
@@ -216,8 +258,8 @@ def kept_shots(history_turns: int) -> int:
     return history_turns + 1 if history_turns else 0
 
 
-def copy_turns(database: Database, source: int, target: int, turn: int, kept: int) -> None:
-    """Copy a session's start and its turns up to `turn`, with the newest `kept` of their shots, to an empty session."""
+def copy_turns(database: Database, source: int, target: int, turn: int, history_turns: int) -> None:
+    """Copy a session's start and its turns up to `turn`, with the shots that its next turn needs, to a new session."""
     database.rows("INSERT INTO starts SELECT ?, text, scene, shot FROM starts WHERE session = ?", target, source)
     database.rows(
         f"INSERT INTO turns (session, {_COLUMNS}) SELECT ?, {_COLUMNS} FROM turns WHERE session = ? AND turn <= ?",
@@ -225,13 +267,11 @@ def copy_turns(database: Database, source: int, target: int, turn: int, kept: in
         source,
         turn,
     )
-    database.rows(
-        "INSERT INTO shots SELECT ?, turn, shot FROM shots WHERE session = ? AND turn > ? AND turn <= ?",
-        target,
-        source,
-        turn - kept,
-        turn,
-    )
+    known = known_turns(database, source, turn, history_turns)
+    oldest = known - (kept_shots(history_turns) if known == turn else history_turns)
+    for table in ("shots", "checkpoints"):
+        sql = f"INSERT INTO {table} SELECT ?, turn, shot FROM {table} WHERE session = ? AND turn > ? AND turn <= ?"
+        database.rows(sql, target, source, oldest, known)
 
 
 def delete_turns_after(database: Database, session: int, turn: int) -> None:
@@ -242,6 +282,7 @@ def delete_turns_after(database: Database, session: int, turn: int) -> None:
 def drop_shots(database: Database, session: int) -> None:
     """Delete a session's shots. They can be predicted again, exactly."""
     database.rows("DELETE FROM shots WHERE session = ?", session)
+    database.rows("DELETE FROM checkpoints WHERE session = ?", session)
 
 
 def _turn(row: tuple[Any, ...]) -> StoredTurn:

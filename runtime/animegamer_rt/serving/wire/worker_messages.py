@@ -1,10 +1,11 @@
 """Messages between the server and its worker: jobs and the replies to them.
 
-    server -> worker    job (a TurnJob, an ExportJob or a StartJob), cancel, stop, heartbeat (tests the connection)
+    server -> worker    job (PredictJob, TurnJob, ExportJob, StartJob), cancel, stop, heartbeat (tests the connection)
     worker -> server    loading, ready (WorkerReady); then for a job:
                         events for the client (understood; state, progress, frame, clip, numbered by `seq`),
                         shots (PredictedShots), turn_result (TurnResult), heartbeat: only for the server,
-                        and at the end finished (TurnFinished, ExportFinished, GameStarted) or failed (JobFailed)
+                        and at the end finished (TurnFinished, ExportFinished, GameStarted), part (PartFinished) or
+                        failed (JobFailed)
 
 Both ends are from one installation, so these messages have no version. A message's fields are those of its dataclass;
 absent ones have their default. Shots and pictures are fields too; only a client's frames are buffers.
@@ -27,7 +28,7 @@ from .schema import CODECS, PIXEL_FORMATS
 
 JOB, CANCEL, STOP = "job", "cancel", "stop"
 LOADING, READY, HEARTBEAT = "loading", "ready", "heartbeat"
-TURN, EXPORT, START = "turn", "export", "start"
+TURN, PREDICT, EXPORT, START = "turn", "predict", "export", "start"
 """Kinds of job: the field `kind` of `job`."""
 
 T = TypeVar("T")
@@ -81,7 +82,8 @@ class TurnJob(WorkerMessage):
     """Play the turn after `history`, which follows `omitted_turns` turns that the model no longer sees.
 
     history: each turn's text as prompts contain it. character, scene: before the turn.
-    shots: turn -> fp16 [226, D], row-major, of the history; of turn 0 if the game starts from a picture.
+    shots: turn -> fp16 [226, D], row-major, of the history's turns up to one; those of later ones are predicted again.
+    Of turn 0 too if the game starts from a picture.
     start_text: of that turn 0.
     shown: the scene of a turn that is replayed. noise_version: of the turn's noise.
     """
@@ -102,23 +104,23 @@ class TurnJob(WorkerMessage):
 
 
 @dataclass(frozen=True, slots=True)
-class ExportJob(WorkerMessage):
-    """Render all turns of `history` into a folder, as `animegamer-rt play` would have written them.
+class PredictJob(TurnJob):
+    """Only predict again what the turn lacks: the answer is PredictedShots."""
 
-    seeds, noise_versions: one per turn, as a game may have branched off one with another seed or an older noise.
-    start_text, start_scene, start_shot: of turn 0 of a game that starts from a picture.
+    KIND = PREDICT
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob(TurnJob):
+    """Render one of a game's `turns` turns into a folder, which has the earlier ones, as `animegamer-rt play` does.
+
+    game_seed: of the game's next turn; a turn may have another, as the game may have branched off.
     """
 
     KIND = EXPORT
-    folder: str
-    seed: int
-    history_turns: int
-    history: tuple[TurnRecord, ...]
-    seeds: tuple[int, ...]
-    noise_versions: tuple[int, ...]
-    start_text: str | None = None
-    start_scene: Scene | None = None
-    start_shot: bytes | None = None
+    folder: str = ""
+    game_seed: int = 0
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,13 @@ class TurnFinished(WorkerMessage):
 
 
 @dataclass(frozen=True, slots=True)
+class PartFinished(WorkerMessage):
+    """A part of the job is done: predicted turns, or one turn of an export. The server sends the next part later."""
+
+    TYPE: ClassVar[str] = "part"
+
+
+@dataclass(frozen=True, slots=True)
 class ExportFinished(WorkerMessage):
     """The game has been written. files: the names of its files."""
 
@@ -209,7 +218,7 @@ class JobFailed(WorkerMessage):
     do: str | None = None
 
 
-Reply = PredictedShots | TurnResult | TurnFinished | ExportFinished | GameStarted | JobFailed
+Reply = PredictedShots | TurnResult | PartFinished | TurnFinished | ExportFinished | GameStarted | JobFailed
 """A message from the worker to the server that does not concern the client."""
 
 

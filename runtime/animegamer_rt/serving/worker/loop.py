@@ -30,14 +30,24 @@ from animegamer_rt.profiling.process_memory import RELEASE_S, release_free
 from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
-from animegamer_rt.serving.wire.worker_messages import CANCEL, EXPORT, HEARTBEAT, JOB, START, STOP, TURN, JobFailed
+from animegamer_rt.serving.wire.worker_messages import (
+    CANCEL,
+    EXPORT,
+    HEARTBEAT,
+    JOB,
+    PREDICT,
+    START,
+    STOP,
+    TURN,
+    JobFailed,
+)
 from animegamer_rt.session import Session
 
-from .game_export import render_game
+from .game_export import export_turn
 from .game_start import PictureStart, start_game
 from .precision_retry import HigherPrecision, PrecisionRetry
 from .replies import ReplyBuilder
-from .turn import PreparedTurn, play_turn, prepare_turn
+from .turn import PreparedTurn, play_turn, predict_history, prepare_turn
 
 HEARTBEAT_S = 1.0
 """Interval between signs of life of a job that has nothing to send."""
@@ -146,9 +156,11 @@ class Worker:
 
     def _messages(self, job: _QueuedJob) -> Generator[Message, None, None]:
         message, retry = job.message, PrecisionRetry(self._pipeline, self._higher, partial(self._heartbeat, job))
-        kind = check_choice(str(message.fields.get("kind")), (TURN, EXPORT, START), f"job {message.id}: kind")
+        kind = check_choice(str(message.fields.get("kind")), (TURN, PREDICT, EXPORT, START), f"job {message.id}: kind")
         if kind == EXPORT:
-            return render_game(retry, message)
+            return export_turn(retry, message)
+        if kind == PREDICT:
+            return predict_history(retry, message)
         if kind == START:
             return start_game(self._pipeline, message, self._pictures, retry.heartbeat)
         prepared = job.prepared_turn() or prepare_turn(retry, message)

@@ -20,6 +20,7 @@ from animegamer_rt.profiling.process_memory import resident_mib
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import (
     FrameOptions,
+    PartFinished,
     PredictedShots,
     TurnFinished,
     TurnJob,
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 128 * 1024
 """Of a clip in one message: clients have room for a picture of the smallest bundle and its header, 256 KiB."""
-
-Shots = Mapping[int, npt.NDArray[np.float16]]
-"""Turn -> its shot, fp16 [226, D]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +67,13 @@ def prepare_turn(retry: PrecisionRetry, message: Message, *, ahead: bool = False
     return PreparedTurn(message, job, session, prediction)
 
 
+def predict_history(retry: PrecisionRetry, message: Message) -> Generator[Message, None, None]:
+    """The replies to a PredictJob. Raises AnimeGamerError if the shots cannot be predicted."""
+    prepared, replies = prepare_turn(retry, message), ReplyBuilder(message)
+    yield replies.to_server(PredictedShots(new_shots(prepared)))
+    yield replies.to_server(PartFinished())
+
+
 def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Message, None, None]:
     """All replies to the job; the last is `finished`. Raises AnimeGamerError if it cannot be played.
 
@@ -76,7 +81,7 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
     result comes as soon as the turn is denoised: the server stores it while the vae decodes.
     """
     pipeline, message, job, session = retry.pipeline, prepared.message, prepared.job, prepared.session
-    predicted_again = {turn: shot for turn, shot in session.shots.items() if turn not in job.shots}
+    predicted_again = new_shots(prepared)
     geometry, replies = pipeline.bundle.manifest.geometry, ReplyBuilder(message)
     pixel_format = job.frames.pixel_format if job.frames.codec == "raw" else "rgb24"
     frames = _FrameStream(job.frames, geometry, replies)
@@ -92,7 +97,7 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
     scene = None
     with contextlib.closing(clip):
         if predicted_again:
-            yield replies.to_server(PredictedShots(_as_bytes(predicted_again)))
+            yield replies.to_server(PredictedShots(predicted_again))
         for event in events:
             if isinstance(event, Understood):
                 scene = event.scene
@@ -114,6 +119,11 @@ def play_turn(retry: PrecisionRetry, prepared: PreparedTurn) -> Generator[Messag
         yield from clip.messages()
     reader = {} if pipeline.reader is None else {"reader": done.seconds.reader}
     yield replies.to_server(TurnFinished({**reader, **done.seconds.to_fields()}, memory_mib))
+
+
+def new_shots(prepared: PreparedTurn) -> dict[int, bytes]:
+    """The shots that the session has now and its job did not have."""
+    return _as_bytes({turn: shot for turn, shot in prepared.session.shots.items() if turn not in prepared.job.shots})
 
 
 class _FrameStream:
@@ -208,10 +218,10 @@ def read_shot(shot: bytes, shape: tuple[int, int]) -> npt.NDArray[np.float16]:
 
 
 def _result(
-    job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Shots, engines: str
+    job: TurnJob, event: StatePredicted, scene: Scene | None, predicted_again: Mapping[int, bytes], engines: str
 ) -> TurnResult:
     """Without a history window no later turn sees a shot, so none is stored."""
-    shots = {**_as_bytes(predicted_again), **_as_bytes({event.turn: event.shot})} if job.history_turns else {}
+    shots = {**predicted_again, **_as_bytes({event.turn: event.shot})} if job.history_turns else {}
     return TurnResult(event.game_state, event.character, shots, scene, engines)
 
 
