@@ -205,6 +205,16 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
         lambda t: (t.trained(merged(t)), t.alpha.update(predictor=16)),
         r"no LoRA that an alpha would apply to; leave --alpha predictor out",
     ),
+    "malformed settings of LoRA": (
+        lambda t: t.low_rank(
+            lora_alpha=float("nan"), r=0, target_modules="(", modules_to_save="norm", rank_pattern=[1]
+        ),
+        r"malformed\n  missing \(5\)(?s:.*)lora_alpha(?s:.*)r\n(?s:.*)target_modules",
+    ),
+    "no head of its own": (
+        lambda t: t.trained(without(t.adapter(), "lm_head")),
+        r"pytorch_model\.bin: (?s:.*)missing \(1\)(?s:.*)lm_head\.weight",
+    ),
     "one LoRA pair missing": (
         lambda t: t.trained(without(t.adapter(), f"{LAYER}.lora_")),
         r"missing(?s:.*)q_proj\.lora_A\.default\.weight",

@@ -5,6 +5,8 @@ Every setting is used, known not to change a number, refused, or returned as not
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -102,8 +104,21 @@ def low_rank_scale(trained: Path, alpha: float | None, published: LowRankScale) 
         config, expected, "an adapter that cannot be merged", path, "merge it with PEFT, and pass the merged model"
     )
     stated, rank, targets = config.get("lora_alpha"), config.get("r"), config.get("target_modules")
-    if not isinstance(stated, (int, float)) or stated <= 0 or not _positive_whole(rank):
-        raise CheckpointError("lora_alpha or r missing or not positive", where=path, do="pass the adapter's own file")
+    copies, pattern = config.get("modules_to_save") or [], config.get("rank_pattern") or {}
+    kinds = {
+        "lora_alpha": isinstance(stated, (int, float)) and 0 < stated < math.inf,
+        "r": _positive_whole(rank),
+        "target_modules": isinstance(targets, list)
+        or (isinstance(targets, str) and _is_pattern(targets))
+        or not targets,
+        "modules_to_save": isinstance(copies, list),
+        "rank_pattern": isinstance(pattern, dict) and all(map(_positive_whole, pattern.values())),
+    }
+    faults = [name for name, right in kinds.items() if not right]
+    if faults:
+        raise CheckpointError(
+            "settings missing or malformed", where=path, missing=faults, do="pass the adapter's own file"
+        )
     if alpha is not None and alpha != stated:
         wrong: dict[str, tuple[object, object]] = {"lora_alpha": (stated, f"{alpha:g}, by --alpha")}
         raise CheckpointError("two values for alpha", where=path, misshapen=wrong, do="leave --alpha out")
@@ -111,9 +126,10 @@ def low_rank_scale(trained: Path, alpha: float | None, published: LowRankScale) 
         targets = tuple(map(str, targets))
     elif targets == "all-linear":
         targets = None
-    ranks = frozenset({rank, *(config.get("rank_pattern") or {}).values()})
-    copies = tuple(config.get("modules_to_save") or ())
-    return LowRankScale(float(stated), bool(config.get("use_rslora")), targets, copies, ranks)
+    ranks = frozenset({rank, *pattern.values()})
+    return LowRankScale(
+        float(config["lora_alpha"]), bool(config.get("use_rslora")), targets, tuple(map(str, copies)), ranks
+    )
 
 
 def require_rank(weight_map: WeightMap, part: str) -> None:
@@ -129,6 +145,14 @@ def require_rank(weight_map: WeightMap, part: str) -> None:
             misshapen={"rank": (_words(weight_map.ranks), _words(sorted(ranks)))},
             do=f"pass the adapter_config.json of this file, or its alpha: --alpha {part}=NUMBER",
         )
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        re.compile(text)
+    except re.error:
+        return False
+    return True
 
 
 def _words(numbers: Iterable[int]) -> str:

@@ -54,6 +54,9 @@ def open_predictor(
         own = _without_padding(own, vocabulary)
     size = predictor_size({**config, **trained}, own, where)
     base = renamed(open_weights(published_weights(mistral)), PREDICTOR.published_key)
+    short = base.shapes.keys() & {EMBEDDING, HEAD}
+    unused |= dict.fromkeys(short, "has no rows for the release's tokens")
+    base = replace(base, shapes={key: shape for key, shape in base.shapes.items() if key not in short})
     file, replaced = overlay(own, base, PREDICTOR)
     with torch.device("meta"):
         predictor = Predictor(size)

@@ -41,4 +41,6 @@ class Shapes:
 
     def refusal(self, **found: Any) -> CheckpointError:
         what = f"not a {self.what}: its sizes cannot be read"
-        return CheckpointError(what, where=self.file.where, do="use the published file", **found)
+        return CheckpointError(
+            what, where=self.file.where, do="pass the published file, or your own with all weights", **found
+        )
