@@ -128,7 +128,8 @@ class ServerLink:
                 continue
             if message.type == "hello":
                 message = Message("hello", PICTURES | dict(message.fields), message.id)
-            visitor.played |= message.type == "turn"
+            if message.type == "turn":
+                visitor.played = time.monotonic()
             kind = MESSAGES["client"].get(message.type)
             await (control if kind is not None and "T" not in kind.sockets else turns).send_multipart(encode(message))
 

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from starlette.websockets import WebSocket
 
+PLAYS_S = 120.0
+"""Who asked for a turn within so many seconds gives way to nobody else."""
+
 
 @dataclass(eq=False, slots=True)
 class Visitor:
-    """An open WebSocket. peer: who shares its share; login: its cookie; played: it has asked for a turn."""
+    """An open WebSocket. peer: who shares its share; login: its cookie; played: when it last asked for a turn."""
 
     browser: WebSocket
     peer: str
     login: str
-    played: bool = False
+    played: float = -math.inf
     reader: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
@@ -36,16 +41,16 @@ class Visitors:
     def make_room(self, peer: str) -> bool:
         """Whether one more of this address may come.
 
-        An address over its half loses its own oldest, unplayed first. If all places are taken, the oldest of those who
-        have not played leaves.
+        An address over its half loses the one of its own that played longest ago, or never. If all places are taken,
+        that one of all leaves, unless it played within PLAYS_S.
         """
         mine = [one for one in self.open if one.peer == peer]
         leaving = None
         if peer and len(mine) >= max(1, self.most // 2):
             leaving = min(mine, key=lambda one: one.played)
         elif len(self.open) >= self.most:
-            leaving = next((one for one in self.open if not one.played), None)
-            if leaving is None:
+            leaving = min(self.open, key=lambda one: one.played)
+            if leaving.played > time.monotonic() - PLAYS_S:
                 return False
         if leaving is not None:
             self.open.remove(leaving)

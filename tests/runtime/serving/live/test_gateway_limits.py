@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -18,9 +21,10 @@ import pytest
 from browser_socket import Browser, web
 from live_server import LiveServer, until_timeout
 from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from animegamer_rt.serving.gateway import http_server
+from animegamer_rt.serving.gateway import access, http_server
 from animegamer_rt.serving.gateway.http_server import HttpServer, peer_of
 from animegamer_rt.serving.gateway.visitors import Visitor, Visitors
 
@@ -105,6 +109,45 @@ def test_an_answer_that_nobody_fetches_ends_its_connection(monkeypatch: pytest.M
                     raise ConnectionError
 
 
+NO_LIMIT_BUT_DESCRIPTORS = """
+import logging, resource, socket, sys
+from starlette.applications import Starlette
+from animegamer_rt.serving.gateway import http_server
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+logging.basicConfig()
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+http_server.HttpServer(Starlette()).run([listening])
+"""
+
+
+def test_without_descriptors_the_oldest_connection_is_closed_and_one_line_is_written() -> None:
+    command = [sys.executable, "-c", NO_LIMIT_BUT_DESCRIPTORS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stderr is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}/"
+        with contextlib.ExitStack() as held:
+            for _ in range(120):
+                one = held.enter_context(socket.create_connection(("127.0.0.1", int(url.split(":")[2][:-1]))))
+                one.sendall(POST)
+            assert answer(url)[0] == 404, "an empty application, but it answers"
+        server.terminate()
+        said = server.stderr.read()
+    assert said.count("\n") <= 2 and "cannot be accepted: Too many open files; closing the oldest" in said
+
+
+def test_a_login_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = access.Access(PASSWORD, (), lambda: None)
+
+    def known(login: str) -> bool:
+        cookie = f"{access.COOKIE}={login}".encode()
+        return rules.knows_password(HTTPConnection({"type": "http", "headers": [(b"cookie", cookie)]}))
+
+    assert known(rules.log_in()) and not known("x")
+    monkeypatch.setattr(access, "LOGIN_S", 0)
+    assert not known(rules.log_in())
+
+
 def test_a_crowd_that_never_ends_its_requests_shuts_nobody_out_and_fills_no_log(bundle: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"web": "0", "connections": 16}
     with contextlib.ExitStack() as held, LiveServer(bundle, tmp_path, code=FEW_DESCRIPTORS, **settings) as server:
@@ -187,10 +230,11 @@ def test_sockets_that_do_not_play_give_way_to_new_visitors(bundle: Path, tmp_pat
 def test_an_address_has_half_of_all_websockets_and_loses_its_own_oldest() -> None:
     visitors = Visitors(most=8)
 
-    def arrive(peer: str, played: bool = False) -> Visitor | None:
+    def arrive(peer: str, played: bool = False, ago_s: float = 0.0) -> Visitor | None:
         if not visitors.make_room(peer):
             return None
-        visitors.open.append(visitor := Visitor(cast(Any, None), peer, "", played))
+        at = time.monotonic() - ago_s if played else -math.inf
+        visitors.open.append(visitor := Visitor(cast(Any, None), peer, "", at))
         return visitor
 
     neighbour = arrive("192.0.2.7")
@@ -199,7 +243,9 @@ def test_an_address_has_half_of_all_websockets_and_loses_its_own_oldest() -> Non
     assert greedy[0] in visitors.open, "what has played goes last"
     for number in range(7):
         assert arrive(f"198.51.100.{number}", played=True) is not None
-    assert len(visitors.open) == 8 and all(one.played for one in visitors.open)
+    assert len(visitors.open) == 8 and all(one.played > -math.inf for one in visitors.open)
     assert arrive("203.0.113.1") is None, "all play"
+    visitors.open[3].played -= 1000
+    assert arrive("203.0.113.1") is not None, "one stopped playing long ago"
     same = {peer_of((address, 1)) for address in ("2001:db8::1", "2001:db8::2:3", "fe80::1%eth0", "192.0.2.1")}
     assert len(same) == 3 and peer_of(("::1", 1)) == peer_of(("::ffff:127.0.0.1", 1)) == "" == peer_of(None)
