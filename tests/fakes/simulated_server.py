@@ -132,7 +132,7 @@ class SimulatedServer:
         client = client or Listener()
         self.ask(client, Message("open", {"seed": 7, **fields}, "open"))
         opened = client.heard[-1]
-        assert opened.type == "opened"
+        assert opened.type == "opened", opened
         return Game(self, client, opened.session, opened.fields["token"])
 
     def played(self, turns: int = 1, client: Any = None) -> Game:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import zmq
+import zmq.auth
 from client.conformance.ports import ReservedPorts
 
 from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.server.curve_keys import new_pair
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.sockets import ServerSockets, raise_limit
 
@@ -54,6 +56,34 @@ def test_a_connection_counts_once_it_has_sent_a_message() -> None:
         for line in silent:
             line.close()
         sockets.close()
+
+
+def test_a_connection_is_charged_to_its_key_or_to_the_address_that_the_gateway_passed(tmp_path: Path) -> None:
+    for name, folder in (("server", "keys"), ("mia", "players")):
+        assert new_pair(name, tmp_path / folder) == 0
+    sockets = ServerSockets(ServeOptions(port=0, keys=tmp_path / "keys", authorized_keys=tmp_path / "players"))
+    gateway_key, gateway_secret = zmq.curve_keypair()
+    sockets.admit_gateway(gateway_key)
+    server_key, _ = zmq.auth.load_certificate(tmp_path / "keys" / "server.key")
+    mia_key, mia_secret = zmq.auth.load_certificate(tmp_path / "players" / "mia.key_secret")
+    visitor = sockets.visitor_prefix + 16 * b"x" + b"192.0.2.1"
+    holders = []
+    try:
+        for key, secret, routing in (
+            (mia_key, mia_secret, b"mia"),
+            (gateway_key, gateway_secret, visitor),
+            (gateway_key, gateway_secret, b"other"),
+        ):
+            with zmq.Context() as context, context.socket(zmq.DEALER) as player:
+                player.curve_publickey, player.curve_secretkey, player.curve_serverkey = key, secret, server_key
+                player.routing_id = routing
+                player.connect(f"tcp://127.0.0.1:{sockets.port}")
+                player.send(b"hello")
+                assert any(sockets.turns in sockets.poll(100) for _ in range(100))
+                holders.append(sockets.receive(sockets.turns).holder)
+    finally:
+        sockets.close()
+    assert holders == [mia_key, b"192.0.2.1", None]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
 from collections.abc import Iterator
 
@@ -46,8 +47,8 @@ class ServerLink:
         self._state: asyncio.Task[str] | None = None
         self._state_until = 0.0
 
-    def open(self, address: str) -> zmq.asyncio.Socket:
-        """A DEALER connected to one address; the caller closes it."""
+    def open(self, address: str, peer: str = "") -> zmq.asyncio.Socket:
+        """A DEALER connected to one address; the caller closes it. peer: the visitor's address, charged for it."""
         socket = self._context.socket(zmq.DEALER)
         socket.linger, socket.ipv6 = 0, "[" in address
         socket.rcvhwm = socket.sndhwm = UNREAD_MESSAGES
@@ -56,6 +57,8 @@ class ServerLink:
         if self._settings.keys:
             server, public, secret = (key.encode() for key in self._settings.keys)
             socket.curve_serverkey, socket.curve_publickey, socket.curve_secretkey = server, public, secret
+        if peer:
+            socket.routing_id = f"{self._settings.visitor_prefix}{secrets.token_hex(8)}{peer}".encode()
         socket.connect(address)
         return socket
 
@@ -80,7 +83,7 @@ class ServerLink:
     async def carry(self, visitor: Visitor, form: str) -> None:
         """Carry messages both ways until the WebSocket is closed or the visitor must leave."""
         turns_at, control_at = self._settings.turns, self._settings.control
-        with self._counted(visitor), self.open(turns_at) as turns, self.open(control_at) as control:
+        with self._counted(visitor), self.open(turns_at, visitor.peer) as turns, self.open(control_at) as control:
             visitor.reader = asyncio.create_task(self._to_server(visitor, turns, control, form))
             browser = visitor.browser
             tasks = {

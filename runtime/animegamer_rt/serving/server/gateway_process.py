@@ -58,6 +58,7 @@ class GatewayProcess:
             turns=sockets.local_address(0),
             control=sockets.local_address(1),
             keys=_new_keys(sockets),
+            visitor_prefix=sockets.visitor_prefix.decode(),
             password=password,
             origins=options.origins,
             connections=options.connections,

@@ -54,7 +54,7 @@ LEAST_CONNECTIONS = 16
 """With fewer, players would disconnect one another: the server refuses to start."""
 MAX_DESCRIPTORS = 65_536
 """No higher limit is requested: starting a process may close every possible descriptor, one by one."""
-VISITOR_NONCE_BYTES = 8
+VISITOR_NONCE = 16
 _FREE_PORT_TRIES = 50
 _ANY_PORT = range(20_000, 32_000)
 """Below the ports Linux assigns to outgoing connections, which begin at 32768. Otherwise a client waiting for a restart
@@ -93,7 +93,7 @@ class ServerSockets:
         self._worker_secret: bytes | None = None
         self.visitor_prefix = secrets.token_hex(8).encode()
         """A secret of the gateway. It begins the routing id of a visitor's connections; the visitor's address ends it,
-        after VISITOR_NONCE_BYTES that make it unique."""
+        after VISITOR_NONCE characters that make it unique."""
         self._gateway_key: bytes | None = None
         if worker_host is not None:
             self.worker_key, self._worker_secret = zmq.curve_keypair()
@@ -178,7 +178,7 @@ class ServerSockets:
 
     def _holder(self, routing: bytes, frame: zmq.Frame) -> bytes | None:
         if routing.startswith(self.visitor_prefix):
-            return routing[len(self.visitor_prefix) + VISITOR_NONCE_BYTES :] or None
+            return routing[len(self.visitor_prefix) + VISITOR_NONCE :] or None
         if self.keys is None:
             return None
         key = str(frame.get("User-Id")).encode()
