@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 class GatewaySettings:
     """descriptor: the listening TCP socket, inherited. turns, control: ZeroMQ addresses of the server.
 
-    keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE. visitor_prefix: by which the
-    server knows that a routing id ends with a visitor's address. password:
-    required to open the page or the WebSocket; None: not required. origins: of other sites' pages that may connect,
-    `https://host[:port]`. connections: WebSockets that may be open.
+    keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE.
+    visitor_prefix: tells the server that a routing id ends with a visitor's address. password: required to open the
+    page or the WebSocket; None: not required. origins: of other sites' pages that may connect, `https://host[:port]`.
+    connections: WebSockets that may be open.
     """
 
     descriptor: int
