@@ -11,7 +11,7 @@ from animegamer_rt.language.rules import Language
 from animegamer_rt.serving.server.clients import CONTROL, TURNS
 from animegamer_rt.serving.server.core import ServerCore
 from animegamer_rt.serving.server.dispatch import Fleet
-from animegamer_rt.serving.server.effects import Cancel, Effect, Ended, Give, Send, SendError, Started
+from animegamer_rt.serving.server.effects import Cancel, Effect, Ended, Give, Replace, Send, SendError, Started
 from animegamer_rt.serving.server.guesses import Guesser
 from animegamer_rt.serving.server.instruction_filter import InstructionFilter
 from animegamer_rt.serving.server.jobs import Job
@@ -46,10 +46,10 @@ class Listener:
 
 class SimulatedWorker:
     """given: the jobs that it has and was not told to drop, in order; it runs the first. cancelled: what it was told
-    to stop."""
+    to stop. replaced: whether its process is to be ended."""
 
     def __init__(self, number: int) -> None:
-        self.number, self.serving = number, True
+        self.number, self.serving, self.replaced = number, True, False
         self.given, self.cancelled = list[Message](), list[str]()
 
     @property
@@ -62,7 +62,7 @@ class SimulatedWorker:
         """Of the turns that it has."""
         return [job.fields["instruction"] for job in self.given]
 
-    def carry_out(self, effect: Give | Cancel | Ended) -> None:
+    def carry_out(self, effect: Give | Cancel | Ended | Replace) -> None:
         match effect:
             case Give(frames=frames):
                 self.given.append(decode([bytes(frame) for frame in frames], WORKER_LIMITS, check=False))
@@ -73,6 +73,8 @@ class SimulatedWorker:
             case Ended(has_next=has_next):
                 self.given.pop(0)
                 assert bool(self.given) == has_next
+            case Replace():
+                self.replaced = True
 
 
 class Game:
@@ -204,7 +206,7 @@ class SimulatedServer:
                 case SendError(client, error, parent, session, turn):
                     fields = {"code": error.code, "text": error.text, "do": error.do}
                     client.heard.append(Message("error", fields, parent=parent, session=session, turn=turn))
-                case Give() | Cancel() | Ended():
+                case Give() | Cancel() | Ended() | Replace():
                     self.workers[effect.worker - 1].carry_out(effect)
                 case Started(job, start):
                     self.carry_out(self.requests.open_started(job, start, self.now))

@@ -28,10 +28,10 @@ def child_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", PROGRAM, str(root), module, *arguments]
 
 
-def describe_end(code: int, last_line: str) -> str:
-    """How a worker's process ended, as words that follow its name. last_line: of its output, with the reason."""
+def describe_end(code: int) -> str:
+    """How a worker's process ended, as words that follow its name."""
     if code == -KILLED:
         return "was killed (signal 9; out of memory? see journalctl -k)"
     if code < 0:
         return f"was ended by signal {-code}"
-    return f"ended with code {code}" + (f": {last_line}" if last_line else "")
+    return f"ended with code {code}"

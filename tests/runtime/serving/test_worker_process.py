@@ -15,7 +15,7 @@ import fakes
 from animegamer_rt.bundle.loader import load
 from animegamer_rt.serving.server.local_host import LocalHost, share_out, shortages, usable_gpus
 from animegamer_rt.serving.server.options import ServeOptions
-from animegamer_rt.serving.server.workers import MAX_BACKOFF_S, RequiredWorker, WorkerProcess
+from animegamer_rt.serving.server.workers import BACKOFF_S, MAX_BACKOFF_S, RequiredWorker, WorkerProcess
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import READY, WorkerReady
 
@@ -82,6 +82,12 @@ def test_a_worker_that_cannot_be_started_is_tried_again_later(process: WorkerPro
         assert process.watch(104.0 + failure * MAX_BACKOFF_S) is not None, "however often that failed"
     assert process.retry_in_s(104.0 + 1099 * MAX_BACKOFF_S) == MAX_BACKOFF_S
     process.stop()
+
+
+def test_deaths_that_a_turn_is_to_blame_for_delay_nobody_else(process: WorkerProcess, no_memory: list[Any]) -> None:
+    for failure in range(10):
+        assert process.watch(100.0 + failure * BACKOFF_S, suspected=True) is not None
+    assert len(no_memory) == 10 and not process.degraded
 
 
 def test_a_worker_that_cannot_be_killed_does_not_block_the_server(process: WorkerProcess, stuck: list[Stuck]) -> None:

@@ -44,7 +44,8 @@ class NodeActor:
         try:
             program: Any = importlib.import_module("animegamer_rt.serving.cluster.node")
         except ImportError as error:
-            return f"could not start on node {node}: {error}; install animegamer-rt in the Python that runs Ray there"
+            print(error, file=sys.stderr, flush=True)
+            return f"could not start on node {node}; install animegamer-rt in the Python that runs Ray there"
         return str(program.run_worker(job, node))
 
 
@@ -103,7 +104,8 @@ class Cluster:
             said = self._ray.get(worker.ref)
         except self._ray.exceptions.RayError as error:
             del self._workers[id]
-            self.send(id=id, ended=f"died with its Ray actor: {one_line(str(error))}")
+            print(one_line(str(error)), file=sys.stderr, flush=True)
+            self.send(id=id, ended="died with its Ray actor; ray.log has the reason")
             return
         if not worker.placed:
             worker.placed = True

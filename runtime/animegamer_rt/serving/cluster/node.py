@@ -17,6 +17,7 @@ from animegamer_rt.bundle.search import find
 from animegamer_rt.errors import AnimeGamerError, BundleError
 from animegamer_rt.profiling.child_process import child_command, describe_end
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY
+from animegamer_rt.serving.wire.client_errors import in_own_words
 from animegamer_rt.untrusted import bracketed
 from animegamer_rt.version import __version__
 
@@ -41,7 +42,10 @@ class NodeJob(TypedDict):
 
 
 def run_worker(job: NodeJob, node: str) -> str:
-    """Run a worker until it ends. node: this machine's address. Returns how it ended, as words that follow its name."""
+    """Run a worker until it ends. node: this machine's address. Returns how it ended, as words that follow its name.
+
+    Clients may read them, so they are not those of an exception.
+    """
     where = f"could not start on node {node}"
     if job["version"] != __version__:
         return f"{where}: it has animegamer-rt {__version__}, the server {job['version']}; install the same version"
@@ -54,20 +58,19 @@ def run_worker(job: NodeJob, node: str) -> str:
     try:
         bundle = find_bundle(job["bundles"], job["fingerprint"])
     except AnimeGamerError as error:  # also from the hub, or of a full disk
-        return f"{where}: {error}"
+        print(f"{where}: {error}", file=sys.stderr, flush=True)
+        return f"{where}: {in_own_words(error)}"
     command = child_command("animegamer_rt.serving.worker", "--server", f"tcp://{bracketed(job['host'])}:{job['port']}")
     command += ["--bundle", str(bundle.folder), *job["arguments"]]
     environment = {**os.environ, WORKER_SECRET: job["secret"], WORKER_SERVER_KEY: job["server_key"]}
-    last_line = ""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            text = line.decode(errors="replace").rstrip()
-            print(text, file=sys.stderr, flush=True)  # Ray forwards it to the server's log
-            last_line = text or last_line
-    return f"on node {node} {describe_end(process.returncode, last_line)}"
+            # Ray forwards it to the server's log.
+            print(line.decode(errors="replace").rstrip(), file=sys.stderr, flush=True)
+    return f"on node {node} {describe_end(process.returncode)}"
 
 
 def find_bundle(places: list[str], fingerprint: str) -> Bundle:

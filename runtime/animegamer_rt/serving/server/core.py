@@ -7,7 +7,8 @@ clock) and returns effects for the server to carry out. Knows no sockets and no 
   `done`. If the frames fail, the turn is removed before the client gets the error. A turn left unconfirmed by a killed
   server is deleted when the store is opened: a session holds only turns that were `done`. Writing the shot takes up to
   ten times as long as confirming, so it does not wait for the last frame.
-- When a worker dies, another one, or its restarted process, gets its jobs. Events already sent are not sent twice.
+- When a worker dies, another one, or its restarted process, gets its jobs: the one that it ran behind everybody else's,
+  as it may kill the next one too (`suspects`). Events already sent are not sent twice.
 - While there is no job, a worker renders speculative turns; the first job stops it. If a speculative turn is requested,
   the worker's recorded messages are sent at once.
 """
@@ -21,7 +22,7 @@ from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
 from animegamer_rt.serving.store import CHECKPOINT_TURNS
-from animegamer_rt.serving.wire import MAX_FILES, STAGES, Message, encode
+from animegamer_rt.serving.wire import CODES, MAX_FILES, STAGES, Message, encode
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
     GameStarted,
@@ -34,13 +35,14 @@ from animegamer_rt.serving.wire.worker_messages import (
 
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
-from .dispatch import MAX_FAILURES, Begun, Dispatch, Fleet, HandOver, TakeBack
-from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
+from .dispatch import Begun, Dispatch, Fleet, HandOver, TakeBack
+from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Replace, Send, SendError, Started
 from .guesses import Guesser
-from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, poisonous, read_reply, stopped
+from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, read_reply, stopped
 from .options import ServeOptions
 from .queue import JobQueue
 from .storage import Storage
+from .suspects import Suspects
 
 PREDICT_AGAIN_S = 1.0
 """Allowed for each shot that must be predicted again, or twice the median predictor time, whichever is more."""
@@ -58,7 +60,7 @@ class ServerCore:
     def __init__(self, options: ServeOptions, storage: Storage, guesser: Guesser) -> None:
         self._storage = storage
         self.queue, self.dispatch = JobQueue(options), Dispatch(Fleet(count=options.workers))
-        self._effects: list[Effect] = []
+        self._suspects, self._effects = Suspects(), list[Effect]()
         self._ahead, self._plays_ahead = AheadTurns(options, storage, guesser, self._effects), options.ahead > 0
         self._ready_messages: deque[tuple[Turn, Message]] = deque()
         """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
@@ -67,7 +69,10 @@ class ServerCore:
     # Events: each method returns the effects.
     def admit(self, job: Job, now: float) -> list[Effect]:
         """A client requests a job whose limits have been checked. The next `tick` dispatches it."""
-        self._admit(job, now)
+        if (refused := self._suspects.refusal(job, now)) is not None:
+            self._send_error(job, refused)
+        else:
+            self._admit(job, now)
         return self._take_effects()
 
     def subscribe(self, job: Played, subscriber: Subscriber) -> list[Effect]:
@@ -115,21 +120,15 @@ class ServerCore:
         """A worker died: its jobs wait for any free worker, unless the running one was stopped or killed too many."""
         self._process_ready(now)
         self.dispatch.fleet = fleet
-        self.dispatch.died(worker)
         running, died_ahead = self.queue.running_at(worker), self._ahead.worker_died(worker)
+        to_blame = not died_ahead and worker not in self.dispatch.failing
+        self.dispatch.died(worker)
         for job in self.queue.jobs:
             if job.worker == worker:
                 self._remove_stored(job)
                 job.worker = None
         if running is not None:
-            running.worker_deaths += not died_ahead
-            if running.stop_error is not None:
-                self._fail(running, running.stop_error)
-            elif running.worker_deaths >= MAX_FAILURES:
-                self._fail(running, poisonous(running, reason))
-            elif not isinstance(running, Start):  # its client has no session yet for `restarting` to name
-                fields = {"attempt": max(1, running.worker_deaths), "retry_in_s": fleet.retry_in_s}
-                self._notify(running, Message("restarting", fields))
+            self._retry(running, reason, to_blame, now)
         elif fleet.degraded:  # no worker can start, so no job is kept waiting
             for job in self.queue.jobs:
                 self._fail(job, fleet.degraded_error())
@@ -162,6 +161,7 @@ class ServerCore:
 
     def _admit(self, job: Job, now: float) -> None:
         ready = self._ahead.take(job, self.dispatch.fleet.engines, self.queue.idle) if self._plays_ahead else None
+        job.suspect = self._suspects.suspects(job, now)
         self.queue.add(job)
         if isinstance(job, Turn) and ready is not None:
             self._answer(job, ready, now)
@@ -212,11 +212,12 @@ class ServerCore:
     def _process(self, job: Job, message: Message, now: float) -> None:
         match read_reply(job, message):
             case JobFailed(code=code, text=text, do=do):
-                self._work_ended(job, now)
+                at_fault = job.worker if code not in CODES or code == "internal" else None
+                self._work_ended(job, now, failed=at_fault is not None)
                 error = ProtocolError(text, code=code, do=do)
                 if code != "cancelled":
                     self._effects.append(Logged(logging.ERROR, f"the worker failed a job: {code}: {text}"))
-                self._fail(job, error if code != "cancelled" else job.stop_error or stopped(job, "cancelled"))
+                self._fail(job, error if code != "cancelled" else job.stop_error or stopped(job, "cancelled"), at_fault)
                 self._dispatch(now)
             case PartFinished():
                 self._work_ended(job, now)
@@ -225,6 +226,7 @@ class ServerCore:
                 else:
                     if isinstance(job, Export) and not job.predicts:
                         job.turn += 1
+                    job.take_back()
                     self.queue.put_back(job)
                 self._dispatch(now)
             case TurnFinished() | ExportFinished() | GameStarted() as finished:
@@ -260,15 +262,18 @@ class ServerCore:
         except StoreError as error:
             self._stop(job, error)
 
-    def _work_ended(self, job: Job, now: float) -> None:
-        if job.worker is not None:  # a job served from a ready turn has none
-            self._job_ended(job.worker, job)
-            if self._plays_ahead:
-                self._ahead.postpone(now)
+    def _work_ended(self, job: Job, now: float, failed: bool = False) -> None:
+        if job.worker is None:  # a job served from a ready turn has none
+            return
+        self._job_ended(job.worker, job, failed)
+        if self._plays_ahead:
+            self._ahead.postpone(now)
+        if failed and self.dispatch.failed(job.worker, job.session, len(self.queue.connected_sessions())):
+            self._effects.append(Replace(job.worker))
 
-    def _job_ended(self, worker: int, ended: Job) -> None:
+    def _job_ended(self, worker: int, ended: Job, failed: bool = False) -> None:
         has_next = any(job.worker == worker and job is not ended for job in self.queue.jobs)
-        self._effects.append(Ended(worker, has_next))
+        self._effects.append(Ended(worker, has_next, failed))
 
     # The end of a job
 
@@ -295,6 +300,9 @@ class ServerCore:
         except StoreError as error:
             self._fail(job, error)
             return
+        self._suspects.acquit(job)
+        if job.worker is not None:
+            self.dispatch.finished(job.worker)
         self.queue.remove(job)
         job.end()
         if isinstance(job, Turn) and self._plays_ahead:
@@ -309,6 +317,28 @@ class ServerCore:
         self._publish(job, Message("done", done, session=job.session, turn=job.turn, seq=job.last_seq + 1))
         self._effects.append(Done(job.NOUN, job.session, job.turn, seconds, job.worker))
 
+    def _retry(self, job: Job, reason: str, to_blame: bool, now: float) -> None:
+        """A job's worker died: have another play it, unless that was one too many."""
+        self.queue.put_back(job, behind=to_blame)
+        if to_blame:
+            job.worker_deaths += 1
+            self._blame(job, reason, now)
+        if job.stop_error is not None and not job.over:
+            self._fail(job, job.stop_error)
+        if not (job.over or isinstance(job, Start)):  # its client has no session yet for `restarting` to name
+            fields = {"attempt": max(1, job.worker_deaths), "retry_in_s": self.dispatch.fleet.retry_in_s}
+            self._notify(job, Message("restarting", fields))
+
+    def _blame(self, culprit: Job, reason: str, now: float) -> None:
+        """Suspect all jobs of a session and holder that killed a worker; end those that are refused from now on."""
+        self._suspects.blame(culprit, now)
+        for job in self.queue.jobs:
+            job.suspect = self._suspects.suspects(job, now)
+        for job in list(self.queue.waiting):
+            if (refused := self._suspects.refusal(job, now)) is not None:
+                self._effects.append(Logged(logging.WARNING, f"{job.NOUN} refused: {refused}; the last: {reason}"))
+                self._stop(job, refused)
+
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
         self._cancel(job)
         if job.worker is not None and job in self.queue.running:
@@ -316,13 +346,16 @@ class ServerCore:
         else:
             self._fail(job, error)
 
-    def _fail(self, job: Job, error: AnimeGamerError) -> None:
+    def _fail(self, job: Job, error: AnimeGamerError, at_fault: int | None = None) -> None:
         self.queue.remove(job)
         self._remove_stored(job)
         if isinstance(job, Export):
             self._storage.drop_export(job)
+        self._effects.append(Lost(job.NOUN, error.code, job.session, job.about[1], at_fault))
+        self._send_error(job, error)
+
+    def _send_error(self, job: Job, error: AnimeGamerError) -> None:
         listener, (session, turn) = job.listener, job.about
-        self._effects.append(Lost(job.NOUN, error.code, job.session, turn))
         self._effects.append(SendError(listener.client, error, listener.parent, session, turn))
         job.end()
 

@@ -7,13 +7,14 @@ Changes no job: the core carries out each move and asks for the next.
   or if it would wait for a long job while other workers play.
 - A free worker gets the first job of the queue. A job prefers the free worker that played its session last, which has
   its history warm, or else the one that was given a job longest ago.
-- When a worker dies, its running job goes to the front of the queue.
+- A worker that fails several turns in a row, of different sessions if several play, is replaced.
+- Jobs under suspicion of killing workers run one at a time, so that the other workers play on.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -25,7 +26,8 @@ from .jobs import Export, Job
 from .queue import JobQueue
 
 MAX_FAILURES = 3
-"""Workers that may die on one job; deaths in a row after which a worker counts as unable to start."""
+"""Workers that may die on one job; deaths in a row after which a worker counts as unable to start; turns in a row after
+which a worker that failed them all is replaced."""
 LATE = 2.0
 """A job running longer than this many median turns may take much longer: no job waits for its worker alone."""
 REMEMBERED_TURNS = 100
@@ -105,6 +107,41 @@ class Dispatch:
         self._warm: dict[int, str] = {}
         """Worker -> the session of its last job."""
         self._given_at: dict[int, float] = {}
+        self._failed: defaultdict[int, deque[str]] = defaultdict(lambda: deque(maxlen=MAX_FAILURES))
+        """Worker -> the sessions whose turns it has failed since it last finished one."""
+        self.failing: set[int] = set()
+        """Workers that fail whatever they are given; each is being replaced."""
+
+    @property
+    def state(self) -> str:
+        """The fleet's, but degraded while every worker that answers fails its turns."""
+        fails = self.fleet.serving and not any(self.works(worker) for worker in self.fleet.serving)
+        return "degraded" if fails and self.fleet.state == "ready" else self.fleet.state
+
+    @property
+    def ready(self) -> bool:
+        """Whether a worker plays turns now."""
+        return self.state == "ready" and bool(self.fleet.serving)
+
+    def works(self, worker: int) -> bool:
+        """Whether a worker plays turns now."""
+        return worker in self.fleet.serving and worker not in self.failing
+
+    def finished(self, worker: int) -> None:
+        """Record that a worker has finished a job."""
+        self._failed.pop(worker, None)
+
+    def failed(self, worker: int, session: str, playing: int) -> bool:
+        """Record that a worker failed a session's job by its own fault. Returns whether to replace it.
+
+        playing: sessions of connected clients. One session may be at fault itself, unless no other is there.
+        """
+        failed = self._failed[worker]
+        failed.append(session)
+        if worker in self.failing or len(failed) < MAX_FAILURES or len({*failed}) < min(playing, MAX_FAILURES):
+            return False
+        self.failing.add(worker)
+        return True
 
     def next_move(self, queue: JobQueue, now: float) -> Begun | TakeBack | HandOver | None:
         """The next move that keeps each worker supplied with a running job and a next one; None: nothing to do."""
@@ -112,12 +149,8 @@ class Dispatch:
         for job in queue.waiting:
             if job.worker in free:
                 return Begun(job)
-        if free:
-            lost, first = next((job for job in queue.running if job.worker is None), None), queue.next_waiting
-            if lost is not None:
-                return HandOver(lost, self.best(free, lost.session), runs=True)
-            if first is not None:
-                return TakeBack(first) if first.worker is not None else self._begin(first, free)
+        if free and (first := next(iter(queue.startable), None)) is not None:
+            return TakeBack(first) if first.worker is not None else self._begin(first, free)
         wanted = self._next_jobs(queue, now)
         for job in queue.waiting:
             if job.worker is not None and job.worker != wanted.get(job):
@@ -136,8 +169,10 @@ class Dispatch:
         self._warm[worker], self._given_at[worker] = session, now
 
     def died(self, worker: int) -> None:
-        """Record that a worker died: its warm history is lost."""
+        """Record that a worker died: its warm history is lost, and its failures are the old process's."""
         self._warm.pop(worker, None)
+        self._failed.pop(worker, None)
+        self.failing.discard(worker)
 
     def median_s(self, stage: str) -> float:
         """Median seconds of a stage; before the first turn, those of the warm-up turn."""
@@ -147,12 +182,10 @@ class Dispatch:
         return HandOver(job, self.best(free, job.session), runs=True)
 
     def _next_jobs(self, queue: JobQueue, now: float) -> dict[Job, int]:
-        """The jobs to assign next, and their workers; none while a dead worker's job waits for any free worker."""
-        if any(job.worker is None for job in queue.running):
-            return {}
+        """The jobs to assign next, and their workers."""
         runs = {worker: job for worker in self.fleet.serving if (job := queue.running_at(worker)) is not None}
         in_time = [worker for worker, job in runs.items() if len(runs) == 1 or not self._is_late(job, now)]
-        line = queue.waiting[: len(in_time)]
+        line = [job for job in queue.waiting if not job.suspect][: len(in_time)]
         if self.fleet.count > 1:  # two workers must never write one export: only a free worker gets it
             line = list(takewhile(lambda job: not isinstance(job, Export), line))
         stay = {job: job.worker for job in line if job.worker is not None and job.worker in in_time}

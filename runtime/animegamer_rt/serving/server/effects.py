@@ -52,10 +52,18 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A worker has sent its last message about a job. has_next: it has another job."""
+    """A worker has sent its last message about a job. has_next: it has another job. failed: by a fault of its own."""
 
     worker: int
     has_next: bool
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A worker answers, but fails every turn: end it and start another process."""
+
+    worker: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +87,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A job ended with an error of this code."""
+    """A job ended with an error of this code. worker: the one whose fault it was, if it was one's."""
 
     noun: str
     code: str
     session: str
     turn: int | None
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +113,4 @@ class Logged:
     error: Exception | None = None
 
 
-Effect = Send | SendError | Give | Cancel | Ended | Started | Done | Lost | Counted | Logged
+Effect = Send | SendError | Give | Cancel | Ended | Replace | Started | Done | Lost | Counted | Logged

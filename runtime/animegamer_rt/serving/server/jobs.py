@@ -5,6 +5,7 @@ A job records its subscriber, its deadline and the events sent so far. Times are
 
 from __future__ import annotations
 
+import hashlib
 import math
 import secrets
 from collections.abc import Mapping
@@ -60,8 +61,9 @@ class Job:
 
     requested_s: seconds after which its client no longer wants it. cost_turns: the worker's time for it, in turns.
     owner: the holder charged for it in the queue.
-    worker: the number of the worker that has it. worker_deaths: how many workers died running it. stop_error: what the
-    client is sent once the worker has stopped the job; None unless it is being stopped.
+    worker: the number of the worker that has it. worker_deaths: how many workers died running it. suspect: it may kill
+    the next one too (`suspects`). stop_error: what the client is sent once the worker has stopped the job; None unless
+    it is being stopped.
     """
 
     session: str
@@ -76,6 +78,7 @@ class Job:
     started_at: float | None = None
     deadline_extended: bool = False
     worker_deaths: int = 0
+    suspect: bool = False
     stop_error: AnimeGamerError | None = None
     over: bool = False
 
@@ -87,6 +90,11 @@ class Job:
     def about(self) -> tuple[str | None, int | None]:
         """The session and the turn, as far as its client knows them."""
         return self.session, None
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """Who asks for what: the same for each job that asks for the same again."""
+        return self.session, self.NOUN
 
     @property
     def listener(self) -> Subscriber:
@@ -156,6 +164,11 @@ class Played(Rendered):
     def about(self) -> tuple[str | None, int | None]:
         """Session and turn."""
         return self.session, self.turn
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """Session and instruction."""
+        return self.session, self.instruction
 
     @property
     def listener(self) -> Subscriber:
@@ -258,6 +271,11 @@ class Start(Job):
         """Its client knows no session yet."""
         return None, None
 
+    @property
+    def subject(self) -> tuple[str, str]:
+        """Its picture and motion: each request has another session."""
+        return hashlib.sha256(self.work.picture).hexdigest(), self.work.motion
+
 
 def read_reply(job: Job, message: Message) -> Reply | Message:
     """Decode a worker's message about a job: one of the records for the server, else an event for its client.
@@ -289,13 +307,6 @@ def stopped(job: Job, code: str) -> ProtocolError:
         "busy": ("the connection was lost and the queue is full", "send the turn again"),
     }[code]
     return ProtocolError(what, code=code, do=do)
-
-
-def poisonous(job: Job, reason: str) -> ProtocolError:
-    """The error of a job that killed too many workers."""
-    what = f"the worker died {job.worker_deaths} times on this turn"
-    do = "send another instruction; worker.log on the server has the reason"
-    return ProtocolError(what, code="worker_failed", found=reason, do=do)
 
 
 def fault() -> ProtocolError:

@@ -62,7 +62,11 @@ class RunningWorker(Protocol):
         """None while it runs. Called often."""
 
     def ended(self) -> str:
-        """How it ended, as words that follow its name."""
+        """How it ended, as words that follow its name. Clients may read them."""
+
+    def last_words(self) -> str:
+        """What it said last, such as a Python exception: for the log alone."""
+        return ""
 
     def release(self) -> None:
         """Make it end as if the server had died."""
@@ -155,7 +159,11 @@ class LocalWorker(RunningWorker):
 
     def ended(self) -> str:
         """How it ended, as words that follow its name."""
-        return describe_end(self._process.returncode, "".join(tail(self._log_path)[-1:]))
+        return describe_end(self._process.returncode)
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        return "".join(tail(self._log_path)[-1:])
 
     def release(self) -> None:
         """Close its standard input, which ends it."""

@@ -38,7 +38,7 @@ COUNTERS = {
 }
 GAUGES = {
     "up": "1 while the server runs.",
-    "ready": "1 while it accepts turns.",
+    "ready": "1 while a worker plays turns: not while none is loaded, nor after the last turns of all of them failed.",
     "queue": "Turns waiting.",
     "running": "Turns running.",
     "sessions": "Sessions used within the last hour.",
@@ -47,9 +47,10 @@ GAUGES = {
 WORKER_COUNTERS = {
     "worker_restarts": "Restarts of a worker after it died.",
     "worker_turns": "Turns finished by a worker.",
+    "worker_failed_turns": "Turns that failed by a fault of a worker, not of their instruction.",
 }
 WORKER_GAUGES = {
-    "worker_ready": "1 while a worker accepts turns.",
+    "worker_ready": "1 while a worker plays turns: not while it loads, nor after its last turns failed.",
     "worker_resident_bytes": "Resident memory of a worker after its last turn.",
 }
 
@@ -105,12 +106,12 @@ class Metrics:
     def update(self, workers: Iterable[tuple[int, bool, float | None]], **gauges: float) -> None:
         """Set the gauges; called about once a second. gauges: values of GAUGES.
 
-        workers: number, whether it accepts turns, and MiB of memory if known, for each.
+        workers: number, whether it plays turns, and MiB of memory if known, for each.
         """
         for name, value in gauges.items():
             self._gauges[name].set(value)
-        for number, serving, resident_mib in workers:
-            self._worker_gauges["worker_ready"].labels(number).set(serving)
+        for number, works, resident_mib in workers:
+            self._worker_gauges["worker_ready"].labels(number).set(works)
             self._worker_gauges["worker_resident_bytes"].labels(number).set((resident_mib or 0.0) * 2**20)
 
 

@@ -87,9 +87,16 @@ class JobQueue:
         return [job for round_of_jobs in rounds for job in round_of_jobs if job is not None]
 
     @property
-    def next_waiting(self) -> Job | None:
-        """The job that runs next."""
-        return next(iter(self.waiting), None)
+    def startable(self) -> list[Job]:
+        """The waiting jobs that a free worker may start: of those under suspicion, one runs at a time."""
+        if any(job.suspect for job in self.running):
+            return [job for job in self.waiting if not job.suspect]
+        return self.waiting
+
+    @property
+    def suspected_workers(self) -> set[int | None]:
+        """The workers that run a job under suspicion: it is to blame if they die."""
+        return {job.worker for job in self.running if job.suspect}
 
     @property
     def idle(self) -> bool:
@@ -265,12 +272,14 @@ class JobQueue:
             self._waiting.remove(job)
             self._leave_line(job.owner)
 
-    def put_back(self, job: Job) -> None:
-        """A running job has done a part: the next one waits until others had their turn."""
+    def put_back(self, job: Job, *, behind: bool = True) -> None:
+        """A running job waits again: until others had their turn, or else as the next one."""
         self.remove(job)
-        job.take_back()
         self._waiting.append(job)
         self._enter_line(job.owner)
+        if not behind:
+            self._line[job.owner] = 0
+            self._session_ended.pop(job.session, None)
 
     def overdue(self, now: float) -> list[Job]:
         """Jobs past their deadline that are not being stopped yet."""

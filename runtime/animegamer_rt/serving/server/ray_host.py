@@ -147,7 +147,7 @@ class _RayProcess:
             self.error = ClusterError("the connection to Ray was lost", where=where, found=f"exit code {code}", do=do)
         self.over = True
         for worker in list(self.workers.values()):
-            worker.update({"ended": f"was lost: {self.error}"})
+            worker.update({"ended": f"was lost: {self.error.what}; found exit code {code}"})
         self.answered.set()
 
 

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from types import FrameType
 
@@ -25,8 +24,9 @@ from animegamer_rt.profiling.libraries import check_libraries
 from animegamer_rt.profiling.trace import check_trace
 
 from .clients import Clients
+from .clock import AwakeClock
 from .core import ServerCore
-from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Send, SendError, Started
+from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Replace, Send, SendError, Started
 from .gateway_process import GatewayProcess
 from .guesses import Guesser
 from .instruction_filter import InstructionFilter
@@ -110,6 +110,7 @@ class Server:
         self._requests = Requests(options, status, storage, self._core, instruction_filter)
         self.upkeep = Upkeep(self._core, sockets, workers, gateway, Supervisor(options.parent))
         self._clients = Clients(sockets, options, self.upkeep.metrics)
+        self._clock = AwakeClock()
         self._signals, self._draining, self._tick_at = 0, False, 0.0
 
     @contextlib.contextmanager
@@ -130,7 +131,7 @@ class Server:
         waiting, retry_ms, drain_until = False, RETRY_POLL_MS, float("inf")
         while True:
             ready = self._sockets.poll(retry_ms if waiting else IDLE_POLL_MS)
-            self._round(ready, time.monotonic())
+            self._round(ready, self._clock())
             waiting, sent = self._clients.retry()
             retry_ms = RETRY_POLL_MS if ready or sent or not waiting else min(2 * retry_ms, IDLE_POLL_MS)
             parent = self.upkeep.supervisor.parent
@@ -139,17 +140,17 @@ class Server:
                 self._signals = 1
             if self._signals and not self._draining:
                 self._draining = True
-                drain_until = time.monotonic() + DRAIN_S
-                self._tick(time.monotonic())
+                drain_until = self._clock() + DRAIN_S
+                self._tick(self._clock())
                 self.upkeep.supervisor.stopping()
                 log.info("draining: running turns finish, new ones are refused")
             if self._signals > 1:
                 return INTERRUPTED
-            if self._draining and (self._core.queue.idle or time.monotonic() >= drain_until):
+            if self._draining and (self._core.queue.idle or self._clock() >= drain_until):
                 break
-        self._carry_out(self._core.end(), time.monotonic())
-        flush_until = time.monotonic() + FLUSH_S
-        while self._clients.retry()[0] and time.monotonic() < flush_until and self._signals < 2:
+        self._carry_out(self._core.end(), self._clock())
+        flush_until = self._clock() + FLUSH_S
+        while self._clients.retry()[0] and self._clock() < flush_until and self._signals < 2:
             self._sockets.poll(RETRY_POLL_MS)
         log.info("stopped")
         return 0
@@ -158,17 +159,16 @@ class Server:
         """Handle requests, then the workers' messages, then whatever is due."""
         only_said = False
         for client, socket, frames in self._clients.requests(ready):
-            self._carry_out(self._requests.handle(client, socket, frames, time.monotonic()), now)
+            self._carry_out(self._requests.handle(client, socket, frames, self._clock()), now)
         for client in self._clients.disconnected():
             self._carry_out(self._core.client_gone(client), now)
-        if not ready <= {self._sockets.turns, self._sockets.control}:
-            for worker, message in self._workers.receive(now):
-                only_said = len(ready) == 1
-                self.upkeep.worker_active = True
-                self._carry_out(self._core.worker_sent(worker, message, now), now)
+        for worker, message in self._workers.receive(now):  # also those sent since `poll`: silence is judged below
+            only_said = len(ready) == 1
+            self.upkeep.worker_active = True
+            self._carry_out(self._core.worker_sent(worker, message, now), now)
         if only_said and now < self._tick_at:
             return
-        for worker, death in self._workers.watch(now):
+        for worker, death in self._workers.watch(now, self._core.queue.suspected_workers):
             self.upkeep.metrics.count_of_worker("worker_restarts", worker)
             fleet = self._workers.fleet(self._draining, now)
             self._carry_out(self._core.worker_died(worker, death, fleet, now), now)
@@ -186,7 +186,7 @@ class Server:
                     client.send(message, delivery)
                 case SendError(client, error, parent, session, turn):
                     client.send_error(error, parent, session, turn)
-                case Give() | Cancel() | Ended():
+                case Give() | Cancel() | Ended() | Replace():
                     self._workers.carry_out(effect, now)
                 case Started(job, start):
                     self._carry_out(self._requests.open_started(job, start, now), now)
@@ -241,22 +241,25 @@ class Upkeep:
                 self.metrics.turn_done(seconds, worker)
                 named = worker if len(self._workers.all) > 1 else None
                 log.info("%s done", noun, extra=about(session, turn, seconds.get("total"), named))
-            case Lost(noun, code, session, turn):
+            case Lost(noun, code, session, turn, worker):
+                if worker is not None:
+                    self.metrics.count_of_worker("worker_failed_turns", worker)
                 log.warning("%s failed: %s", noun, code, extra=about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
 
     @property
     def _working(self) -> bool:
-        """Whether turns make progress: none is waiting, all workers are loading, or one sent something recently."""
+        """Whether turns succeed or may: not all fail, and none waits, all workers load, or one sent something."""
         fleet = self._core.dispatch.fleet
-        return not fleet.degraded and (self.worker_active or self._core.queue.idle or not fleet.serving)
+        active = self.worker_active or self._core.queue.idle or not fleet.serving
+        return active and self._core.dispatch.state != "degraded"
 
     def _update_metrics(self, now: float) -> None:
         queue = self._core.queue
         self.metrics.update(
-            ((worker.number, worker.serving, worker.resident_mib) for worker in self._workers.all),
-            ready=self._core.dispatch.fleet.state == "ready",
+            ((one.number, self._core.dispatch.works(one.number), one.resident_mib) for one in self._workers.all),
+            ready=self._core.dispatch.ready,
             queue=len(queue.waiting),
             running=len(queue.running),
             sessions=len(queue.sessions_in_use(now)),

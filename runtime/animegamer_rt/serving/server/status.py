@@ -81,7 +81,7 @@ class ServerStatus:
                 "sessions": options.sessions,
                 "queue": options.queue,
             },
-            "state": self._core.dispatch.fleet.state,
+            "state": self._core.dispatch.state,
         }
 
     def status(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class ServerStatus:
         return {
             "version": __version__,
             "protocol": VERSION,
-            "state": self._core.dispatch.fleet.state,
+            "state": self._core.dispatch.state,
             "bundle": self.bundle.manifest.name,
             "plan": self.plan,
             "uptime_s": time.monotonic() - self._started,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import zmq
 
@@ -20,7 +20,7 @@ from animegamer_rt.serving.wire import WORKER_LIMITS, Buffer, Message, decode, e
 from animegamer_rt.serving.wire.worker_messages import CANCEL, HEARTBEAT, JOB, LOADING, READY, STOP, WorkerReady
 
 from .dispatch import MAX_FAILURES, Fleet
-from .effects import Cancel, Ended, Give
+from .effects import Cancel, Ended, Give, Replace
 from .local_host import LocalHost, RunningWorker, WorkerHost, share_out, shortages, usable_cores, usable_gpus
 from .options import ServeOptions
 from .ray_host import RayCluster, RayHost
@@ -83,7 +83,7 @@ class WorkerProcess:
         self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
         self._start_at = self._heard_at = self._probed_at = 0.0
         self._ready_at: float | None = None
-        self._failures = 0
+        self._failures, self._suspected = 0, False
         self.state = "starting"
         self.restarts = 0
         self.last_error, self.failed_at = "", 0.0
@@ -115,8 +115,12 @@ class WorkerProcess:
         """Start a new log. Raises StoreError if the state folder cannot be written."""
         self._host.open_log()
 
-    def watch(self, now: float) -> str | None:
-        """Start the worker when it is time. Returns the reason if it failed to start, died or had to be ended."""
+    def watch(self, now: float, *, suspected: bool = False) -> str | None:
+        """Start the worker when it is time. Returns the reason if it failed to start, died or had to be ended.
+
+        suspected: its job killed a worker before, so a death is the job's fault and does not count as the worker's.
+        """
+        self._suspected = suspected
         self._killed = [process for process in self._killed if process.poll() is None]
         if self.state == "stopped":
             return None
@@ -129,7 +133,7 @@ class WorkerProcess:
                 return self._fail(now, f"{self._name} could not be started: {error.strerror or error}")
             return None
         if self._process.poll() is not None:
-            return self._clean_up(now, f"{self._name} {self._process.ended()}")
+            return self._clean_up(now, f"{self._name} {self._process.ended()}", self._process.last_words())
         if not self._process.placed:
             self._heard_at = now
         if self._host.remote and self._peer and now - self._probed_at >= PROBE_S:
@@ -141,7 +145,7 @@ class WorkerProcess:
             self._process.wait(END_S)
             lost = self._process.poll() is None
             end = "lost its connection and was ended" if lost else self._process.ended()
-            return self._clean_up(now, f"{self._name} {end}")
+            return self._clean_up(now, f"{self._name} {end}", "" if lost else self._process.last_words())
         limit = {"busy": self._options.worker_timeout_s, "ready": None}.get(self.state, LOADING_S)
         if limit is not None and now - self._heard_at > limit:
             longer = ", if a step takes longer here: worker_timeout_s in serve --config" if self.state == "busy" else ""
@@ -188,11 +192,16 @@ class WorkerProcess:
             log.warning("%s could not be sent %s: %s", self._name, type, error)
             self._unreachable = True
 
-    def job_ended(self, *, has_next: bool) -> None:
-        """A job has ended, so this worker makes progress. has_next: it has another one."""
+    def job_ended(self, *, has_next: bool, failed: bool = False) -> None:
+        """A job has ended. has_next: the worker has another one. failed: by the worker's fault, so it may not work."""
         if self.state == "busy" and not has_next:
             self.state = "ready"
-        self._failures = 0
+        if not failed:
+            self._failures = 0
+
+    def replace(self) -> None:
+        """End the worker with the next `watch`: it answers, but its turns fail."""
+        self._refused = f"{self._name} failed {MAX_FAILURES} turns in a row and was ended"
 
     def ask_to_stop(self) -> None:
         """Tell the worker to end; `stop` waits for it. It is not restarted."""
@@ -229,26 +238,28 @@ class WorkerProcess:
             self.resident_mib = self.ready_info.resident_mib
             log.info("%s ready", self._name.removeprefix("the "))
 
-    def _clean_up(self, now: float, reason: str) -> str:
-        """End what is left of the process."""
+    def _clean_up(self, now: float, reason: str, last_words: str = "") -> str:
+        """End what is left of the process. last_words: its own, for the log alone."""
         assert self._process is not None
         self._process.release()
         if not self._process.kill():
             self._killed.append(self._process)
         self._process = None
-        return self._fail(now, reason)
+        return self._fail(now, reason, last_words)
 
-    def _fail(self, now: float, reason: str) -> str:
+    def _fail(self, now: float, reason: str, last_words: str = "") -> str:
         """Schedule the next start of a worker that died or could not start. Returns the reason."""
-        steady = self._ready_at is not None and now - self._ready_at > STEADY_S
-        self._failures = 1 if steady else self._failures + 1
+        if not self._suspected:
+            steady = self._ready_at is not None and now - self._ready_at > STEADY_S
+            self._failures = 1 if steady else self._failures + 1
         self._secret, self._peer, self._unreachable, self._refused = "", b"", False, ""
-        doublings = min(self._failures - 1, _MAX_DOUBLINGS)
+        doublings = min(max(0, self._failures - 1), _MAX_DOUBLINGS)
         self._start_at = now + min(MAX_BACKOFF_S, BACKOFF_S * 2**doublings)
         self.restarts += 1
         self.state = "failed" if self._failures >= MAX_FAILURES else "restarting"
         self.last_error, self.failed_at = reason, now
-        log.error("%s; restarting it in %.1f s", reason, self.retry_in_s(now))
+        said = f": {last_words}" if last_words else ""
+        log.error("%s%s; restarting it in %.1f s", reason, said, self.retry_in_s(now))
         return reason
 
 
@@ -284,7 +295,7 @@ class Workers:
             draining=draining,
         )
 
-    def carry_out(self, effect: Give | Cancel | Ended, now: float) -> None:
+    def carry_out(self, effect: Give | Cancel | Ended | Replace, now: float) -> None:
         """Pass on the core's effect on a worker."""
         worker = self.all[effect.worker - 1]
         match effect:
@@ -292,13 +303,18 @@ class Workers:
                 worker.give(frames, now)
             case Cancel(job=job):
                 worker.send(Message(CANCEL, id=job))
-            case Ended(has_next=has_next):
-                worker.job_ended(has_next=has_next)
+            case Ended(has_next=has_next, failed=failed):
+                worker.job_ended(has_next=has_next, failed=failed)
+            case Replace():
+                worker.replace()
 
-    def watch(self, now: float) -> Iterator[tuple[int, str]]:
-        """Start those that are due. Yields each that failed to start, died or had to be ended, and why."""
+    def watch(self, now: float, suspected: Container[int | None] = ()) -> Iterator[tuple[int, str]]:
+        """Start those that are due. Yields each that failed to start, died or had to be ended, and why.
+
+        suspected: those whose job is to blame if they die.
+        """
         for worker in self.all:
-            if (reason := worker.watch(now)) is not None:
+            if (reason := worker.watch(now, suspected=worker.number in suspected)) is not None:
                 yield worker.number, reason
 
     def receive(self, now: float) -> Iterator[tuple[int, Message]]:

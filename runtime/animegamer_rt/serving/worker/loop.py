@@ -150,9 +150,9 @@ class Worker:
         except AnimeGamerError as error:
             log.warning("job %s failed: %s", job.message.id, error)
             self._fail(job, JobFailed(error.code, client_text(error), error.do and without_folders(error.do)))
-        except Exception as error:  # the engines still work, and the next job is another player's
+        except Exception:  # the next job is another player's; the server replaces a worker that fails them all
             log.exception("job %s failed", job.message.id)
-            self._fail(job, JobFailed("internal", without_folders(f"{type(error).__name__}: {error}")))
+            self._fail(job, JobFailed("internal", "the worker failed", "try again; worker.log has the reason"))
 
     def _messages(self, job: _QueuedJob) -> Generator[Message, None, None]:
         message, retry = job.message, PrecisionRetry(self._pipeline, self._higher, partial(self._heartbeat, job))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,12 @@ from live_server import LiveServer, error_code, frames
 
 TRIES = 8
 """A turn may be over before the kill comes, on a busy machine; another one is tried then."""
+FAULTY = f"""
+from animegamer_rt.serving.server import local_host
+program = {str(Path(__file__).parents[4] / "benchmarks" / "soak" / "faulty_worker.py")!r}
+local_host.child_command = lambda module, *options: [sys.executable, program, *options]
+"""
+"""The workers of such a server die of the word "poison", and fail every turn from the word "wedge" on."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +75,9 @@ def test_a_worker_that_hangs_is_replaced(mortal: LiveServer) -> None:
         assert "sent nothing" in mortal.status()["worker"]["last_error"]
 
 
-def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(bundle: Path, tmp_path: Path) -> None:
+def test_a_worker_that_always_dies_costs_the_turn_and_one_that_cannot_start_degrades_the_server(
+    bundle: Path, tmp_path: Path
+) -> None:
     with (
         LiveServer(bundle, tmp_path / "state", device="simulated:0.8") as server,
         server.ready().client() as player,
@@ -84,21 +95,100 @@ def test_a_worker_that_always_dies_costs_the_turn_then_the_server_says_degraded(
         events = player.rest(turn)
         assert error_code(events) == "worker_failed"
         assert [event.fields["attempt"] for event in events if event.type == "restarting"] == [1, 2]
-        server.await_status(lambda status: status["state"] == "degraded")
+
+        # The same turn is refused at once; the server is as well as before.
+        (refused,) = player.play(game, "Tobo runs.")
+        assert "wait" in refused.fields["do"] and refused.fields["code"] == "worker_failed"
+        assert server.status()["state"] == "ready"
+        assert frames(player.play(game, "Mia sleeps."))
 
         # It cannot even come up: everything that needs no engine still works.
-        worker = server.await_status(lambda status: status["worker"].get("pid", 0) not in killed)["worker"]
-        kill(worker["pid"])
-        status = server.await_status(lambda status: status["worker"]["restarts"] == 4)
+        for _ in range(3):
+            worker = server.await_status(lambda status: status["worker"].get("pid", 0) not in killed)["worker"]
+            kill(worker["pid"])
+            killed.add(worker["pid"])
+        status = server.await_status(lambda status: status["worker"]["restarts"] == 6)
         assert status["state"] == "degraded" and status["worker"]["state"] == "failed"
         assert error_code(player.play(game, "Mia sleeps.")) == "degraded"
-        assert player.open(token=game.token).opened.fields["turns"] == 1
+        assert player.open(token=game.token).opened.fields["turns"] == 2
         assert player.ask("ping").type == "pong"
 
         # It goes on trying, and nothing was lost.
         server.await_status(lambda status: status["state"] == "ready")
-        assert frames(player.play(game, "Tobo runs."))
+        assert frames(player.play(game, "Tobo rests."))
         assert player.play(game, "x", turn_id="kept")[0].fields["replayed"]
+
+
+def test_a_worker_that_answers_but_fails_every_turn_is_replaced(bundle: Path, tmp_path: Path) -> None:
+    with (
+        LiveServer(bundle, tmp_path / "state", code=FAULTY) as server,
+        server.ready().client() as one,
+        server.client() as two,
+    ):
+        games = [(one, one.open(seed=21)), (two, two.open(seed=21))]
+        expected = [frames(player.play(game, "Mia waves.")) for player, game in games]
+        said = []
+        while not server.status()["worker"]["restarts"]:
+            for player, game in games:
+                events = player.play(game, "wedge" if not said else "Mia waves.")
+                said += [(event.fields["code"], event.fields["text"]) for event in events if event.type == "error"]
+        assert {*said} == {("internal", "the worker failed")} and len(said) in (3, 4)
+        assert "failed 3 turns in a row" in server.status()["worker"]["last_error"]
+        player, game = games[0]
+        assert frames(player.play(player.open(seed=21), "Mia waves.")) == expected[0]
+
+
+@pytest.mark.parametrize("who", ["all", "server"])
+def test_a_frozen_machine_costs_no_worker_and_no_turn(bundle: Path, tmp_path: Path, who: str) -> None:
+    with (
+        LiveServer(bundle, tmp_path / "state", device="simulated:0.8", worker_timeout_s=1.5) as server,
+        server.ready().client() as player,
+    ):
+        before = server.status()["worker"]
+        for stage in ("accepted", "state", "progress", "frame"):
+            turn = player.begin(player.open(seed=21), "Mia waves.", deadline_s=3)
+            events = player.until(turn, stage)
+            frozen = [server.process.pid, *([before["pid"]] if who == "all" else [])]
+            for pid in frozen:
+                kill(pid, "SIGSTOP")
+            time.sleep(3.5)
+            for pid in frozen:
+                kill(pid, "SIGCONT")
+            assert frames([*events, *player.rest(turn)])
+        after = server.status()["worker"]
+        assert (after["pid"], after["restarts"]) == (before["pid"], 0)
+
+
+def test_polite_players_hardly_notice_one_who_kills_workers(bundle: Path, tmp_path: Path) -> None:
+    def play_politely(server: LiveServer, turns: int) -> float:
+        took = []
+        with server.client() as polite:
+            game = polite.open()
+            for _ in range(turns):
+                sent = time.monotonic()
+                assert frames(polite.play(game, "Mia waves."))
+                took.append(time.monotonic() - sent)
+        return statistics.median(took)
+
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.3", code=FAULTY, turns_per_minute=0) as server:
+        alone = play_politely(server.ready(), 10)
+        with server.client() as poisoner:
+            game, stop = poisoner.open(), threading.Event()
+
+            def send_poison() -> None:
+                while not stop.is_set():
+                    assert error_code(poisoner.play(game, "poison")) == "worker_failed"
+
+            thread = threading.Thread(target=send_poison)
+            thread.start()
+            try:
+                beside = play_politely(server, 20)
+            finally:
+                stop.set()
+                thread.join()
+        status = server.status()
+        assert (status["state"], status["worker"]["restarts"]) == ("ready", 3)
+        assert beside <= 1.5 * alone
 
 
 def worker_processes(server: LiveServer) -> list[psutil.Process]:
