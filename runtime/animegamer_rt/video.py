@@ -64,7 +64,9 @@ class ClipWriter:
         stream = self._container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001))
         # 4:2:0 colour needs even sides.
         stream.width, stream.height = (side * scale // 2 * 2 for side in (width, height))
-        stream.pix_fmt, stream.options = "yuv420p", {"crf": CRF, "preset": "veryfast"}
+        stream.pix_fmt = "yuv420p"
+        # Without cpu-independent, x264 was seen to give noisy pictures other bytes from run to run.
+        stream.options = {"crf": CRF, "preset": "veryfast", "x264-params": "cpu-independent=1"}
         stream.color_range, stream.colorspace, stream.color_primaries, stream.color_trc = LIMITED, BT709, BT709, BT709
         self._stream = stream
 

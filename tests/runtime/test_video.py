@@ -11,7 +11,7 @@ import pytest
 
 from animegamer_rt.bundle.files import make_folder, write_file
 from animegamer_rt.errors import OutputError
-from animegamer_rt.video import SHEET_FRAMES, clip_scale, contact_row, write_clip, write_contact_sheet
+from animegamer_rt.video import SHEET_FRAMES, ClipWriter, clip_scale, contact_row, write_clip, write_contact_sheet
 
 
 def moving_square(frames: int = 17, height: int = 96, width: int = 144) -> np.ndarray:
@@ -57,6 +57,19 @@ def test_a_clip_is_a_whole_file_with_its_duration_first_and_tagged_colours(tmp_p
         first = next(container.decode(video=0)).to_ndarray(format="yuv420p")
     y = first[100, 60:576:144].astype(float)
     assert np.abs(y - (16 + np.array(bars[::36] @ [0.2126, 0.7152, 0.0722]) * 219 / 255)).max() <= 3  # BT.709
+
+
+def test_the_same_frames_give_the_same_bytes_whatever_the_memory_held() -> None:
+    random = np.random.default_rng(0)
+    frames = random.integers(0, 256, (6, 16, 24, 3), np.uint8)
+    files = set()
+    for _ in range(4):
+        writer = ClipWriter(16, 24, 8)
+        for frame in frames:
+            writer.add(frame)
+            random.integers(0, 256, random.integers(1_000, 3_000_000), np.uint8)
+        files.add(writer.finish())
+    assert len(files) == 1
 
 
 @pytest.mark.parametrize("name", ["2026-11-26T18:00.mp4", "file:x.mp4", "50%.mp4", "a?b#c.mp4", "-i.mp4"])
