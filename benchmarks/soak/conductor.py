@@ -13,8 +13,11 @@ from typing import Any
 import psutil
 import zmq
 
+from animegamer_client import Client, ServerRefused
 from animegamer_rt.errors import ServerError
+from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
+from .faulty_worker import POISON
 from .player import Player
 from .schedule import Fault
 from .served import Served
@@ -29,6 +32,10 @@ STATEMENTS = ("", "BEGIN IMMEDIATE", "INSERT", "COMMIT")
 WORKER_TIMEOUT_S = 2.5
 """worker_timeout_s of the server: a worker stopped for longer is replaced."""
 GARBAGE_BYTES = 4096
+GREEDY_GAMES, FLOOD_CONNECTIONS = 40, 100
+PATIENCE_S = 60.0
+REFUSED_AFTER = 5
+"""A turn that kills workers is refused within this many requests."""
 
 
 class Conductor:
@@ -36,10 +43,16 @@ class Conductor:
 
     def __init__(self, served: Served, players: Sequence[Player], seed: int) -> None:
         self._served, self._players = served, players
+        self._address = f"tcp://127.0.0.1:{served.port}"
         self._chance, self._which = random.Random(f"garbage {seed}"), random.Random(f"workers {seed}")
         self._kinds: Mapping[str, Callable[[Fault], None]] = {
             "worker killed": lambda fault: self._signal_worker(signal.SIGKILL),
             "worker stopped": lambda fault: self._stop_worker(min(fault.seconds, WORKER_TIMEOUT_S / 3)),
+            "worker wedged": lambda fault: self._wedge_worker(),
+            "poison": lambda fault: self._poison(),
+            "machine frozen": self._freeze,
+            "greedy client": self._be_greedy,
+            "page flooded": self._flood_page,
             "worker stopped for long": lambda fault: self._stop_worker(WORKER_TIMEOUT_S + fault.seconds),
             "server killed": self._kill_server,
             "server killed, bundle damaged": self._damage_bundle,
@@ -69,6 +82,66 @@ class Conductor:
         time.sleep(seconds)
         if worker is not None and worker.is_running():
             worker.send_signal(signal.SIGCONT)
+
+    def _wedge_worker(self) -> None:
+        """Leaves a worker no memory and no thread: it fails its turns, or dies of them."""
+        workers = self._served.workers()
+        if workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker = self._which.choice(workers)
+                worker.rlimit(psutil.RLIMIT_AS, (worker.memory_info().vms,) * 2)
+
+    def _poison(self) -> None:
+        """Sends a turn that kills workers until it is refused. Raises ServerError if it never is."""
+        with Client(self._address, timeout_s=PATIENCE_S) as client:
+            game = client.open()
+            for _ in range(REFUSED_AFTER):
+                try:
+                    list(game.turn(POISON))
+                except ServerRefused as error:
+                    if error.code == "worker_failed":
+                        return
+        raise ServerError("a turn that kills workers is not refused")
+
+    def _freeze(self, fault: Fault) -> None:
+        """Stops the server and its workers as a snapshot would. Raises ServerError if a worker does not outlive it."""
+        workers = self._served.workers()
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            self._served.signal_server(number)
+            for worker in workers:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.send_signal(number)
+            time.sleep(WORKER_TIMEOUT_S + fault.seconds if number == signal.SIGSTOP else WORKER_TIMEOUT_S / 2)
+        if not all(worker.is_running() for worker in workers):
+            raise ServerError("a frozen machine cost a worker")
+
+    def _be_greedy(self, fault: Fault) -> None:
+        """Opens many games on one connection, sends a turn of each, and reads nothing."""
+        hello = {"versions": [1], "client": "greedy"}
+        with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            dealer.connect(self._address)
+            dealer.send_multipart(encode(Message("hello", hello, "hello")))
+            for _ in range(GREEDY_GAMES):
+                dealer.send_multipart(encode(Message("open", {}, "open")))
+            until = time.monotonic() + fault.seconds
+            while (left := until - time.monotonic()) > 0 and dealer.poll(int(1000 * left) + 1):
+                message = decode(dealer.recv_multipart(), SERVER_LIMITS)
+                if message.type == "opened":
+                    turn = {"token": message.fields["token"], "turn_id": "greedy", "instruction": "Mia waves."}
+                    dealer.send_multipart(encode(Message("turn", turn, "turn", session=message.session)))
+                elif message.type == "done":
+                    time.sleep(max(0.0, until - time.monotonic()))
+
+    def _flood_page(self, fault: Fault) -> None:
+        """Begins many logins on the page and ends none."""
+        unending = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000\r\n\r\n"
+        with contextlib.ExitStack() as stack:
+            for _ in range(FLOOD_CONNECTIONS):
+                with contextlib.suppress(OSError):  # refused, as it should be
+                    plain = stack.enter_context(socket.create_connection(("127.0.0.1", self._served.page), timeout=5))
+                    plain.sendall(unending)
+            time.sleep(fault.seconds)
 
     def _stop_server(self, fault: Fault) -> None:
         self._served.signal_server(signal.SIGSTOP)
@@ -113,7 +186,7 @@ class Conductor:
                 plain.sendall(self._chance.randbytes(GARBAGE_BYTES))
         with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
             dealer.linger = int(fault.seconds * 1000)
-            dealer.connect(f"tcp://127.0.0.1:{self._served.port}")
+            dealer.connect(self._address)
             for parts in range(1, 5):
                 dealer.send_multipart([self._chance.randbytes(self._chance.randrange(64)) for _ in range(parts)])
 

@@ -2,7 +2,7 @@
 
 `python faulty_server.py FAULTS serve ...`: while FAULTS/disk exists, the store's writes fail with the SQLite message in
 it; the clock is off by the seconds in FAULTS/clock, and runs CLOCK_RATE times as fast, so that sessions age within
-minutes. Everything else is the real server.
+minutes. Its workers are `faulty_worker`. Everything else is the real server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ def main(arguments: list[str]) -> int:
     time.time = wrong_time  # Before anything binds the function as a default.
 
     from animegamer_rt.cli import main as animegamer_rt
+    from animegamer_rt.serving.server import local_host
     from animegamer_rt.serving.store import database
+
+    worker = str(Path(__file__).with_name("faulty_worker.py"))
+    vars(local_host)["child_command"] = lambda module, *options: [sys.executable, worker, *options]
 
     class FailingConnection:
         """Wraps the store's connection; what does not fail goes through to SQLite."""

@@ -42,6 +42,8 @@ class Player(threading.Thread):
         super().__init__(name=f"player {index}", daemon=True)
         self.index, self.turns, self.game_turns = index, turns, game_turns
         self.played: dict[tuple[Game, int], str] = {}
+        self.took: list[tuple[float, float]] = []
+        """When a turn was sent for the first time (monotonic), and seconds until it was done."""
         self.lost, self.changed, self.asked_again = 0, 0, 0
         self.vanish, self.slow_s = threading.Event(), 0.0
         self.failure: str | None = None
@@ -71,7 +73,9 @@ class Player(threading.Thread):
         for turn in range(1, game.turns + 1):
             if self._stopped.is_set():
                 return
+            sent_at = time.monotonic()
             self.played[game, turn] = self._insist(lambda turn=turn: self._turn(game, turn))  # type: ignore[misc]
+            self.took.append((sent_at, time.monotonic() - sent_at))
             self._on_turn()
         self._play_last_again(game)
         if not game.left_open:

@@ -20,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = [str(ROOT), str(ROOT / "runtime")]
 sys.path[:] = [*PATHS, *(path for path in sys.path if path != str(Path(__file__).parent))]
@@ -42,6 +44,8 @@ from benchmarks.soak.undisturbed import compare  # noqa: E402
 from benchmarks.soak.watch import Watch, growth  # noqa: E402
 
 LOOK_S = 0.02
+SETTLE_S = 10.0
+"""Turns sent this soon after a fault are not quiet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -89,6 +93,8 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         ]
         conductor = Conductor(served, players, options.seed)
         struck: list[dict[str, Any]] = []
+        disturbed: list[tuple[float, float]] = []
+        """From when to when a fault lasted."""
         failures: list[str] = []
         with Watch(served.look, lambda: done["turns"]) as watch:
             for player in players:
@@ -101,17 +107,20 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
                 at = watch.seconds
                 print(f"{at:7.1f} s, turn {done['turns']}: {fault.kind}", flush=True)
                 struck.append({"seconds": at, "turns": fault.at, "kind": fault.kind})
+                began = time.monotonic()
                 try:
                     conductor.strike(fault)
                 except (AnimeGamerError, OSError) as error:
                     failures.append(f"{fault.kind}: {error}")
                     stop.set()
+                disturbed.append((began, time.monotonic()))
             for player in players:
                 player.join()
             seconds = watch.seconds
         failures += [player.failure for player in players if player.failure]
         if failures:
             print(served.last_output(), file=sys.stderr)
+        logged = served.log_bytes()
     with Store(served.state) as store:
         emptied = "SELECT count(*) FROM sessions WHERE NOT closed AND key NOT IN (SELECT session FROM shots)"
         ((without_shots,),) = store.database.rows(emptied)
@@ -133,6 +142,8 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "faults": len(struck),
         "faults_by_kind": dict(Counter(fault["kind"] for fault in struck)),
         "seconds": seconds,
+        "turn_seconds": _latencies([one for player in players for one in player.took], disturbed),
+        "log_mib": round(logged / 2**20, 3),
         "turns_lost": sum(player.lost for player in players),
         "turns_asked_again": sum(player.asked_again for player in players),
         "replays_changed": sum(player.changed for player in players),
@@ -150,6 +161,23 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "struck": struck,
         "samples": watch.samples,
     }
+
+
+def _latencies(took: Sequence[tuple[float, float]], disturbed: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Seconds of all turns and of the quiet ones, during which no fault lasted or had just ended."""
+    quiet = [
+        seconds
+        for sent, seconds in took
+        if not any(began < sent + seconds and sent < ended + SETTLE_S for began, ended in disturbed)
+    ]
+    return {"all": _percentiles([seconds for _, seconds in took]), "quiet": _percentiles(quiet)}
+
+
+def _percentiles(seconds: Sequence[float]) -> dict[str, Any]:
+    if not seconds:
+        return {"turns": 0}
+    p50, p95 = np.percentile(seconds, (50, 95))
+    return {"turns": len(seconds), "p50": round(float(p50), 3), "p95": round(float(p95), 3)}
 
 
 def _shares(turns: int, sessions: int) -> list[int]:

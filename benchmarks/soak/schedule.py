@@ -15,11 +15,21 @@ ABANDONED = 2
 """One game in this many is never closed."""
 SETTLED = 0.6
 """Share of the turns after which no process is killed any more, to show the memory growth of the last ones."""
-ENDING = ("worker killed", "worker stopped for long", "server killed", "server killed, bundle damaged")
+ENDING = (
+    "worker killed",
+    "worker stopped for long",
+    "worker wedged",
+    "poison",
+    "server killed",
+    "server killed, bundle damaged",
+)
 """Faults that replace a process."""
 LASTING = (
     "worker stopped",
     "server stopped",
+    "machine frozen",
+    "greedy client",
+    "page flooded",
     "client vanishes",
     "client reads slowly",
     "garbage",

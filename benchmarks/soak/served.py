@@ -29,7 +29,8 @@ class Served:
         self.faults.mkdir(parents=True)
         (self.faults / "began").write_text(str(time.time()), encoding="utf-8")
         self._ports = ReservedPorts()
-        self.port, self.starts, self.left_behind = self._ports.port, 0, 0
+        self.port, self.page, self.starts, self.left_behind = self._ports.port, 0, 0, 0
+        """`page`: the port of its web page."""
         self._options, self._folder = options, folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,7 +56,7 @@ class Served:
         self.starts += 1
         outputs = self._folder / f"stdout-{self.starts}.txt", self._folder / f"stderr-{self.starts}.txt"
         command = [sys.executable, str(PROGRAM), str(self.faults), "serve", "--bundle", str(self.bundle)]
-        command += ["--state-dir", str(self.state), *self._ports.option, *self._options]
+        command += ["--state-dir", str(self.state), "--web", "127.0.0.1:0", *self._ports.option, *self._options]
         with outputs[0].open("wb") as output, outputs[1].open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, start_new_session=True
@@ -63,7 +64,9 @@ class Served:
         until = time.monotonic() + START_S
         while time.monotonic() < until and self._process.poll() is None:
             lines = outputs[0].read_text(encoding="utf-8", errors="replace").split("\n")[:-1]
-            if any(line.startswith("ready tcp://") for line in lines):
+            pages = [line for line in lines if line.startswith("page http://")]
+            if pages and any(line.startswith("ready tcp://") for line in lines):
+                self.page = int(pages[-1].rstrip("/").rpartition(":")[2])
                 return
             time.sleep(LOOK_S)
         raise ServerError("the server did not start", found=outputs[1].read_text(encoding="utf-8")[-1000:])
@@ -90,7 +93,8 @@ class Served:
             children = psutil.Process(self._process.pid).children()
         except psutil.NoSuchProcess:
             return []
-        return sorted(children, key=lambda child: child.pid)
+        workers = [child for child in children if any("faulty_worker" in word for word in _command(child))]
+        return sorted(workers, key=lambda worker: worker.pid)
 
     def look(self) -> dict[str, Any] | None:
         """MiB, descriptors and threads of the server, and of its workers together; size of the state folder."""
@@ -108,9 +112,20 @@ class Served:
         figures["files"] = len(sizes)
         return figures
 
+    def log_bytes(self) -> int:
+        """Bytes of all that the servers and the last one's workers have logged."""
+        return sum(path.stat().st_size for path in (*self._folder.glob("std*.txt"), *self.state.glob("*.log")))
+
     def last_output(self) -> str:
         """The server's last output, for a failure report."""
         return (self._folder / f"stderr-{self.starts}.txt").read_text(encoding="utf-8", errors="replace")[-3000:]
+
+
+def _command(process: Any) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
 
 
 def _figures(processes: Sequence[Any]) -> dict[str, Any]:
