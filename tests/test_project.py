@@ -15,7 +15,7 @@ MACHINE_PATH = re.compile(
 )
 UNFINISHED = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "NotImplemented" + "Error")) + r")\b")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".json", ".yml", ".sh", ".cu", ".cuh", ".cpp", ".h", ".cs", ""}
-MAX_BUNDLE_MIB = 30.5
+MAX_BUNDLE_MIB = 43.5
 
 
 def lines_that_match(pattern: re.Pattern[str]) -> list[str]:
