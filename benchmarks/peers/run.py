@@ -77,7 +77,7 @@ def measure(bundle: Bundle, plan: str, turns: int, threads: int, compiled: bool 
     torch.set_num_threads(threads)
     players = [
         Player(name, Pipeline.open(bundle, engines, plan), Session.start(bundle, seed=SEED))
-        for name, engines in _engines(bundle, threads, compiled).items()
+        for name, engines in _engines(bundle, plan, threads, compiled).items()
     ]
     texts = islice(cycle(example_script(bundle.manifest.world)), turns + 1)
     with Watch(reader(None)) as watch:
@@ -113,14 +113,14 @@ def differing(record: Mapping[str, Any]) -> list[str]:
     return [entry["name"] for entry in record["engines"] if entry["precision"] == "fp32" and not entry["equal"]]
 
 
-def _engines(bundle: Bundle, threads: int, compiled: bool) -> dict[str, Engines]:
-    ours = open_engines(bundle, EngineConfig(device="cpu-fp32", threads=threads))
+def _engines(bundle: Bundle, plan: str, threads: int, compiled: bool) -> dict[str, Engines]:
+    ours = open_engines(bundle, EngineConfig(device="cpu-fp32", threads=threads), plan=plan)
     found = {
-        OURS_TORCH: open_engines(bundle, EngineConfig(device="torch-cpu")),
+        OURS_TORCH: open_engines(bundle, EngineConfig(device="torch-cpu"), plan=plan),
         OURS: replace(ours, precision=dict.fromkeys(ours.precision or bundle.manifest.parts, "fp32")),
     }
     if any(part.int8_file for part in bundle.manifest.parts.values()):
-        found[OURS_8_BIT] = open_engines(bundle, EngineConfig(device="cpu", threads=threads))
+        found[OURS_8_BIT] = open_engines(bundle, EngineConfig(device="cpu", threads=threads), plan=plan)
     libraries = {EAGER: open_library_engines(bundle)}
     if compiled:
         libraries[COMPILED] = open_library_engines(bundle, compiled=True)

@@ -84,7 +84,7 @@ def measure_quality(context: BuildContext) -> None:
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     exported = load(context.out)
-    engines = open_engines(exported)
+    engines = open_engines(exported, plan="exact")
 
     def reconstruct(clips: np.ndarray) -> np.ndarray:
         latents = autoencoder.encode_all(encoder, clips).astype(np.float32).transpose(0, 2, 1, 3, 4)

@@ -45,7 +45,7 @@ def test_only_the_named_parts_and_the_figures_change(pocket: Bundle, small: Bund
     # The original's figures are not shown as its own.
     assert pocket.manifest.quality and any(entry.fidelity for entry in pocket.manifest.plans.values())
     assert not small.manifest.quality and not any(entry.fidelity for entry in small.manifest.plans.values())
-    assert small.default_plan == "exact" and small.unmeasured_plans == ["balanced", "fast"]
+    assert small.default_plan == "exact" and small.unmeasured_plans == ["balanced", "fast", "turbo"]
     assert {name: entry.plan for name, entry in small.manifest.plans.items()} == {
         name: entry.plan for name, entry in pocket.manifest.plans.items()
     }

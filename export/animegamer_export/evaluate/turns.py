@@ -9,12 +9,15 @@ from animegamer_rt.backends.interface import Engines, PartCache
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.bundle.manifest import World
+from animegamer_rt.bundle.manifest import EXACT, World
 from animegamer_rt.bundle.roles import PlanParts
 from animegamer_rt.engine_config import EngineConfig
+from animegamer_rt.errors import PlanError
 from animegamer_rt.pipeline import Pipeline
 
 from .fidelity import with_plan
+
+BALANCED = "balanced"
 
 RELEASE_WORLD = World(
     characters=("Qiqi", "Ponyo"),
@@ -42,15 +45,23 @@ def sample_instructions(world: World, count: int, seed: int = 0) -> list[str]:
     return texts
 
 
-def with_plan_of(pipeline: Pipeline, of: Bundle, name: str | None) -> Pipeline:
-    """The pipeline with a plan of another bundle (None: its default), even if unmeasured, so that both play one plan.
+def open_with_plan(bundle: Bundle, engines: Engines, of: Bundle, name: str | None) -> Pipeline:
+    """The bundle's default parts with a plan of `of`, even if unmeasured, so that both bundles can play one plan.
 
-    Raises PlanError for an unknown plan.
+    engines: those of the plan `exact`. name: None: `balanced` if `of` has it, as it is faster, else `exact`. Raises
+    PlanError for an unknown plan, and for one with parts of its own.
     """
-    name = name or of.default_plan
+    name = name or (BALANCED if BALANCED in of.manifest.plans else EXACT)
+    if of.parts_of(name) != engines.parts:
+        raise PlanError(
+            f"the plan {name!r} has parts of its own, and the bundles' default parts are compared",
+            found=of.parts_of(name),
+            expected=engines.parts,
+            do=f"compare by {BALANCED} or {EXACT}",
+        )
     entry = of.manifest.plans.get(name)
     plan = DenoisePlan.from_dict(of.plan(name) if entry is None else entry.plan)
-    return with_plan(pipeline, plan, name)
+    return with_plan(Pipeline.open(bundle, engines, EXACT), plan, name)
 
 
 def plan_engines(bundle: Bundle, config: EngineConfig) -> Callable[[str], Engines]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from animegamer_export.evaluate.fidelity import denoise_turn, predict_first_turns
-from animegamer_export.evaluate.turns import sample_instructions, with_plan_of
+from animegamer_export.evaluate.turns import open_with_plan, sample_instructions
 from animegamer_export.onnx_io.read import open_graph
 from animegamer_export.quantize.graph import matrices
 from animegamer_export.quantize.nodes import Ranges
@@ -27,18 +27,17 @@ from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.bundle.manifest_file import MANIFEST
 from animegamer_rt.bundle.roles import DENOISER, ROLES, graph_names
 from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError, ConfigError
-from animegamer_rt.pipeline import Pipeline
 
 from .exclusions import fp16_exclusions
 from .ranges import record_activations
 from .smoothing import activation_ranges
 
-CALIBRATION_PLAN = "balanced"
 CALIBRATION_SEED = 1000
 """`verify` compares turns from seed 0, so calibration uses other ones."""
 MARK, MARKED = "quantize.unfinished", b"animegamer-rt quantize writes a bundle here\n"
@@ -183,9 +182,8 @@ def calibrate_activations(bundle: Bundle, name: str, scheme: Scheme, exclude: Ex
         )
     source = bundle.part_path(name)
     recorded = RecordingDenoiser(source)
-    engines = open_engines(bundle, EngineConfig("cpu-fp32"))
-    pipeline = Pipeline.open(bundle, replace(engines, denoiser=recorded))
-    pipeline = with_plan_of(pipeline, bundle, CALIBRATION_PLAN if CALIBRATION_PLAN in bundle.manifest.plans else None)
+    engines = open_engines(bundle, EngineConfig("cpu-fp32"), plan=EXACT)
+    pipeline = open_with_plan(bundle, replace(engines, denoiser=recorded), bundle, None)
     texts = sample_instructions(bundle.manifest.world, turns, CALIBRATION_SEED)
     for turn in predict_first_turns(pipeline, texts, CALIBRATION_SEED):
         denoise_turn(pipeline.denoiser, turn)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from animegamer_export.evaluate.fidelity import TurnInput, denoise_turn, predict_first_turns
 from animegamer_export.evaluate.metrics import psnr, relative_error
-from animegamer_export.evaluate.turns import sample_instructions, with_plan_of
+from animegamer_export.evaluate.turns import open_with_plan, sample_instructions
 from animegamer_export.onnx_io.part_session import PartSession
 from animegamer_export.onnx_io.sessions import open_plain
 from animegamer_export.quantize.bundle import part_names
@@ -24,6 +24,7 @@ from animegamer_export.quantize.recording import RecordingDenoiser
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.bundle.roles import DENOISER, ENCODER, PREDICTOR, VAE
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BundleError
@@ -42,7 +43,7 @@ GAME_TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class SampleCounts:
-    """Sample sizes: instructions for the predictor, turns for other parts, by `plan` (None: the default)."""
+    """Sample sizes: instructions for the predictor, turns for other parts, by `plan` (see `open_with_plan`)."""
 
     instructions: int = 200
     turns: int = 4
@@ -92,14 +93,14 @@ def compare(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequen
 
 
 def _open_pair(bundle: Bundle, against: Bundle, amount: SampleCounts, parts: Sequence[str]) -> _Pair:
-    engines = open_engines(against, EngineConfig("cpu-fp32"))
-    tried = engines if tuple(parts) == (DENOISER,) else open_engines(bundle, EngineConfig("cpu-fp32"))
+    engines = open_engines(against, EngineConfig("cpu-fp32"), plan=EXACT)
+    tried = engines if tuple(parts) == (DENOISER,) else open_engines(bundle, EngineConfig("cpu-fp32"), plan=EXACT)
     if DENOISER in parts:
         # An exact session; the runtime's may fuse operators (see plain_options).
         tried = replace(tried, denoiser=RecordingDenoiser(bundle.part_path(DENOISER), record=False))
     # Both play the reference's plan: a quantised bundle has only `exact` until its plans are measured.
-    true, pipeline = with_plan_of(Pipeline.open(against, engines), against, amount.plan), Pipeline.open(bundle, tried)
-    return _Pair(with_plan_of(pipeline, against, amount.plan), true, bundle, against, engines)
+    true = open_with_plan(against, engines, against, amount.plan)
+    return _Pair(open_with_plan(bundle, tried, against, amount.plan), true, bundle, against, engines)
 
 
 def part_bytes(bundle: Bundle, name: str) -> int:
@@ -146,8 +147,8 @@ def predictor_figures(tried: Pipeline, reference: Pipeline, amount: SampleCounts
 def _denoiser(pair: _Pair, amount: SampleCounts) -> Figures:
     """Errors of single steps from the reference's states (x0), and of whole turns, decoded by the reference's vae."""
     recorded = RecordingDenoiser(pair.true_bundle.part_path(DENOISER))
-    pipeline = Pipeline.open(pair.true_bundle, replace(pair.true_engines, denoiser=recorded))
-    pipeline = with_plan_of(pipeline, pair.true_bundle, amount.plan)
+    engines = replace(pair.true_engines, denoiser=recorded)
+    pipeline = open_with_plan(pair.true_bundle, engines, pair.true_bundle, amount.plan)
     latents, decibels = [], []
     for turn in _turns(pipeline, amount):
         latent, tried = denoise_turn(pipeline.denoiser, turn), denoise_turn(pair.tried.denoiser, turn)

@@ -44,7 +44,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--turns", type=whole(1, 10_000), default=4, metavar="N", help="whole turns, texts and pictures (default: 4)"
     )
-    parser.add_argument("--plan", help="exact, balanced or fast (default: the bundle's)")
+    parser.add_argument("--plan", help="exact, balanced or fast (default: balanced, or exact without it)")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON; progress goes to stderr")
 
 

@@ -58,7 +58,7 @@ class Artist:
     def __init__(self, bundle: str | Path) -> None:
         config = EngineConfig(threads=1)
         self._bundle = open_bundle(bundle)
-        self._engines, self._towers = open_engines(self._bundle, config), open_towers(self._bundle, config)
+        self._engines, self._towers = open_engines(self._bundle, config, plan="fast"), open_towers(self._bundle, config)
         self._pipeline = Pipeline.open(self._bundle, self._engines, "fast")
         balanced = DenoisePlan.from_dict(self._bundle.plan("balanced"))
         fast = self._pipeline.denoiser

@@ -206,7 +206,7 @@ def test_an_attention_without_the_kernels_is_refused_before_weights_are_read(
 
 
 def test_precision_that_was_asked_for_is_what_opens_and_what_records_say(bundle: Bundle) -> None:
-    engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "int8"))
+    engines = registry.open_engines(bundle, EngineConfig("torch-cpu", "int8"), plan="balanced")
     assert " in bfloat16 and INT8 on " in engines.device
     bf16 = dict.fromkeys(("predictor", "vae"), "bf16")
     assert engines.precision == {**bf16, "denoiser": "int8"}

@@ -39,6 +39,8 @@ from animegamer_rt.stages.predictor import prefill_prompt
 
 torch.utils.rename_privateuse1_backend("elsewhere")
 _setup_privateuseone_for_python_backend("elsewhere")
+# Tests in the same process that recompute activations have PyTorch ask for it.
+torch.get_device_module("elsewhere").get_amp_supported_dtype = lambda: [torch.bfloat16]
 ELSEWHERE = torch.device("elsewhere", 0)
 GEOMETRY = Geometry(height=32, width=48, latent_height=4, latent_width=6, shot_width=128)
 PREDICTOR = PredictorSize(128, 2, 2, 1, 256, 400, 128)
