@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import own_parts
 import pytest
 import tiny_reader
 
@@ -19,8 +20,9 @@ from animegamer_rt.serving.wire import Message
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a reader of everyday words, as the shipped one."""
-    return tiny_reader.add_reader(fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")).folder
+    """With a reader of everyday words and a plan with parts of its own, as the shipped one."""
+    tiny = fakes.write_bundle(tmp_path_factory.mktemp("bundle") / "tiny")
+    return own_parts.add_plan(tiny_reader.add_reader(tiny)).folder
 
 
 @pytest.fixture(scope="module")

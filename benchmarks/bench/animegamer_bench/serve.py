@@ -279,7 +279,7 @@ def memory(served: ServerProcess, sessions: int) -> Figures:
 def write_full_size(folder: Path, model: Bundle) -> Bundle:
     """Writes a bundle with the published model's sizes and no networks, for simulated engines, to a new folder.
 
-    Sizes: docs/MODEL.md. Words, plans and tokenizer are those of `model`.
+    Sizes: docs/MODEL.md. Words, plans' steps and tokenizer are those of `model`.
     """
     folder.mkdir(parents=True)
     manifest = model.manifest
@@ -294,6 +294,7 @@ def write_full_size(folder: Path, model: Bundle) -> Bundle:
             origin=RANDOM_WEIGHTS,
             geometry=FULL_SIZE,
             parts={},
+            plans={name: replace(entry, parts={}) for name, entry in manifest.plans.items()},
             reader=None,
             files={},
             engines={},
