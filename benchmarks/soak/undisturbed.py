@@ -32,7 +32,7 @@ def compare(bundle: Bundle, device: str, plan: str, seed: int, played: Played) -
     for script, turn in heard:
         longest[script] = max(turn, longest.get(script, 0))
     wrong, done = list[tuple[Game, int]](), 0
-    with LocalPlayer(bundle, open_engines(bundle, config), plan=plan, config=config) as local:
+    with LocalPlayer(bundle, open_engines(bundle, config, plan=plan), plan=plan, config=config) as local:
         for script, turns in longest.items():
             again = local.start(seed=game_seed(seed, script))
             for turn in range(1, turns + 1):

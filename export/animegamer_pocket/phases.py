@@ -74,7 +74,9 @@ def calibrate_plans(context: BuildContext) -> None:
         caption(scene) for scene in context.held_out.scenes[:: context.held_out.turns][: 2 * config.plan_turns]
     ]
     budget = SearchBudget(config.plan_rows, config.plan_turns)
-    points = measure.measure_plans(exported, open_engines(exported), instructions, budget, judge=JudgeScorer(Judge()))
+    points = measure.measure_plans(
+        exported, open_engines(exported, plan="exact"), instructions, budget, judge=JudgeScorer(Judge())
+    )
     write_plans(exported, results.choose_plans(points))
 
 

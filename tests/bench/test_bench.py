@@ -128,7 +128,7 @@ def test_the_gate_passes_equal_frames_and_fails_others(bundle: Bundle, monkeypat
     pipeline, texts = Pipeline.open(bundle, fakes.fake_engines(), "exact"), ["Mia waves.", "Mia runs."]
     before = play_gate(pipeline, texts)
     drifted = [255 - clip for clip in before]
-    assert judge(pipeline, fakes.fake_engines(), texts, drifted)["passed"] is False
+    assert judge(pipeline, fakes.fake_engines, texts, drifted)["passed"] is False
 
 
 def test_turns_are_measured_with_a_full_window(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,13 @@ def test_a_preset_is_measured_plan_by_plan_and_named_while_nothing_of_it_is_chan
     assert (record["plan"], record["n"], record["preset"]) == ("exact", 2, None)
 
 
+def test_the_shipped_bundles_default_plan_is_compared_with_exact(tmp_path: Path) -> None:
+    assert main(["bench", "run", "--turns", "1", "--results", str(tmp_path)]) == 0
+    (path,) = tmp_path.glob("*.json")
+    gate = json.loads(path.read_text())["quality_gate"]
+    assert gate["passed"] and gate["ssim_against_exact"] >= gate["ssim_needed"]
+
+
 def test_a_preset_without_its_bundle_names_the_command_that_makes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,7 +51,7 @@ QUICK = "quick"
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         QUICK: Preset(turns=3),
-        "standard": Preset(plans=("exact", "balanced", "fast")),
+        "standard": Preset(plans=("exact", "balanced", "fast", "turbo")),
         "full-size": Preset(
             FULL_SIZE,
             ("exact", "balanced", "fast"),

@@ -182,12 +182,12 @@ def play_gate(pipeline: Pipeline, texts: Sequence[str]) -> Clips:
     return [np.stack([event.frame for event in turn if isinstance(event, FrameReady)]) for turn in turns]
 
 
-def judge(pipeline: Pipeline, engines: Engines, texts: Sequence[str], before: Clips) -> dict[str, Any]:
+def judge(pipeline: Pipeline, exact: Callable[[], Engines], texts: Sequence[str], before: Clips) -> dict[str, Any]:
     """The record's field `quality_gate`: whether turns before and after the timed ones show the expected frames.
 
-    before: from `play_gate`. The turns are repeated: a deterministic device gives the same bytes. They are also played
-    with the plan `exact`, to which a cheaper plan must be as close as its bundle claims. A failing run is marked, never
-    dropped.
+    exact: opens the engines of the plan `exact`. before: from `play_gate`. The turns are repeated: a deterministic
+    device gives the same bytes. They are also played with the plan `exact`, to which a cheaper plan must be as close as
+    its bundle claims. A failing run is marked, never dropped.
     """
     after = play_gate(pipeline, texts)
     hashes, again = ([hashlib.sha256(clip.tobytes()).hexdigest() for clip in clips] for clips in (before, after))
@@ -205,8 +205,8 @@ def judge(pipeline: Pipeline, engines: Engines, texts: Sequence[str], before: Cl
     manifest = pipeline.bundle.manifest
     told = manifest.plans[pipeline.plan_name].fidelity.get("ssim")
     if pipeline.plan_name != EXACT and manifest.origin != RANDOM_WEIGHTS and told is not None:
-        exact = play_gate(Pipeline.open(pipeline.bundle, engines, EXACT), texts)
-        found, needed = _similarity(before, exact), float(told) - SSIM_MARGIN
+        reference = play_gate(Pipeline.open(pipeline.bundle, exact(), EXACT), texts)
+        found, needed = _similarity(before, reference), float(told) - SSIM_MARGIN
         result |= {"ssim_against_exact": round(found, 4), "ssim_needed": round(needed, 4)}
         result["passed"] = bool(result["passed"] and found >= needed)
     return result
