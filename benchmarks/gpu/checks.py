@@ -33,22 +33,16 @@ from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from benchmarks.gpu import rates as gpu_rates
-from benchmarks.gpu.parts import skipping_plan
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 ALLOWED = {"fp32": 1e-3, "bf16": 3e-2, "fp16": 4e-3, "fp8": 1.8e-1, "int8": 6e-2}
 """Relative errors by precision: about twice the largest that these checks show with pocket on a CPU; three times in
 fp32, where pixels round the other way. A bug gives far larger errors."""
 EXACT = 0.0
-SKIPPED = "denoiser.latent, blocks skipped,"
-"""onnxruntime cannot skip blocks: the reference is this backend on the CPU."""
 CHOICES = "predictor.choices"
-SKIPPED_MORE = 1.5
-"""Factor on the allowed error: a step also inherits the rounding of the step whose blocks it reuses. With pocket on a
-CPU, errors are up to 1.7 times as large; blocks wrongly computed anew give 0.32."""
 SEED, SYNCED_STEPS = 11, 4
 DRY_STEPS = 2
-"""Steps of a plan on a CPU: enough for a skipping plan to store and to reuse blocks."""
+"""Steps of a plan on a CPU."""
 GRAPH_ROUNDS = 3
 """Runs of each part: eager, capturing graphs, replaying them."""
 
@@ -170,9 +164,7 @@ def compare_parts(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:
     for name, values in answers(bundle, engines, dry):
         if name == CHOICES:  # Two strengths may be nearly equal, so that rounding decides.
             continue
-        by = "torch on the CPU" if name == SKIPPED else source
-        allowed = SKIPPED_MORE * allowed_error(variant) if name == SKIPPED else None
-        yield entry(f"{name} against {by}", variant, relative_error(values, expected[name]), allowed)
+        yield entry(f"{name} against {source}", variant, relative_error(values, expected[name]))
 
 
 def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tuple[str, Array]]:
@@ -193,8 +185,6 @@ def answers(bundle: Bundle, engines: Engines, dry: bool = False) -> Iterator[tup
         yield CHOICES, prefill.choose_next(slots, 0)
     latent = denoised(engines, DenoisePlan.from_dict(bundle.plan("balanced")), shot, start, dry)
     yield "denoiser.latent", latent
-    if engines.denoiser.skippable_blocks:
-        yield SKIPPED, denoised(engines, skipping_plan(bundle), shot, start, dry)
     first, caches = engines.vae.first(np.ascontiguousarray(latent[:, :3]), (2, 1, 0, 3), True)
     yield "vae.first", first
     if not dry:
@@ -214,7 +204,7 @@ def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array, dry
     denoising = engines.denoiser.start(start, shot, 10.0)
     for step, coefficients in islice(zip(plan, plan.coefficients(), strict=True), DRY_STEPS if dry else None):
         noise = random.standard_normal(start.shape, dtype=np.float32)
-        denoising.step(coefficients, float(step.timestep), step.rows, noise, step.blocks)
+        denoising.step(coefficients, float(step.timestep), step.rows, noise)
     return denoising.latent()
 
 
@@ -222,13 +212,12 @@ def denoised(engines: Engines, plan: DenoisePlan, shot: Array, start: Array, dry
 def reference_answers(folder: Path, dry: bool) -> tuple[Mapping[str, Array], str]:
     """Reference outputs: onnxruntime's on the CPU; else this backend's in float32."""
     bundle = open_bundle(folder)
-    ours = backend.load(bundle, EngineConfig("torch-cpu", "fp32"))
     try:
         from animegamer_rt.backends.onnxruntime import loader as onnxruntime
     except ModuleNotFoundError:
+        ours = backend.load(bundle, EngineConfig("torch-cpu", "fp32"))
         return dict(answers(bundle, ours, dry)), "torch on the CPU"
-    theirs = dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")), dry))
-    return theirs | {SKIPPED: denoised(ours, skipping_plan(bundle), *inputs(bundle), dry)}, "onnxruntime on the CPU"
+    return dict(answers(bundle, onnxruntime.load(bundle, EngineConfig("cpu-fp32")), dry)), "onnxruntime on the CPU"
 
 
 def same_under_graphs(bundle: Bundle, variant: BackendVariant) -> Iterator[Entry]:

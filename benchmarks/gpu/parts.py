@@ -22,7 +22,7 @@ from animegamer_rt.backends.torch.kernels import open_kernels
 from animegamer_rt.backends.torch.networks import Models, load_models
 from animegamer_rt.backends.torch.packed_linear import PackedLinear
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
-from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.models.denoiser import Denoiser as DenoiserNetwork
 from animegamer_rt.models.denoiser import DenoiserSize
@@ -125,20 +125,6 @@ def open_parts(job_args: Mapping[str, Any], variant: Variant) -> Parts:
         {"predictor": "int4-qdq" if packed else around, "denoiser": variant.precision, "vae": around},
         round(time.perf_counter() - started, 2),
     )
-
-
-def skipping_plan(bundle: Bundle) -> DenoisePlan:
-    """The bundle's `balanced`, with the middle two thirds of the blocks reused in every second step.
-
-    A step reuses the blocks of the step before, if that computed the same rows.
-    """
-    plan, blocks = DenoisePlan.from_dict(bundle.plan("balanced")), bundle.manifest.sizes["denoiser"]["layers"]
-    data = plan.to_dict()
-    pairs = list(zip(plan, plan.steps[1:], data["steps"][1:], strict=False))
-    for before, step, entry in pairs[::2]:
-        if set(step.rows) <= set(before.rows):
-            entry["skip_blocks"] = [round(blocks / 6), round(blocks * 5 / 6) - 1]
-    return DenoisePlan.from_dict(data)
 
 
 def limit_memory(gb: float) -> None:

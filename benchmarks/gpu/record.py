@@ -150,8 +150,7 @@ def turn_records(data: Mapping[str, Any]) -> list[Entry]:
         floor = None
         if entry["size"] == "full":
             precision, attention = entry["precision"]["denoiser"], entry.get("attention")
-            rows = entry.get("cost_rows", entry["branches"])
-            floor = floor_seconds(data.get("rates", []), rows, precision, attention)
+            floor = floor_seconds(data.get("rates", []), entry["branches"], precision, attention)
         counted = {
             # Too few turns for a 95th percentile.
             "seconds_per_turn_p95": entry["seconds_per_turn_p95"] if entry["n"] >= FEWEST[95] else None,
@@ -221,7 +220,6 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         "plan": "exact",
         "steps": last["pairs"],
         "branches": 2 * last["pairs"],
-        "cost_rows": 2 * last["pairs"],
         "peer": f"diffusers {mode}",
         "variant": None,
         "precision": {part: entry["precision"] for part, entry in parts.items()},

@@ -85,7 +85,6 @@ def entries(job_args: Mapping[str, Any]) -> Iterator[Entry]:
             "plan": name,
             "steps": len(plan),
             "branches": plan.network_evaluations,
-            "cost_rows": plan.cost(parts.engines.denoiser.skippable_blocks),
             "peer": None,
             "variant": variant.name,
             "precision": dict(parts.precision),

@@ -19,7 +19,6 @@ from animegamer_rt.backends.torch.device import TorchDevice
 from animegamer_rt.backends.torch.loader import cast_for_inference
 from animegamer_rt.backends.torch.networks import load_models
 from animegamer_rt.backends.torch.vae import to_uint8
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import PLAY_ROLES
 from animegamer_rt.models.denoiser import Denoiser
@@ -102,8 +101,6 @@ class LibraryPredictor:
 class LibraryDenoiser:
     """Implements interface.DenoiserEngine with diffusers' CogVideoX transformer."""
 
-    skippable_blocks = 0
-
     def __init__(self, ours: Denoiser, unconditional: Tensor) -> None:
         self.network = library_networks.transformer(ours)
         self.unconditional = unconditional
@@ -138,14 +135,7 @@ class LibraryDenoiseRun:
         self._x0 = self._difference = torch.zeros_like(latent)
 
     @torch.inference_mode()
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
         """See interface.DenoiseRun."""
         v = self._network(
             hidden_states=self._latent.expand(len(rows), -1, -1, -1, -1),

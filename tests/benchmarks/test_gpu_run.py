@@ -54,7 +54,7 @@ elif job["stage"] == "turns":
         figures = {"p50": seconds, "p95": seconds}
         say(date="2026-01-02T03:04:05+00:00", gpu={"name": "a card"}, device="torch", runs_on="torch", preset=None,
             size=job["size"], origin="random weights", shape=[17, 480, 720], plan=plan, steps=50, branches=100,
-            cost_rows=80.0, fingerprint=None, attention="torch",
+            fingerprint=None, attention="torch",
             peer=None, variant=job["variant_name"], precision={"denoiser": job["variant"]["precision"]}, n=3,
             playback_seconds=2.125, seconds_per_turn_p50=seconds, seconds_per_turn_p95=seconds,
             stages={"predictor": figures, "denoiser": figures, "vae": figures}, seconds_to_state_p50=0.05,

@@ -23,7 +23,6 @@ from tiny_parts import PARTS
 
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.bundle import denoise_plan
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Compatibility, Geometry, Manifest, Part, PlanEntry, World
 from animegamer_rt.bundle.noise_schedule import even_timesteps
@@ -160,15 +159,7 @@ class FakeDenoising:
     fail_at: int | None
     error: Exception
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
-        assert blocks is None
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
         if self.fail_at == len(self.steps):
             raise self.error
         self.steps.append((tuple(coefficients.tolist()), timestep, rows))
@@ -182,7 +173,6 @@ class FakeDenoising:
 class FakeDenoiser:
     """Counts turns and keeps their steps; `fail_at` makes that step (from 0) fail with `error`."""
 
-    skippable_blocks = 0
     fail_at: int | None = None
     error: Exception = field(default_factory=lambda: MemoryError("no memory for this step"))
     steps: list[tuple[tuple[float, ...], float, tuple[int, ...]]] = field(default_factory=list)

@@ -44,19 +44,19 @@ class _Denoiser:
     """Goes wrong in the turn's second step, in one number of the noise that the step adds."""
 
     def __init__(self, engine: Any, value: float) -> None:
-        self._engine, self._value, self.skippable_blocks = engine, value, engine.skippable_blocks
+        self._engine, self._value = engine, value
 
     def start(self, *arguments: Any) -> Any:
         run = self._engine.start(*arguments)
         step, steps = run.step, 0
 
-        def wrong(coefficients: Any, timestep: float, rows: Any, noise: Any, blocks: Any = None) -> None:
+        def wrong(coefficients: Any, timestep: float, rows: Any, noise: Any) -> None:
             nonlocal steps
             steps += 1
             if steps == 2:
                 noise = as_array(noise).copy()
                 noise.flat[5] = self._value
-            step(coefficients, timestep, rows, noise, blocks)
+            step(coefficients, timestep, rows, noise)
 
         run.step = wrong
         return run

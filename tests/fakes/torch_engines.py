@@ -10,7 +10,6 @@ from torch import Tensor
 from animegamer_export.parts.predictor import empty_cache, feeds
 from animegamer_export.parts.vae import pixels
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.denoiser_step import DenoiserStep
 from animegamer_rt.models.encoder import Encoder
@@ -43,8 +42,6 @@ class _Predictor:
 
 
 class _Denoiser:
-    skippable_blocks = 0
-
     def __init__(self, step: DenoiserStep) -> None:
         self.network = step
 
@@ -57,15 +54,7 @@ class _Denoising:
         self.network, self.shot, self.scope = network, shot, torch.tensor([motion_scope])
         self.state: tuple[Tensor, Tensor, Tensor] = latent, torch.zeros_like(latent), torch.zeros_like(latent)
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: Sequence[int],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
-        assert blocks is None
+    def step(self, coefficients: FloatArray, timestep: float, rows: Sequence[int], noise: AnyNoise) -> None:
         latent, x0, difference = self.state
         given = (
             torch.from_numpy(as_array(noise)),

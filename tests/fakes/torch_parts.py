@@ -41,12 +41,6 @@ DENOISER = DenoiserSize(hidden=32, layers=2, heads=2, time_width=16, latent_heig
 VAE = VaeSize(channels=8, multipliers=(1, 1, 2), res_blocks=0, norm_groups=2, scale=1.3)
 WINDOW, SHAPE = 720, (1, 5, 16, 4, 6)
 PLAN = build_plan(even_timesteps(6), branches=["pair", "reuse", "conditional", "pair", "reuse", "conditional"])
-SKIPPING = build_plan(
-    even_timesteps(6),
-    branches=["pair", "pair", "conditional", "reuse", "pair", "conditional"],
-    skip_blocks=[(), (1, 1), (), (1, 1), (1, 1), ()],
-)
-"""Step 4 takes row 0's last block from step 0, and row 1's from step 2."""
 TOLERANCE = 2e-5
 """float32 in another order of operations, over a few layers."""
 RANDOM = np.random.default_rng(0)
@@ -125,7 +119,7 @@ class Turn:
         denoising, found = part.denoiser.start(self.start, self.shot, self.scope), []
         steps = zip(self.plan, self.plan.coefficients(), self.noises, strict=True)
         for number, (step, coefficients, drawn) in enumerate(steps):
-            denoising.step(coefficients, float(step.timestep), step.rows, drawn, step.blocks)
+            denoising.step(coefficients, float(step.timestep), step.rows, drawn)
             if number in at:
                 found.append(denoising.latent())
         return [*found, denoising.latent()]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from kernel_results import relative_error
 from torch_parts import (
+    PLAN,
     SHAPE,
-    SKIPPING,
     Turn,
     answers,
     engines,
@@ -31,8 +31,6 @@ from animegamer_rt.backends.torch.packed_linear import PackedLinear, use_kernels
 from animegamer_rt.backends.torch.predictor import Predictor as PredictorPart
 from animegamer_rt.backends.torch.predictor import merge_layers
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
-from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
-from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.noise import as_array
@@ -44,9 +42,6 @@ NEAR = {torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 NEAR_ROWWISE = 2e-2
 """Relative error allowed where codes of both inputs of a product may round the other way."""
 
-SKIPPING_ALL = build_plan(even_timesteps(3), skip_blocks=[(), (0, 1), (0, 1)])
-
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -57,9 +52,8 @@ def assert_clips_close(found: np.ndarray, expected: np.ndarray) -> None:
     assert (found != expected).mean() < 1e-3
 
 
-@pytest.mark.parametrize("plan", [SKIPPING, SKIPPING_ALL], ids=["skipping", "skipping-all"])
-def test_turn_by_kernels_is_the_plain_turn_step_by_step(both_kernels: Kernels, plan: DenoisePlan) -> None:
-    turn, every = Turn(plan=plan), range(len(plan) - 1)
+def test_turn_by_kernels_is_the_plain_turn_step_by_step(both_kernels: Kernels) -> None:
+    turn, every = Turn(), range(len(PLAN) - 1)
     found, expected = turn.latents(engines(kernels=both_kernels), every), turn.latents(engines(), every)
     assert all(0 < relative_error(*pair) <= NEAR[torch.float32] for pair in zip(found, expected, strict=True))
 

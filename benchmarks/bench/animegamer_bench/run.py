@@ -153,7 +153,6 @@ def _measure(
         "plan": pipeline.plan_name,
         "steps": len(pipeline.plan),
         "network_rows": pipeline.plan.network_evaluations,
-        "cost_rows": pipeline.plan.cost(engines.denoiser.skippable_blocks),
         "peer": None,
         "precision_asked": options.engines.precision,
         "precision": precision,

@@ -12,7 +12,6 @@ import onnxruntime
 
 from animegamer_export.onnx_io.sessions import Feeds, open_plain
 from animegamer_rt.backends.interface import FloatArray
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.noise import AnyNoise, as_array
 
 
@@ -24,8 +23,6 @@ class RecordingDenoiser:
     record: bool = True
     session: onnxruntime.InferenceSession = field(init=False)
     steps: list[tuple[Feeds, FloatArray]] = field(default_factory=list)
-
-    skippable_blocks = 0
 
     def __post_init__(self) -> None:
         self.session = open_plain(self.path)
@@ -39,15 +36,7 @@ class RecordingDenoiser:
             self.part, self.shot, self.scope = part, shot, scope
             self.state = (latent, np.zeros_like(latent), np.zeros_like(latent))
 
-        def step(
-            self,
-            coefficients: FloatArray,
-            timestep: float,
-            rows: tuple[int, ...],
-            noise: AnyNoise,
-            blocks: BlockCache | None = None,
-        ) -> None:
-            assert blocks is None, "a plan that skips blocks is refused when it is opened"
+        def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
             feeds: dict[str, npt.NDArray[Any]] = {
                 **dict(zip(("latent", "x0_prev", "difference"), self.state, strict=True)),
                 "noise": as_array(noise),

@@ -16,13 +16,10 @@ Around = Callable[[str, str, Method, tuple[Any, ...]], Any]
 
 
 class CalledEngine:
-    """Any engine of `interface`, or a denoiser's run: each method is `call(its name, its arguments)`.
+    """Any engine of `interface`, or a denoiser's run: each method is `call(its name, its arguments)`."""
 
-    skippable_blocks: a denoiser's.
-    """
-
-    def __init__(self, call: Callable[[str, tuple[Any, ...]], Any], skippable_blocks: int = 0) -> None:
-        self._call, self.skippable_blocks = call, skippable_blocks
+    def __init__(self, call: Callable[[str, tuple[Any, ...]], Any]) -> None:
+        self._call = call
 
     def __getattr__(self, name: str) -> Method:
         if name.startswith("_"):
@@ -38,7 +35,7 @@ def map_calls(engines: Engines, around: Around) -> Engines:
             found = around(role, name, getattr(engine, name), arguments)
             return called(role, found) if name == "start" else found
 
-        return CalledEngine(call, getattr(engine, "skippable_blocks", 0))
+        return CalledEngine(call)
 
     roles = {PREDICTOR: engines.predictor, DENOISER: engines.denoiser, VAE: engines.vae}
     return replace(engines, **{role: called(role, engine) for role, engine in roles.items()})

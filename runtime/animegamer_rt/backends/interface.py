@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, PLAY_ROLES, PlanParts
 from animegamer_rt.engine_config import EngineConfig
@@ -130,18 +129,10 @@ class PredictorEngine(Protocol):
 class DenoiseRun(Protocol):
     """One turn's denoising in progress; latent, last x0 and last difference stay on the device."""
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
         """One engine execution: network, guidance and solver. coefficients f32 [8]; noise: of the latent's shape.
 
         rows: (0, 1) for a CFG pair, (1,) for the conditional row alone (row 0 is unconditional).
-        blocks: which blocks are cached for later steps or taken from the cache; always None if `skippable_blocks` is 0.
         """
         ...
 
@@ -151,12 +142,7 @@ class DenoiseRun(Protocol):
 
 
 class DenoiserEngine(Protocol):
-    """Noise + shot + motion scope -> latent.
-
-    skippable_blocks: how many transformer blocks can be taken from a cache; 0 if the engine has no such cache.
-    """
-
-    skippable_blocks: int
+    """Noise + shot + motion scope -> latent."""
 
     def start(self, latent: AnyNoise, shot: FloatArray, motion_scope: float) -> DenoiseRun:
         """Starts a turn from a latent of pure noise [1, 5, 16, h, w] and a shot f32 [226, D]."""

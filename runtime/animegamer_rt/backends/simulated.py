@@ -12,7 +12,7 @@ import zlib
 
 import numpy as np
 
-from animegamer_rt.bundle.denoise_plan import BlockCache, DenoisePlan
+from animegamer_rt.bundle.denoise_plan import DenoisePlan
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Geometry
 from animegamer_rt.bundle.roles import DEFAULT_PARTS, PlanParts
@@ -80,8 +80,6 @@ class _Predictor:
 
 
 class _Denoiser:
-    skippable_blocks = 0
-
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
 
@@ -96,15 +94,7 @@ class _Denoising:
         self._latent, self._seconds = latent, seconds
         self._drift = 0.1 * np.resize(shot, latent.shape) + np.float32(0.001 * motion_scope)
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
-        assert blocks is None, "a plan that skips blocks is refused when it is opened"
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
         started = time.perf_counter()
         self._latent = np.float32(0.8) * self._latent + np.float32(0.2) * as_array(noise) + self._drift
         _spend(started, self._seconds * len(rows))

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,42 +32,23 @@ from .noise_schedule import (
 Branch = Literal["pair", "conditional", "reuse"]
 
 
-class BlockCache(NamedTuple):
-    """What a step does with the transformer blocks `first` to `last`, inclusive.
-
-    Either it computes them and caches what they add to each row, or (`reused`) it skips them and adds what the last
-    step that computed the row has cached.
-    """
-
-    first: int
-    last: int
-    reused: bool
-
-
 @dataclass(frozen=True, slots=True)
 class PlanStep:
     """One network execution.
 
     `branch`: "pair" runs the unconditional and the conditional row; "conditional" runs the latter alone, unguided;
-    "reuse" runs it alone and guides by the difference of the last pair. `blocks`: which blocks are cached for later
-    steps or taken from the cache; None: the step computes all blocks and caches none.
+    "reuse" runs it alone and guides by the difference of the last pair.
     """
 
     timestep: int
     guidance: float
     branch: Branch
     coefficients: Coefficients
-    blocks: BlockCache | None = None
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Rows of the batch: 0 is the unconditional constant, 1 the conditional row."""
         return (0, 1) if self.branch == "pair" else (1,)
-
-    @property
-    def skipped_blocks(self) -> int:
-        """Number of transformer blocks that the step skips."""
-        return self.blocks.last - self.blocks.first + 1 if self.blocks is not None and self.blocks.reused else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +70,8 @@ class DenoisePlan:
 
     @property
     def network_evaluations(self) -> int:
-        """Network evaluations over all steps, 2 per CFG pair: the plan's cost if no block is skipped."""
+        """Network evaluations over all steps, 2 per CFG pair: the plan's cost."""
         return sum(len(step.rows) for step in self.steps)
-
-    def cost(self, blocks: int) -> float:
-        """Network evaluations, each weighted by the computed share of the network's `blocks`, to two digits."""
-        return round(sum(len(step.rows) * (1.0 - step.skipped_blocks / max(1, blocks)) for step in self.steps), 2)
 
     def coefficients(self) -> NDArray[np.float32]:
         """The eight coefficients of every step, float32 [steps, 8]."""
@@ -102,12 +79,7 @@ class DenoisePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a manifest, without the coefficients, which follow from the rest."""
-        steps = []
-        for step in self.steps:
-            entry: dict[str, Any] = {"timestep": step.timestep, "guidance": step.guidance, "branch": step.branch}
-            if step.blocks is not None and step.blocks.reused:
-                entry["skip_blocks"] = [step.blocks.first, step.blocks.last]
-            steps.append(entry)
+        steps = [{"timestep": step.timestep, "guidance": step.guidance, "branch": step.branch} for step in self.steps]
         plan: dict[str, Any] = {"stochastic": self.stochastic, "steps": steps}
         return {**plan, "noise_steps": self.noise_steps} if self.noise_steps else plan
 
@@ -121,14 +93,13 @@ class DenoisePlan:
         if not isinstance(plan["steps"], list):
             raise PlanError("not a list", where="plan: steps", found=type(plan["steps"]).__name__, expected="list")
         entries = [
-            _fields(entry, f"plan: step {k}", ("timestep", "guidance", "branch"), ("skip_blocks",))
+            _fields(entry, f"plan: step {k}", ("timestep", "guidance", "branch"))
             for k, entry in enumerate(plan["steps"])
         ]
         return build_plan(
             [entry["timestep"] for entry in entries],
             guidance=[entry["guidance"] for entry in entries],
             branches=[entry["branch"] for entry in entries],
-            skip_blocks=[entry.get("skip_blocks", ()) for entry in entries],
             stochastic=stochastic,
             noise_steps=plan.get("noise_steps", 0),
         )
@@ -139,14 +110,12 @@ def build_plan(
     *,
     guidance: Sequence[float] | None = None,
     branches: Sequence[Branch] | None = None,
-    skip_blocks: Sequence[Sequence[int]] | None = None,
     stochastic: bool = True,
     noise_steps: int = 0,
 ) -> DenoisePlan:
     """A plan over descending training timesteps (at least two).
 
-    `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to CFG pairs, `skip_blocks` to none:
-    for each step, the first and last block that it skips and takes from the cache.
+    `guidance` defaults to the wave of 50 steps at the same timesteps, `branches` to CFG pairs.
     `stochastic` is SDE-DPM++ 2M, the reference's solver; without it, DPM++ 2M as an ODE: no noise after the first
     latent. `noise_steps` as in DenoisePlan; the timesteps are then some of that even plan's. Raises PlanError, naming
     the step, for impossible values.
@@ -164,9 +133,7 @@ def build_plan(
         guidance = [wave_guidance(t) for t in timesteps]
     if branches is None:
         branches = ["pair"] * len(timesteps)
-    if skip_blocks is None:
-        skip_blocks = [()] * len(timesteps)
-    for name, values in (("guidance", guidance), ("branches", branches), ("skip_blocks", skip_blocks)):
+    for name, values in (("guidance", guidance), ("branches", branches)):
         if len(values) != len(timesteps):
             raise PlanError(f"{name} has the wrong length", found=len(values), expected=len(timesteps))
     solver = solver_coefficients(timesteps, stochastic)
@@ -180,8 +147,7 @@ def build_plan(
             reuse=0.0 if branch == "pair" else 1.0,
         )
         steps.append(PlanStep(int(t), scale, branch, coefficients))
-    spans = [_checked_span(span, k) for k, span in enumerate(skip_blocks)]
-    return DenoisePlan(_with_block_caches(steps, spans), stochastic, noise_steps)
+    return DenoisePlan(tuple(steps), stochastic, noise_steps)
 
 
 def noise_weights(plan: DenoisePlan) -> list[NDArray[np.float32]]:
@@ -209,7 +175,7 @@ def _noise_weights(fine: Sequence[int], start: int, end: int) -> NDArray[np.floa
     return unit
 
 
-def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...]) -> Mapping[str, Any]:
+def _fields(data: object, where: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> Mapping[str, Any]:
     """`data` as a mapping with the required keys and no unknown ones."""
     if not isinstance(data, Mapping):
         raise PlanError("not an object", where=where, found=type(data).__name__, expected="an object with named fields")
@@ -235,33 +201,3 @@ def _checked_branch(value: Branch, step: int, has_pair: bool) -> Branch:
     if value == "reuse" and not has_pair:
         raise PlanError("reuse before any pair: there is no difference yet", where=f"step {step}", expected="a pair")
     return value
-
-
-def _checked_span(value: object, step: int) -> tuple[int, int] | None:
-    span = tuple(value) if isinstance(value, (list, tuple)) else None
-    if span == ():
-        return None
-    if span is None or len(span) != 2 or any(type(b) is not int for b in span) or not 0 <= span[0] <= span[1]:
-        expected = "the first and the last block, or none"
-        raise PlanError("impossible blocks to skip", where=f"step {step}", found=repr(value), expected=expected)
-    return span[0], span[1]
-
-
-def _with_block_caches(steps: Sequence[PlanStep], spans: Sequence[tuple[int, int] | None]) -> tuple[PlanStep, ...]:
-    """The steps, each with the blocks that it caches for later steps or takes from earlier ones."""
-    found: list[PlanStep] = []
-    wanted: dict[int, tuple[int, int]] = {}  # row -> the span that a later step takes from the cache
-    for k, step in reversed(list(enumerate(steps))):
-        span = spans[k]
-        asked = {wanted.pop(row) for row in step.rows if row in wanted} | ({span} if span else set())
-        if len(asked) > 1:
-            words = " and ".join(f"{first} to {last}" for first, last in sorted(asked))
-            raise PlanError(
-                "the cache holds one span of blocks", where=f"step {k}", found=words, expected="one of them"
-            )
-        if span is not None:
-            wanted |= dict.fromkeys(step.rows, span)
-        found.append(replace(step, blocks=BlockCache(*asked.pop(), reused=span is not None) if asked else None))
-    if wanted:
-        raise PlanError("skipped blocks were never computed", expected="an earlier step of the same rows")
-    return tuple(reversed(found))

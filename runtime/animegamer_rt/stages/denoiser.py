@@ -14,7 +14,6 @@ import numpy as np
 from animegamer_rt.backends.interface import DenoiserEngine, FloatArray, OutputCheck
 from animegamer_rt.bundle.denoise_plan import DenoisePlan, noise_weights
 from animegamer_rt.bundle.roles import DENOISER
-from animegamer_rt.errors import PlanError
 from animegamer_rt.noise import VERSION, AnyNoise, draw_turn
 
 
@@ -40,7 +39,7 @@ class DenoiseProgress:
 
 
 class Denoiser:
-    """One bundle's denoiser and one plan. Raises PlanError for a plan that this runtime cannot play.
+    """One bundle's denoiser and one plan.
 
     precision: the engine's, for errors.
     """
@@ -52,10 +51,9 @@ class Denoiser:
         latent_shape: tuple[int, ...],
         precision: str = "",
     ) -> None:
-        _check_blocks(engine, plan)
         self._engine = engine
         self._steps = [
-            (coefficients, float(step.timestep), step.rows, step.blocks)
+            (coefficients, float(step.timestep), step.rows)
             for coefficients, step in zip(plan.coefficients(), plan, strict=True)
         ]
         # The last step adds no noise: the sum of no draws.
@@ -64,7 +62,7 @@ class Denoiser:
         self._check = OutputCheck(DENOISER, precision)
 
     def with_plan(self, plan: DenoisePlan) -> Denoiser:
-        """The same engine with another plan. Raises PlanError as above."""
+        """The same engine with another plan."""
         return Denoiser(self._engine, plan, self._latent_shape, self._check.precision)
 
     def denoise(self, shot: FloatArray, motion_scope: float, noise: Iterator[AnyNoise]) -> Iterator[DenoiseProgress]:
@@ -77,9 +75,9 @@ class Denoiser:
         started = time.perf_counter()
         run = self._engine.start(next(noise), shot, motion_scope)
         seconds, last = time.perf_counter() - started, len(self._steps)
-        for number, (coefficients, timestep, rows, blocks) in enumerate(self._steps, start=1):
+        for number, (coefficients, timestep, rows) in enumerate(self._steps, start=1):
             started = time.perf_counter()
-            run.step(coefficients, timestep, rows, next(noise), blocks)
+            run.step(coefficients, timestep, rows, next(noise))
             latent = self._check.numbers("latent", run.latent()) if number == last else None
             seconds += time.perf_counter() - started
             yield DenoiseProgress(number, last, seconds, latent)
@@ -87,16 +85,3 @@ class Denoiser:
     def draw_noise(self, seed: int, turn: int, version: int = VERSION) -> Iterator[AnyNoise]:
         """The initial latent, then each step's noise; depends on seed, turn, version and plan only."""
         return draw_turn(seed, turn, self._noise_weights, self._latent_shape, version)
-
-
-def _check_blocks(engine: DenoiserEngine, plan: DenoisePlan) -> None:
-    last = max((step.blocks.last for step in plan if step.blocks is not None), default=-1)
-    if last < engine.skippable_blocks:
-        return
-    if not engine.skippable_blocks:
-        raise PlanError(
-            "the plan skips blocks, which these engines do not support",
-            do="use another plan, or PyTorch: --device torch or torch-cpu",
-        )
-    expected = f"0 to {engine.skippable_blocks - 1}"
-    raise PlanError("the plan skips blocks that the network does not have", found=f"block {last}", expected=expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,11 +13,8 @@ from torch_parts import (
     DENOISER,
     PLAN,
     SHAPE,
-    SKIPPING,
-    TOLERANCE,
     Turn,
     answers,
-    close,
     engines,
     frames,
     networks,
@@ -38,8 +34,6 @@ from animegamer_rt.backends.torch.predictor import ANSWER_TOKENS
 from animegamer_rt.backends.torch.rowwise_linear import FP8, INT8
 from animegamer_rt.backends.torch.transformer import Transformer, unpatchify
 from animegamer_rt.backends.torch.vae_decoder import cache_shapes, decode
-from animegamer_rt.bundle.denoise_plan import BlockCache, build_plan
-from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import BackendError, UnusableOutputError
 from animegamer_rt.stages.predictor import prefill_prompt
 from animegamer_rt.stages.prompt import Prompt
@@ -94,51 +88,6 @@ def test_timesteps_and_guidance_stay_float32_in_half_precision() -> None:
     assert 0 < float(((found - expected).norm(dim=1) / expected.norm(dim=1)).max()) < 1e-2
     # So is the difference of guidance.
     assert unpatchify(torch.zeros(2, 5 * 2 * 3, 64, dtype=torch.bfloat16), DENOISER).dtype == torch.float32
-
-
-def x0(
-    part: Engines, turn: Turn, steps: Sequence[tuple[float, tuple[int, ...], BlockCache | None]], row: int = 1
-) -> np.ndarray:
-    """What the last of the steps (timestep, rows, blocks) sees in the turn's first latent by one of its rows."""
-    denoising = part.denoiser.start(turn.start, turn.shot, turn.scope)
-    for number, (timestep, rows, blocks) in enumerate(steps, start=1):
-        # The next latent is the latent: every step sees the same. Guidance 1 is the last row, 0 the first.
-        ends = (0.0, 1.0) if number == len(steps) else (1.0, 0.0)
-        coefficients = np.array([0.5, 0.8, row - 1, 0.0, *ends, 0.0, 0.0], np.float32)
-        denoising.step(coefficients, timestep, rows, turn.noises[0], blocks)
-    return denoising.latent()
-
-
-@pytest.mark.parametrize("span", [(0, 0), (0, 1)])
-def test_skipped_blocks_add_what_they_added_to_the_same_row_before(span: tuple[int, int]) -> None:
-    part, turn = engines(), Turn()
-    keep, reuse = BlockCache(*span, reused=False), BlockCache(*span, reused=True)
-    pair, alone, early, late = (0, 1), (1,), 999.0, 659.0
-    for rows in (pair, alone):
-        full = x0(part, turn, [(early, rows, None)])
-        np.testing.assert_array_equal(x0(part, turn, [(early, rows, keep)]), full)
-        # The same input again: what the blocks would add is what they have added.
-        close(x0(part, turn, [(early, rows, keep), (early, rows, reuse)]), full)
-    # Row 1 is renewed, row 0 is not.
-    steps = [(early, pair, keep), (late, alone, keep), (late, pair, reuse)]
-    close(x0(part, turn, steps, row=1), x0(part, turn, [(late, pair, None)], row=1))
-    old = x0(part, turn, [(early, pair, keep), (late, pair, reuse)], row=0)
-    close(x0(part, turn, steps, row=0), old)
-    assert np.abs(old - x0(part, turn, [(late, pair, None)], row=0)).max() > 100 * TOLERANCE
-
-
-def test_plan_that_skips_blocks_is_one_graph_a_kind() -> None:
-    turns, plain = [Turn(scope, SKIPPING) for scope in (2.5, 40.0, 2.5)], engines(plan=SKIPPING)
-    torch_device = TapeDevice()
-    part = engines(torch_device, plan=SKIPPING)
-    every = build_plan(even_timesteps(6), branches=[step.branch for step in SKIPPING])
-    for turn in turns:
-        expected = turn.latents(plain)[0]
-        np.testing.assert_array_equal(turn.latents(part)[0], expected)
-        turn.plan = every
-        assert not np.array_equal(turn.latents(plain)[0], expected), "it skips nothing"
-    # A pair that keeps, that reuses; a single row that keeps, that reuses, that does neither.
-    assert torch_device.captured == 5
 
 
 def test_steps_that_cannot_be_are_refused() -> None:

@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from animegamer_rt.bundle.denoise_plan import (
-    BlockCache,
-    DenoisePlan,
-    build_plan,
-)
+from animegamer_rt.bundle.denoise_plan import DenoisePlan, build_plan
 from animegamer_rt.bundle.noise_schedule import even_timesteps
 from animegamer_rt.errors import PlanError
 
@@ -29,30 +25,8 @@ def test_a_plan_survives_json() -> None:
     plan = build_plan([999, 500, 200, 50], branches=["pair", "conditional", "reuse", "pair"], stochastic=False)
     again = DenoisePlan.from_dict(json.loads(json.dumps(plan.to_dict())))
     assert again == plan
-    skipping = build_plan([999, 500, 10], skip_blocks=[(), (2, 3), ()])
-    again = DenoisePlan.from_dict(json.loads(json.dumps(skipping.to_dict())))
-    assert again == skipping and again.steps[1].blocks == (2, 3, True)
     coarse = build_plan(even_timesteps(50)[::7], branches=["pair", *["conditional"] * 7], noise_steps=50)
     assert DenoisePlan.from_dict(coarse.to_dict()) == coarse
-
-
-def test_a_step_keeps_blocks_only_for_the_steps_that_skip_them() -> None:
-    plan = build_plan(
-        [900, 800, 700, 600, 500, 400, 300],
-        branches=["pair", "pair", "conditional", "pair", "pair", "conditional", "conditional"],
-        skip_blocks=[(), (), (1, 2), (1, 2), (), (), (0, 3)],
-    )
-    kept, reused = BlockCache(1, 2, False), BlockCache(1, 2, True)
-    assert [step.blocks for step in plan] == [
-        None,
-        kept,
-        reused,
-        reused,
-        None,  # row 1 is computed again before anyone skips it
-        BlockCache(0, 3, False),
-        BlockCache(0, 3, True),
-    ]
-    assert (plan.network_evaluations, plan.cost(4)) == (11, 11 - 0.5 - 2 * 0.5 - 1)
 
 
 def _steps(**change: Any) -> dict[str, Any]:
@@ -70,8 +44,7 @@ def _steps(**change: Any) -> dict[str, Any]:
         (_steps(timestep=999), "step 1: impossible timestep"),
         (_steps(guidance=float("nan")), "impossible guidance"),
         (_steps(branch="both"), "unknown branch"),
-        (_steps(skip_blocks=[2, 1]), "impossible blocks"),
-        (_steps(skip_blocks=[1]), "impossible blocks"),
+        (_steps(skip_blocks=[1, 2]), "unknown key 'skip_blocks'"),
         ({"steps": [{"timestep": 999, "guidance": 1}]}, "missing key 'branch'"),
         ({"steps": [{"timestep": t, "guidance": 1, "branch": "reuse"} for t in (9, 5)]}, "reuse before any pair"),
     ],

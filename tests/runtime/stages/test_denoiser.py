@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import fakes
 from animegamer_rt.bundle.denoise_plan import build_plan, noise_weights
 from animegamer_rt.bundle.noise_schedule import even_timesteps
-from animegamer_rt.errors import PlanError
 from animegamer_rt.noise import Noise, as_array
 from animegamer_rt.stages.denoiser import Denoiser
 
@@ -36,17 +34,6 @@ def test_noise_depends_on_seed_and_turn_alone() -> None:
     assert drawn[0][0].shape == LATENT and drawn[0][0].dtype == np.float32
     everything = np.stack([noise for turn in drawn for noise in turn]).reshape(9, -1)
     assert len(np.unique(everything, axis=0)) == 9
-
-
-def test_plan_that_skips_blocks_is_refused_where_engines_or_network_have_none() -> None:
-    plan, part = build_plan([999, 500], skip_blocks=[(), (1, 2)]), fakes.FakeDenoiser()
-    with pytest.raises(PlanError, match="do not support; use another plan, or PyTorch: --device torch"):
-        Denoiser(part, plan, LATENT)
-    part.skippable_blocks = 2
-    with pytest.raises(PlanError, match="the network does not have; found block 2; expected 0 to 1"):
-        Denoiser(part, plan, LATENT)
-    part.skippable_blocks = 3
-    Denoiser(part, plan, LATENT)
 
 
 def test_steps_get_the_weighted_sums_of_the_turns_draws() -> None:

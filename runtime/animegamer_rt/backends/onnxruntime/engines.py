@@ -16,7 +16,6 @@ import numpy.typing as npt
 import onnxruntime
 
 from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, ReaderLogits, TokenBatch
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.noise import AnyNoise, as_array
 
@@ -138,9 +137,7 @@ class Predictor:
 
 
 class Denoiser:
-    """Starts turns; has no block cache."""
-
-    skippable_blocks = 0
+    """Starts turns."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -164,15 +161,7 @@ class Denoising:
         }
         self._binding = part.bind(self._constant, self._written())
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
-        assert blocks is None, "a plan that skips blocks is refused when it is opened"
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
         inputs = dict(zip(("latent", "x0_prev", "difference"), self._now, strict=True))
         inputs |= {
             "noise": self._part.value(as_array(noise)),

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, TokenBatch
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.bundle.roles import CACHE_PREFIX, DEFAULT_PARTS, DENOISER, ENCODER, PREDICTOR, VAE, PlanParts
 from animegamer_rt.errors import BackendError
 from animegamer_rt.noise import AnyNoise, Noise, as_array, load_table
@@ -194,8 +193,6 @@ class Predictor:
 class Denoiser:
     """Implements interface.DenoiserEngine. Profile 0 runs a pair, profile 1 a single row, over the same buffers."""
 
-    skippable_blocks = 0
-
     def __init__(self, parts: EngineSet) -> None:
         (self.graph,) = parts.parts.graphs(DENOISER)
         self.parts, self.stream = parts, parts.streams[self.graph].stream
@@ -277,15 +274,7 @@ class TensorRTDenoiseRun:
         self._denoiser, self._turn, self._shape = denoiser, turn, shape
         self._steps = 0
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: tuple[int, ...],
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
-        assert blocks is None, "the pipeline refuses plans that skip blocks for this engine"
+    def step(self, coefficients: FloatArray, timestep: float, rows: tuple[int, ...], noise: AnyNoise) -> None:
         self._check()
         denoiser = self._denoiser
         if rows not in denoiser.contexts:

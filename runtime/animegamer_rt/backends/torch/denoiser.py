@@ -7,7 +7,6 @@ Source: backends/interface.py; MODEL.md section 5.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor
 
 from animegamer_rt.backends.interface import FloatArray
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.errors import BackendError
 from animegamer_rt.noise import AnyNoise
 
@@ -23,7 +21,7 @@ from .attention import SDPA_LOCK
 from .device import GraphCache, TorchDevice
 from .kernels import Kernels
 from .noise import NoiseSource
-from .transformer import BlockCacheBuffer, Transformer
+from .transformer import Transformer
 
 PAIR, SINGLE = (0, 1), (1,)
 """Rows of a step. A step that reuses the guidance difference is SINGLE with other coefficients: the same graph."""
@@ -34,8 +32,6 @@ COEFFICIENTS = 8
 """Number of fields of bundle.noise_schedule.Coefficients."""
 
 Rows = tuple[int, ...]
-Kind = tuple[Rows, BlockCache | None]
-"""The key of a step's graph."""
 
 
 class Denoiser:
@@ -53,8 +49,6 @@ class Denoiser:
         kernels: Kernels | None = None,
     ) -> None:
         self.torch_device, self.network, self.turn = torch_device, network, 0
-        self.skippable_blocks = network.block_count
-        self.block_changes: Tensor | None = None
         size = network.size
         self.shape = (1, size.latent_frames, size.latent_channels, size.latent_height, size.latent_width)
         with torch_device.use():
@@ -99,25 +93,15 @@ class Denoiser:
         self.table[self.spare_row :] = self.network.modulations(self.timesteps[self.spare_row :], self.motion_scope)
         return self.spare_row
 
-    def allocate_block_cache(self) -> None:
-        """Allocates the cache for skipped blocks, [2, S, D], on first use: 54 MB at full size."""
-        if self.block_changes is None:
-            size = self.network.size
-            tokens = size.shot_tokens + math.prod(size.patch_grid)
-            self.block_changes = self.torch_device.zeros((2, tokens, size.hidden))
+    def queue(self, rows: Rows) -> None:
+        """Queues a step whose inputs are in the device buffers, as the graph of its rows."""
+        self.graphs.run(rows, lambda: self._step(rows))
 
-    def queue(self, kind: Kind) -> None:
-        """Queues a step whose inputs are in the device buffers, as a graph of this kind."""
-        self.graphs.run(kind, lambda: self._step(*kind))
-
-    def _step(self, rows: Rows, blocks: BlockCache | None) -> None:
+    def _step(self, rows: Rows) -> None:
         which, (coefficients, table_row) = slice(2) if rows == PAIR else slice(1, 2), self.inputs
-        row, cached_blocks = self.table.index_select(0, table_row), None
-        if blocks is not None:
-            assert self.block_changes is not None
-            cached_blocks = BlockCacheBuffer(blocks, self.block_changes[which])
         with SDPA_LOCK:
-            patches = self.network.patches(self.state[0], self.shots[which], row, cached_blocks)
+            row = self.table.index_select(0, table_row)
+            patches = self.network.patches(self.state[0], self.shots[which], row)
         self.network.advance(patches, self.state, self.noise, coefficients[0])
 
 
@@ -128,14 +112,7 @@ class TorchDenoiseRun:
         self._denoiser, self._turn = denoiser, turn
         self._steps = 0
 
-    def step(
-        self,
-        coefficients: FloatArray,
-        timestep: float,
-        rows: Rows,
-        noise: AnyNoise,
-        blocks: BlockCache | None = None,
-    ) -> None:
+    def step(self, coefficients: FloatArray, timestep: float, rows: Rows, noise: AnyNoise) -> None:
         """Queues a step.
 
         Raises BackendError for other rows than a pair or the conditional row, and after the next turn has started.
@@ -144,8 +121,6 @@ class TorchDenoiseRun:
         if rows not in (PAIR, SINGLE):
             raise BackendError("a denoising step has unsupported rows", found=rows, expected=f"{PAIR} or {SINGLE}")
         with denoiser.torch_device.use():
-            if blocks is not None:
-                denoiser.allocate_block_cache()
             row = denoiser.table_rows.get(float(timestep))
             if row is None:
                 row = denoiser.queue_spare_row(timestep)
@@ -158,7 +133,7 @@ class TorchDenoiseRun:
                 pinned[0].copy_(value)
                 buffer.copy_(pinned, non_blocking=True)
             self._steps += 1
-            denoiser.queue((rows, blocks))
+            denoiser.queue(rows)
             # Marked after the work rather than after the copies, so that the host is never more than two steps ahead.
             denoiser.marks[slot] = denoiser.torch_device.mark()
 

@@ -19,7 +19,7 @@ from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser
 from .attention import run_attention
 from .kernels import PLAIN, Kernels, Modulation, Normed, RowNorm
 from .rowwise_linear import INT8, RowwiseLinear
-from .transformer import IMAGE, SHOT, BlockCacheBuffer, Transformer
+from .transformer import IMAGE, SHOT, Transformer
 
 FUSED_GELU_FROM, FUSED_GELU_BELOW = (9, 0), (12, 0)
 """Compute capabilities for which `fuses_gelu` is true."""
@@ -62,16 +62,13 @@ class FusedTransformer(Transformer):
         self._kernels = kernels
         self._fused = [FusedBlock.of(block, attention) for block in self._blocks]
         self._final_norm, self._head_norm = RowNorm.of(network.final_norm), RowNorm.of(network.head.norm)
-        self._one = self._final_norm.weight.new_ones(self.size.hidden)
 
     @property
     def table_dtype(self) -> torch.dtype:
         """float32, as the kernels read it."""
         return torch.float32
 
-    def patches(
-        self, latent: Tensor, shots: Tensor, row: Tensor, cached_blocks: BlockCacheBuffer | None = None
-    ) -> Tensor:
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
         """As Transformer.patches; row is float32."""
         kernels, size = self._kernels, self.size
         factors = row.view(-1, size.hidden)
@@ -90,26 +87,12 @@ class FusedTransformer(Transformer):
             NextNorm(block.attention_norm, attention_modulation(its), input_dtype(block.block.attention.qkv))
             for block, its in blocks[1:]
         ]
-        for number, ((block, block_factors), next_norm) in enumerate(zip(blocks, [*after, last], strict=True)):
-            if cached_blocks is not None and cached_blocks.skips(number):
-                if number == cached_blocks.blocks.last:
-                    normed = self._add(x, cached_blocks.change, next_norm)
-                continue
-            if cached_blocks is not None:
-                cached_blocks.before(number, x)
+        for (block, block_factors), next_norm in zip(blocks, [*after, last], strict=True):
             normed = run_block(kernels, block, x, normed, block_factors, next_norm)
-            if cached_blocks is not None:
-                cached_blocks.after(number, x)
         # Includes the shot's few tokens: a slice without them would have to be copied first.
         head = kernels.norm_modulate(normed.rows, self._head_norm, Modulation(None, factors[-2:]), 0, self.dtype)
         features: Tensor = self.network.head.output(head.rows)
         return features[:, size.shot_tokens :]
-
-    def _add(self, x: Tensor, change: Tensor, next_norm: NextNorm) -> Normed:
-        """Adds the cached change of skipped blocks to x in place, and computes the norm that follows them."""
-        gates, shot_tokens = (self._one, self._one), self.size.shot_tokens
-        norm, modulation, dtype = next_norm.norm, next_norm.modulation, next_norm.dtype
-        return self._kernels.gate_residual(x, change, gates, norm, modulation, shot_tokens, dtype)
 
     def advance(self, patches: Tensor, state: Sequence[Tensor], noise: Tensor, coefficients: Tensor) -> None:
         """As Transformer.advance, in one kernel."""

@@ -32,7 +32,7 @@ class InMemory:
                 self._part, self._opened_by = open_part(), open_part
             return self._part
 
-    def engine(self, open_part: Callable[[], Any], skippable_blocks: int = 0) -> Any:
+    def engine(self, open_part: Callable[[], Any]) -> Any:
         """An engine of `interface` whose part is opened when it is called. A denoiser's run keeps it until dropped."""
 
         def call(name: str, arguments: tuple[Any, ...]) -> Any:
@@ -40,4 +40,4 @@ class InMemory:
             # The function that chooses the next states would keep the part in memory.
             return replace(found, choose_next=None) if isinstance(found, Prefill) else found
 
-        return CalledEngine(call, skippable_blocks)
+        return CalledEngine(call)

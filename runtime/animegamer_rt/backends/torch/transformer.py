@@ -9,45 +9,17 @@ Source: MODEL.md section 4 (Denoiser).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from animegamer_rt.bundle.denoise_plan import BlockCache
 from animegamer_rt.models.denoiser import MODULATIONS_PER_BLOCK, Block, Denoiser, DenoiserSize
 from animegamer_rt.models.denoiser_step import advance
 
 IMAGE, SHOT = slice(0, 6), slice(6, 12)
 """Slices of a block's twelve modulations for each kind of token: shift, scale, gate of attention, then of the MLP."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlockCacheBuffer:
-    """The change that a span of blocks makes to x, [B, S, D] in x's dtype: stored by one step, reused by later ones.
-
-    Source: the differences of Delta-DiT (Chen et al. 2024) and TeaCache (Liu et al. 2024), on the fixed steps of
-    DeepCache (Ma et al. 2023) and FORA (Selvaraju et al. 2024).
-    """
-
-    blocks: BlockCache
-    change: Tensor
-
-    def skips(self, number: int) -> bool:
-        """Whether this block's change is reused rather than computed."""
-        return self.blocks.reused and self.blocks.first <= number <= self.blocks.last
-
-    def before(self, number: int, x: Tensor) -> None:
-        """Stores x from before the span; the cache itself is the only memory needed."""
-        if not self.blocks.reused and number == self.blocks.first:
-            self.change.copy_(x)
-
-    def after(self, number: int, x: Tensor) -> None:
-        """Replaces it by the change that the span made."""
-        if not self.blocks.reused and number == self.blocks.last:
-            torch.sub(x, self.change, out=self.change)
 
 
 class Transformer:
@@ -90,28 +62,14 @@ class Transformer:
         """latent f32 [1, 5, 16, h, w], shots [B, 226, D], row [1, modulation_width] -> v f32 [B, 5, 16, h, w]."""
         return unpatchify(self.patches(latent, shots, row), self.size)
 
-    @property
-    def block_count(self) -> int:
-        """Number of blocks."""
-        return len(self._blocks)
-
-    def patches(
-        self, latent: Tensor, shots: Tensor, row: Tensor, cached_blocks: BlockCacheBuffer | None = None
-    ) -> Tensor:
-        """As `v`, in patches [B, P, 4 C]. cached_blocks: the cache of a span of blocks, to be stored or reused."""
+    def patches(self, latent: Tensor, shots: Tensor, row: Tensor) -> Tensor:
+        """As `v`, in patches [B, P, 4 C]."""
         network, size = self.network, self.size
         factors = row.view(-1, size.hidden)
         x = self.tokens(latent, shots)
         for number, block in enumerate(self._blocks):
-            if cached_blocks is not None and cached_blocks.skips(number):
-                x = x + cached_blocks.change if number == cached_blocks.blocks.first else x
-                continue
             first = MODULATIONS_PER_BLOCK * number
-            if cached_blocks is not None:
-                cached_blocks.before(number, x)
             x = run_block(block, x, factors[first : first + MODULATIONS_PER_BLOCK])
-            if cached_blocks is not None:
-                cached_blocks.after(number, x)
         image = functional.layer_norm(
             network.final_norm(x[:, size.shot_tokens :]),
             (size.hidden,),
