@@ -20,6 +20,7 @@ from changed_release import (
     Tree,
     index_with,
     merged,
+    merged_beside_adapter,
     merged_denoiser,
     other_tokenizer,
     padded,
@@ -55,6 +56,10 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "predictor merged": lambda t: t.trained(merged(t)),
     "predictor merged, as safetensors": lambda t: t.trained(renamed(merged(t), "llm.", ""), "model.safetensors"),
     "predictor merged, embedding and head tied": tied,
+    "predictor merged, beside its adapter's config": lambda t: (
+        t.trained(merged(t), "model.safetensors"),
+        t.low_rank(lora_alpha=64, use_dora=True),
+    ),
     "predictor with a padded vocabulary": lambda t: t.trained(padded(t.adapter())),
     "predictor of rank 64 with --alpha": lambda t: (
         t.trained(scaled(t.adapter(), 64)),
@@ -195,6 +200,10 @@ REFUSED: dict[str, tuple[Callable[[Tree], object], str]] = {
     "denoiser of rank 128 without an alpha": (
         lambda t: t.decoder(scaled(t.denoiser(), 128), wrapper="module"),
         r"rank \(found 128, expected 64\); .*--alpha denoiser=NUMBER",
+    ),
+    "LoRA beside the model that it was merged into": (
+        merged_beside_adapter,
+        r"LoRA on weights that already differ from Mistral's, as after a merge: .*q_proj\.weight; remove the adapter",
     ),
     "a config of another rank": (lambda t: t.low_rank(r=16), r"rank \(found 32, expected 16\)"),
     "--alpha beside a config of another": (
@@ -366,12 +375,23 @@ def test_what_no_part_uses_is_listed(tree: Tree) -> None:
     tree.settings(use_cache=True, logits_scaling=8)
     tree.trained(tree.adapter(), wrapper="state_dict")
     vae_inside(tree, 0.0)
+    step, adapter = tree.steps / "1/mp_rank_00_model_states.pt", tree.mllm / "optimizer.pt"
+    torch.save({"module": tree.denoiser(), "ema": tree.denoiser()}, step)
+    adapter.touch()
     listed = "\n".join(tree.read().not_used)
     for what in (
         "predictor: not used: logits_scaling (a setting of ",
-        "predictor: not used: epoch (entries beside the weights)",
+        "predictor: not used: epoch (an entry beside the weights)",
         "denoiser: not used: conditioner.embedder (the text tower is a separate part",
+        "denoiser: not used: ema (another copy of the weights, such as their average; to export it, ",
+        f"predictor: not used: {adapter} (beside the weights that are read)",
         "vae: not used: encoder.conv_in.conv.bias (the vae's own encoder",
     ):
         assert what in listed
     assert "use_cache" not in listed
+
+
+def test_a_merged_adapters_config_is_listed(tree: Tree) -> None:
+    LOADS["predictor merged, beside its adapter's config"](tree)
+    where = tree.mllm / "adapter_config.json"
+    assert f"predictor: not used: {where} (the weights hold no LoRA)" in tree.read().not_used

@@ -138,6 +138,13 @@ def peft_folder(tree: Tree) -> None:
     tree.low_rank(target_modules=TARGETS, modules_to_save=["input_layernorm"], base_model_name_or_path="mistralai/x")
 
 
+def merged_beside_adapter(tree: Tree) -> None:
+    """A merged model that was saved into the adapter's folder."""
+    whole = merged(tree)
+    peft_folder(tree)
+    tree.trained(without(whole, "norm"), "model.safetensors")
+
+
 def some_layers(tree: Tree) -> None:
     """PEFT's folder with LoRA on all but one kind of layer, and norms and other weights from the language model."""
     peft_folder(tree)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ PLAY_PARTS = PLAY_ROLES
 TAKE_TOKENIZER = "use tokenizer.model of Mistral-7B-Instruct-v0.1"
 PUBLISHED_TOKENIZER = "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"
 """sha256 of that file."""
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".gguf")
 NO_ALPHA: Mapping[str, float] = {}
 
 
@@ -154,8 +155,12 @@ def from_checkpoints(
         unpublished,
         tuple(
             line
-            for name, weights in ((PREDICTOR, predictor_weights), (DENOISER, both), (VAE, vae_weights))
-            for line in _not_used(name, weights)
+            for name, weights, folders in (
+                (PREDICTOR, predictor_weights, (found.mistral, found.adapter)),
+                (DENOISER, both, (found.denoiser,)),
+                (VAE, vae_weights, ()),
+            )
+            for line in _not_used(name, weights, folders, found.files().get(name, []))
         ),
     )
 
@@ -229,13 +234,21 @@ def _file_stamp(folder: Path, path: Path) -> tuple[str, int, int]:
     return str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns
 
 
-def _not_used(part: str, weights: WeightMap) -> list[str]:
-    """A line per reason for the keys that a part does not use."""
+def _not_used(part: str, weights: WeightMap, folders: Sequence[Path], read: Sequence[Path]) -> list[str]:
+    """A line per reason for the keys, and for the files of `folders`, that a part does not use. read: its files."""
+    unused = {**weights.unused, **weights.file.beside}
+    if not weights.ranks:
+        unused |= {str(path): "the weights hold no LoRA" for path in read if path.name == "adapter_config.json"}
+    for folder in folders:
+        others = (path for path in sorted([*folder.iterdir(), *folder.glob("*/*")]) if path not in read)
+        unused |= {
+            str(path): "beside the weights that are read"
+            for path in others
+            if path.suffix in WEIGHT_SUFFIXES and path.is_file() and not path.name.startswith(".")
+        }
     reasons: dict[str, list[str]] = {}
-    for key, why in weights.unused.items():
+    for key, why in unused.items():
         reasons.setdefault(why, []).append(key)
-    if weights.file.beside:
-        reasons["entries beside the weights"] = list(weights.file.beside)
     return [
         f"{part}: not used: {keys[0]}" + (f" and {len(keys) - 1} more" if keys[1:] else "") + f" ({why})"
         for why, keys in reasons.items()

@@ -13,7 +13,9 @@ from typing import Any
 
 from animegamer_rt.errors import CheckpointError
 
+from .files import TensorFile
 from .folders import DOWNLOAD_AGAIN, TAKE_FLOATS, folder_of, read_json
+from .key_names import KeyNaming
 from .weight_map import LowRankScale, WeightMap
 
 TAKE_MISTRAL = "pass the folder of Mistral-7B-Instruct-v0.1"
@@ -87,13 +89,17 @@ def unused_settings(config: Mapping[str, Any]) -> list[str]:
     return sorted(name for name, value in config.items() if name not in known and value)
 
 
-def low_rank_scale(trained: Path, alpha: float | None, published: LowRankScale) -> LowRankScale:
+def low_rank_scale(
+    trained: Path, file: TensorFile, naming: KeyNaming, alpha: float | None, published: LowRankScale
+) -> LowRankScale:
     """LoRA's scale by the adapter_config.json of a trainer's file or folder, by `alpha`, or the published one.
+
+    The config is not read for weights without LoRA, such as those it was merged into.
 
     Raises CheckpointError if both give an alpha and they differ, or for settings that change what LoRA computes.
     """
     path = folder_of(trained) / "adapter_config.json"
-    if not path.is_file():
+    if not path.is_file() or not any(naming.piece(key).role == "down" for key in file.shapes):
         return published if alpha is None else LowRankScale(alpha)
     config = read_json(path)
     known = {*ADAPTER_NEUTRAL, *ADAPTER_HARMLESS}

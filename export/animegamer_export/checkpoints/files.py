@@ -42,15 +42,15 @@ QUANTISED = (
 class TensorFile:
     """The tensors of one checkpoint: shapes immediately, values on request.
 
-    non_float: key -> dtype, for tensors whose dtype is not one of FLOATS. beside: names of the file's other entries,
-    which are not read. base: the keys that come from a base model under this file, and their file.
+    non_float: key -> dtype, for tensors whose dtype is not one of FLOATS. beside: the file's other entries, which are
+    not read, and why. base: the keys that come from a base model under this file, and their file.
     """
 
     where: Path
     shapes: Mapping[str, Shape]
     read: Callable[[str], Tensor]
     non_float: Mapping[str, str] = field(default_factory=dict)
-    beside: tuple[str, ...] = ()
+    beside: Mapping[str, str] = field(default_factory=dict)
     base: Mapping[str, Path] = field(default_factory=dict)
 
 
@@ -77,7 +77,7 @@ def open_torch(path: Path) -> TensorFile:
         raise CheckpointError(
             f"truncated or not a PyTorch file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
-    beside: list[str] = []
+    beside: dict[str, object] = {}
     while isinstance(loaded, Mapping):
         inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], StoredTensor)]
         if len(inner) > 1:
@@ -86,7 +86,7 @@ def open_torch(path: Path) -> TensorFile:
             )
         if not inner:
             break
-        beside += [_name(key) for key in loaded if key != inner[0]]
+        beside |= {_name(key): value for key, value in loaded.items() if key != inner[0]}
         loaded = loaded[inner[0]]
     if isinstance(loaded, StandIn):
         raise CheckpointError(
@@ -111,7 +111,7 @@ def open_torch(path: Path) -> TensorFile:
         {key: tensor.shape for key, tensor in tensors.items()},
         lambda key: tensors[key].read(path),
         {key: str(tensor.dtype).removeprefix("torch.") for key, tensor in tensors.items()},
-        beside,
+        {name: _why_beside(value, tensors) for name, value in beside.items()},
     )
 
 
@@ -205,7 +205,7 @@ def _shards(index: Path) -> TensorFile:
     ]
     unlisted = [key for path, file in files.items() for key in file.shapes.keys() - set(names.values())]
     joined = _joined(index.parent, chosen)
-    return replace(joined, beside=(*joined.beside, *sorted(unlisted)))
+    return replace(joined, beside={**joined.beside, **dict.fromkeys(sorted(unlisted), "not in the index")})
 
 
 def _joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
@@ -224,7 +224,7 @@ def _joined(where: Path, files: Sequence[TensorFile]) -> TensorFile:
         {key: file.shapes[key] for key, file in holder.items()},
         lambda key: holder[key].read(key),
         {key: file.non_float[key] for key, file in holder.items() if key in file.non_float},
-        beside=tuple(name for file in files for name in file.beside),
+        beside={name: why for file in files for name, why in file.beside.items()},
     )
 
 
@@ -233,7 +233,7 @@ def _tensor_file(
     shapes: Mapping[str, Shape],
     read: Callable[[str], Tensor],
     types: Mapping[str, str],
-    beside: Sequence[str] = (),
+    beside: Mapping[str, str] | None = None,
 ) -> TensorFile:
     """Without the components that training adds to keys. Raises CheckpointError for quantised weights, by name."""
     for pattern, form in QUANTISED:
@@ -241,12 +241,25 @@ def _tensor_file(
         if found is not None:
             raise CheckpointError(f"weights quantised by {form}; found {found}", where=where, do=TAKE_FLOATS)
     non_float = {key: name for key, name in types.items() if name not in FLOATS}
-    return renamed(TensorFile(where, shapes, read, non_float, tuple(beside)), plain_key)
+    return renamed(TensorFile(where, shapes, read, non_float, beside or {}), plain_key)
 
 
 def plain_key(key: str) -> str:
     """The key without the components that training adds."""
     return ".".join(part for part in key.split(".") if part not in ADDED_BY_TRAINING)
+
+
+def _why_beside(value: object, weights: Mapping[str, StoredTensor]) -> str:
+    """Why an entry beside the weights is not read. Trainers save averages (EMA) there."""
+    known = {(_end(key), tensor.shape) for key, tensor in weights.items()}
+    named = value.items() if isinstance(value, Mapping) else ()
+    if any(isinstance(one, StoredTensor) and (_end(str(key)), one.shape) in known for key, one in named):
+        return "another copy of the weights, such as their average; to export it, save it in the weights' place"
+    return "an entry beside the weights"
+
+
+def _end(key: str) -> str:
+    return ".".join(key.split(".")[-3:])
 
 
 def _kind(value: object) -> str:

@@ -134,6 +134,7 @@ DENOISER = KeyNaming(
         (r"first_stage_model\..*", "the vae is read from its own checkpoint, and compared with this one"),
         (r"conditioner\..*", "the text tower is a separate part, not needed to play"),
         (r"clip_img_encoder\..*", "the image tower is a separate part, not needed to play"),
+        (r"model_ema\..*", "an average of the weights, which the published code does not use either"),
     ),
     trained=(
         (

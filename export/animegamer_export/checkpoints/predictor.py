@@ -60,9 +60,10 @@ def open_predictor(
     file, replaced = overlay(own, base, PREDICTOR)
     with torch.device("meta"):
         predictor = Predictor(size)
-    scale = low_rank_scale(adapter, alpha, PREDICTOR_LORA)
+    scale = low_rank_scale(adapter, own, PREDICTOR, alpha, PREDICTOR_LORA)
     weight_map = predictor_weight_map(file, predictor, scale)
     require_rank(weight_map, "predictor")
+    _require_unmerged(weight_map, base)
     return size, replace(weight_map, unused={**weight_map.unused, **replaced, **unused})
 
 
@@ -94,6 +95,18 @@ def predictor_size(config: Mapping[str, Any], adapter: TensorFile, where: Path) 
         rope_theta=float(numbers["rope_theta"]),
         sliding_window=numbers["sliding_window"],
     )
+
+
+def _require_unmerged(weight_map: WeightMap, base: TensorFile) -> None:
+    """Raises CheckpointError for LoRA on weights that it seems to be merged into: they differ from the base model's."""
+    own = (source.weight for source in weight_map.sources.values() if source.pairs)
+    key = next((key for key in own if key in base.shapes and key not in weight_map.file.base), None)
+    if key is not None and not torch.equal(weight_map.file.read(key).float(), base.read(key).float()):
+        raise CheckpointError(
+            f"LoRA on weights that already differ from Mistral's, as after a merge: {key}",
+            where=weight_map.file.where,
+            do="remove the adapter's files if they are merged; else merge them with PEFT, and pass the merged model",
+        )
 
 
 def _tied(file: TensorFile) -> TensorFile:

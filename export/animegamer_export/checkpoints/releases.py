@@ -62,7 +62,7 @@ def open_denoiser(
     _check_positions(file, size, upscale)
     with torch.device("meta"):
         denoiser, encoder = Denoiser(size), Encoder(encoder_size)
-    scale = low_rank_scale(path, alpha, DENOISER_LORA)
+    scale = low_rank_scale(path, file, DENOISER, alpha, DENOISER_LORA)
     weight_map = denoiser_weight_map(file, denoiser, encoder, scale)
     require_rank(weight_map, "denoiser")
     return size, encoder_size, weight_map

@@ -140,7 +140,7 @@ def overlay(adapter: TensorFile, base: TensorFile, naming: KeyNaming) -> tuple[T
         {**adapter.shapes, **{key: base.shapes[key] for key in from_base}},
         lambda key: base.read(key) if key in from_base else adapter.read(key),
         {**adapter.non_float, **{key: kind for key, kind in base.non_float.items() if key in from_base}},
-        (*adapter.beside, *base.beside),
+        {**base.beside, **adapter.beside},
         from_base,
     )
     return whole, unused
