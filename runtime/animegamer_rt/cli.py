@@ -50,6 +50,7 @@ HELP: Mapping[str, str] = MappingProxyType(
         "parity": "compare our networks with recorded numbers of the reference",
         "quantize": "make a bundle whose parts have another precision",
         "search-plans": "find cheaper plans for a bundle and measure them",
+        "shots": "play, write or compare the shots of the published scripts (mllm-output.pt)",
         "verify": "compare a bundle's parts with torch or with another bundle",
     }
 )

@@ -66,6 +66,9 @@ VERBS = {
     "parity": "--verbose",
     "quantize": "--calibration-turns",
     "search-plans": "--dry-run",
+    "shots decode": "--out",
+    "shots write": "--instructions",
+    "shots compare": "mllm-output.pt",
     "verify": "--against",
 }
 """Every command and verb, with an option or word of its own."""

@@ -61,22 +61,29 @@ def open_tensors(tensors: Mapping[str, Tensor], where: Path) -> TensorFile:
     return _tensor_file(where, shapes, tensors.__getitem__, types)
 
 
-def open_torch(path: Path) -> TensorFile:
-    """A torch.save file of named tensors, also under one of WRAPPERS.
+def load_torch(path: Path) -> Any:
+    """The object of a torch.save file, as `read_torch_file` builds it, without running code from the file.
 
-    Runs no code from the file. Reads the whole file once to verify its checksums (files older than PyTorch 1.6 have
-    none). Raises CheckpointError for a file that is missing, truncated, damaged or not a PyTorch file, or whose tensors
-    would need code to be run.
+    Reads the whole file once to verify its checksums (files older than PyTorch 1.6 have none). Raises CheckpointError
+    for a file that is missing, truncated, damaged or not a PyTorch file.
     """
     require_file(path)
     try:
         if zipfile.is_zipfile(path):
             _check_sums(path)
-        loaded: Any = read_torch_file(path)
+        return read_torch_file(path)
     except (DamagedFileError, OSError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
             f"truncated or not a PyTorch file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
+
+
+def open_torch(path: Path) -> TensorFile:
+    """A torch.save file of named tensors, also under one of WRAPPERS.
+
+    Raises CheckpointError as `load_torch` does, and for a file whose tensors would need code to be run.
+    """
+    loaded = load_torch(path)
     beside: dict[str, object] = {}
     while isinstance(loaded, Mapping):
         inner = [name for name in WRAPPERS if name in loaded and not isinstance(loaded[name], StoredTensor)]

@@ -1,0 +1,131 @@
+"""The command `animegamer-rt shots`: half of a turn with the published code, the other half with ours."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from animegamer_rt import video
+from animegamer_rt.arguments import whole
+from animegamer_rt.backends.registry import open_engines
+from animegamer_rt.bundle.files import make_folder
+from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.manifest import REFERENCE
+from animegamer_rt.engine_config import EngineConfig, add_engine_options
+from animegamer_rt.errors import OutputError
+from animegamer_rt.noise import SEEDS, VERSION
+from animegamer_rt.pipeline import Pipeline
+from animegamer_rt.play.instructions_file import read_script
+from animegamer_rt.session import Session
+from animegamer_rt.state.instruction import Instruction
+
+if TYPE_CHECKING:  # the file needs torch
+    from .file import HandedTurn
+
+WHAT = (
+    "Play the shots that the published inference_MLLM.py predicted (mllm-output.pt), write that file for its "
+    "inference_Decoder.py, or compare its shots with those that a bundle predicts."
+)
+
+
+def add_command(parser: argparse.ArgumentParser) -> None:
+    """`animegamer-rt shots`."""
+    parser.description = WHAT
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    decode = verbs.add_parser("decode", help="draw a clip for each shot of a file")
+    decode.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the clips")
+    decode.add_argument("--seed", type=whole(0, SEEDS - 1), default=0, help="of the noise (default: 0)")
+    decode.add_argument("--plan", help="plan to draw with (default: exact, the published 50 steps)", default="exact")
+    write = verbs.add_parser("write", help="predict shots and write them")
+    write.add_argument("--instructions", required=True, metavar="FILE", help="one line a turn, as for play")
+    compare = verbs.add_parser("compare", help="predict the shots of a file again, and print the differences")
+    for verb, run in ((decode, _decode), (write, _write), (compare, _compare)):
+        verb.set_defaults(run=run, parser=verb)
+        verb.add_argument("file", type=Path, help="mllm-output.pt")
+        verb.add_argument("--bundle", required=True, metavar="BUNDLE", help="name or folder")
+        add_engine_options(verb)
+    for verb in (write, compare):
+        verb.add_argument(
+            "--as-played",
+            action="store_true",
+            help="predict as the bundle plays, with its history; else as the published scripts do, without",
+        )
+
+
+def _decode(options: argparse.Namespace) -> int:
+    from .file import read_turns
+
+    bundle = open_bundle(options.bundle)
+    bundle.plan(options.plan)
+    turns, fps = read_turns(options.file, _shape(bundle)), bundle.manifest.geometry.fps
+    make_folder(options.out)
+    pipeline = _open(bundle, options, options.plan)
+    for number, turn in enumerate(turns, start=1):
+        noise = pipeline.denoiser.draw_noise(options.seed, number, VERSION)
+        for step in pipeline.denoiser.denoise(turn.shot, turn.motion_scope, noise):
+            pass
+        path = options.out / f"turn-{number:03d}.mp4"
+        video.write_clip(path, np.stack(list(pipeline.vae.decode(step.latent))), fps)
+        print(f"{path}: motion scope {turn.motion_scope:g}; {turn.instruction}", flush=True)
+    return 0
+
+
+def _write(options: argparse.Namespace) -> int:
+    from .file import write_turns
+
+    bundle, texts = _of_scripts(options), read_script(options.instructions)
+    turns = _predict(_open(bundle, options), texts)
+    try:
+        write_turns(options.file, turns)
+    except (OSError, RuntimeError) as error:
+        raise OutputError("the shots cannot be written", where=options.file, found=str(error)) from error
+    print(f"{options.file}: {len(turns)} turns")
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from .file import read_turns
+
+    bundle = _of_scripts(options)
+    theirs = read_turns(options.file, _shape(bundle))
+    ours = _predict(_open(bundle, options), [turn.instruction for turn in theirs])
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=True), start=1):
+        error = np.linalg.norm(our.shot - their.shot) / np.linalg.norm(their.shot)
+        same = "equal" if our.strengths == their.strengths else f"{our.strengths}, theirs {their.strengths}"
+        print(f"turn {number}: relative error of the shot {error:.2e}; strengths {same}; {their.instruction}")
+    return 0
+
+
+def _predict(pipeline: Pipeline, texts: list[str]) -> list[HandedTurn]:
+    """The turns of one game, which need not be drawn."""
+    from .file import HandedTurn
+
+    session, turns = Session.start(pipeline.bundle, 0), []
+    for text in texts:
+        prompt, scene = Instruction(text), None
+        if pipeline.reader is not None:
+            scene = pipeline.reader.read(prompt, session.scene).scene
+            prompt = Instruction(scene.caption)
+        prediction = pipeline.predictor.predict(session.history, prompt)
+        session.commit(Instruction(text), prediction, scene)
+        turns.append(HandedTurn(prediction.shot, prompt.text, astuple(prediction.game_state)))
+    return turns
+
+
+def _of_scripts(options: argparse.Namespace) -> Bundle:
+    """The bundle, with the settings of the published scripts unless --as-played."""
+    bundle = open_bundle(options.bundle)
+    rules = bundle.manifest.compatibility if options.as_played else REFERENCE
+    return replace(bundle, manifest=replace(bundle.manifest, compatibility=rules))
+
+
+def _open(bundle: Bundle, options: argparse.Namespace, plan: str | None = None) -> Pipeline:
+    return Pipeline.open(bundle, open_engines(bundle, EngineConfig.from_arguments(options), plan=plan), plan)
+
+
+def _shape(bundle: Bundle) -> tuple[int, int]:
+    return bundle.manifest.geometry.shot_tokens, bundle.manifest.geometry.shot_width

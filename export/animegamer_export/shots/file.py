@@ -1,0 +1,82 @@
+"""Reads and writes `mllm-output.pt`, which the published `inference_MLLM.py` hands to `inference_Decoder.py`.
+
+A torch.save of {"turn_1": [shot bf16 [1, 226, D], instruction, [motion level, social, entertainment, stamina]], ..}.
+Source: MODEL.md section 2. Reading runs no code from the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from animegamer_export.checkpoints.files import load_torch
+from animegamer_export.checkpoints.torch_file import StoredTensor
+from animegamer_rt.errors import CheckpointError
+from animegamer_rt.state.game import MOTION_TABLES, OTHER_MOTION_SCOPE
+
+ENTRY = "a shot [1, 226, D] of numbers, the instruction, and four whole numbers"
+
+
+@dataclass(frozen=True, slots=True)
+class HandedTurn:
+    """One turn of the file: shot f32 [226, D], and the strengths as they are there, in the order of the prompt.
+
+    The published code can write strengths beyond -5..5: an answer that is no strength is read like one.
+    """
+
+    shot: npt.NDArray[np.float32]
+    instruction: str
+    strengths: tuple[int, int, int, int]
+
+    @property
+    def motion_scope(self) -> float:
+        """The motion scope that the published decoder script gives the turn."""
+        return MOTION_TABLES["paper"].get(self.strengths[0], OTHER_MOTION_SCOPE)
+
+
+def read_turns(path: Path, shape: tuple[int, int]) -> list[HandedTurn]:
+    """The turns in the file's order. shape: of a bundle's shot. Raises CheckpointError for any other content."""
+    loaded = load_torch(path)
+    if not isinstance(loaded, dict) or not loaded:
+        raise CheckpointError("no turns", where=path, do="pass the mllm-output.pt of inference_MLLM.py")
+    return [_turn(path, str(name), entry, shape) for name, entry in loaded.items()]
+
+
+def write_turns(path: Path, turns: Sequence[HandedTurn]) -> None:
+    """Writes the file whole; the published decoder script plays it. Raises OSError."""
+    made = {
+        f"turn_{number}": [torch.from_numpy(turn.shot)[None].bfloat16(), turn.instruction, list(turn.strengths)]
+        for number, turn in enumerate(turns, start=1)
+    }
+    partial = path.with_name(f".{path.name}.part")
+    torch.save(made, partial)
+    partial.replace(path)
+
+
+def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTurn:
+    shot, text, numbers = entry if isinstance(entry, (list, tuple)) and len(entry) == 3 else (None, None, None)
+    if (
+        not re.fullmatch(r"turn_[0-9]+", name)
+        or not isinstance(shot, StoredTensor)
+        or not shot.dtype.is_floating_point
+        or not isinstance(text, str)
+        or not isinstance(numbers, (list, tuple))
+        or [type(number) for number in numbers] != [int] * 4
+    ):
+        wrong: dict[str, tuple[object, object]] = {name: (type(entry).__name__, ENTRY)}
+        raise CheckpointError("not a turn of inference_MLLM.py", where=path, misshapen=wrong, do="pass its own file")
+    if shot.shape not in (shape, (1, *shape)):
+        wrong = {name: (list(shot.shape), [1, *shape])}
+        raise CheckpointError("shots of another model", where=path, misshapen=wrong, do="use the bundle of its release")
+    values = shot.read(path).float().reshape(shape)
+    if not values.isfinite().all():
+        raise CheckpointError(f"the shot of {name} is not finite", where=path, do="predict it again, in bfloat16")
+    first, second, third, fourth = numbers
+    return HandedTurn(values.numpy(), text, (first, second, third, fourth))
