@@ -66,8 +66,7 @@ def _decode(options: argparse.Namespace) -> int:
     pipeline = _open(bundle, options, options.plan)
     for number, turn in enumerate(turns, start=1):
         noise = pipeline.denoiser.draw_noise(options.seed, number, VERSION)
-        for step in pipeline.denoiser.denoise(turn.shot, turn.motion_scope, noise):
-            pass
+        *_, step = pipeline.denoiser.denoise(turn.shot, turn.motion_scope, noise)
         path = options.out / f"turn-{number:03d}.mp4"
         video.write_clip(path, np.stack(list(pipeline.vae.decode(step.latent))), fps)
         print(f"{path}: motion scope {turn.motion_scope:g}; {turn.instruction}", flush=True)
