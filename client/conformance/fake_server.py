@@ -15,7 +15,7 @@
 `finishes_exports`: False: an export's progress comes, but no end.
 `early_cancels`: how many cancels find no turn, as if they had arrived before it.
 `minor`: the minor version that it speaks; one above 1 sends unknown messages, keys and fields.
-`offers`: instructions that it offers as ready, after `opened` and `done`.
+`offers`: instructions that it offers as ready, after `opened` and `done`; a `wish` replaces them.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ from client.conformance.ports import ReservedPorts
 
 from animegamer_client.codec import Message, decode, encode
 
+WISHES = 2
+"""Turns that it plays ahead once a client wishes for some."""
 CONTROL_REQUESTS = frozenset({"hello", "cancel", "status", "ping"})
 
 
@@ -231,6 +233,15 @@ class FakeServer:
         else:
             number, replayed = number or len(game.turns) + 1, bool(number)
             self._jobs.append(Running(game, number, text, turn_id, request.id, 0, replayed, route))
+
+    def _on_wish(self, route: bytes, request: Message, answer: Any) -> None:
+        if (game := self._game(request, answer)) is not None:
+            self.offers = request.fields["instructions"][:WISHES]
+            place = self._job(game)
+            turn = len(game.turns) + 1 if place is None else self._jobs[place].number + 1
+            answer("wished", {"instructions": self.offers}, session=game.session, turn=turn)
+            if place is None:
+                self._offer(route, game.session)
 
     def _on_replay(self, route: bytes, request: Message, answer: Any) -> None:
         if (game := self._game(request, answer)) is None:

@@ -120,8 +120,13 @@ class Driver:
             for byte in frame.pixels.tobytes():
                 hashed = ((hashed ^ byte) * FNV_PRIME) & 0xFFFFFFFF
         replayed = any(isinstance(event, Accepted) and event.replayed for event in events)
-        about = f"pictures={len(frames)} hash={hashed:08x} replayed={int(replayed)}"
+        pictures = ",".join(f"{frame.turn}.{frame.index}" for frame in frames)
+        about = f"pictures={pictures} hash={hashed:08x} replayed={int(replayed)}"
         return f"done turns={self._game.turns} seq={seqs} {about}"
+
+    def on_wish(self, rest: str) -> str:
+        wished = self._do(self._game.wish(text for text in rest.split("|") if text))
+        return f"ok {len(wished)} {wished[0] if wished else ''}"
 
     def on_cancel(self, rest: str) -> str:
         return f"ok {int(self._do(self._game.cancel()))}"

@@ -210,4 +210,5 @@ def _turn_pattern(found: re.Match[str]) -> str:
             hashed = ((hashed ^ byte) * 16777619) & 0xFFFFFFFF
     turns = number if found[1] != "again" else r"\d+"
     replayed = {"whole": "0", "again": "1", "whole or again": "[01]"}[found[1]]
-    return f"done turns={turns} seq=0-7 pictures={FRAMES} hash={hashed:08x} replayed={replayed}$"
+    pictures = ",".join(rf"{number}\.{index}" for index in range(FRAMES))
+    return f"done turns={turns} seq=0-7 pictures={pictures} hash={hashed:08x} replayed={replayed}$"

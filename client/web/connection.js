@@ -55,7 +55,7 @@ export class Connection {
 
   /** Ask for pictures in another form, or in the usual one, from the next turn on. */
   form(fields = this.usual) {
-    return this.ask("hello", { versions: [1], minor: 2, client: "web page", ...fields });
+    return this.ask("hello", { versions: [1], minor: 3, client: "web page", ...fields });
   }
 
   ping() {

@@ -100,6 +100,11 @@ export class Game {
     this.ask((this.pending = { instruction, turn_id: newId() }));
   }
 
+  /** Say what the next turn may be: a server that plays ahead draws it before it is asked for. */
+  wish(instructions) {
+    this.connection.ask("wish", { token: this.token, instructions }, this.header).catch(() => {});
+  }
+
   ask(turn, waits = []) {
     this.follow("turn", { ...turn, token: this.token }, this.header, () => this.ask(turn, waits), waits);
   }

@@ -11,7 +11,7 @@ import { Words } from "./words.js";
 
 const LANGUAGE = "animegamer.language";
 const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
-const GHOST_MS = 150;
+const GHOST_MS = 150, WISH_MS = 400;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
 const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
@@ -23,6 +23,7 @@ const words = new Words($("chips"), (sentence) => {
   view.composed = sentence;
   $("sentence").textContent = sentence || t("empty");
   $("sentence").classList.toggle("empty", !sentence);
+  wish(sentence);
   showButtons();
 });
 const film = new Film($("turns"), (strip, turn) => {
@@ -37,6 +38,7 @@ const film = new Film($("turns"), (strip, turn) => {
 const offers = new Offers($("ready"), play);
 const connection = new Connection(up, down, (offer) => {
   view.offers.set(offer.session, offer); // a film's other strips wait for their next turn, too
+  view.ahead = true;
   showButtons();
 });
 const game = new Game(connection, {
@@ -296,6 +298,12 @@ function showButtons() {
   offers.show(offered(), ready);
 }
 
+/** The sentence that somebody is about to ask for is drawn meanwhile, by a server that plays ahead. */
+function wish(text) {
+  clearTimeout(view.wishes);
+  view.wishes = setTimeout(() => text && view.ahead && connection.up && game.session && game.wish([text]), WISH_MS);
+}
+
 /** The sentences that are ready, if what is played next goes on from the turn on the table. */
 function offered() {
   const { turn, fields } = view.offers.get(game.session) ?? {};
@@ -369,6 +377,7 @@ $("sheet").onsubmit = (event) => {
 };
 $("text").oninput = () => {
   if ($("text").value !== view.composed) words.release();
+  wish($("text").value.trim());
   showButtons();
 };
 $("photo").onclick = () => $("file").click();

@@ -255,7 +255,7 @@ def test_what_was_understood_is_told_once_however_often_the_turn_is_replayed(tal
 
 
 def test_a_client_says_its_minor_version_and_reads_what_a_bundle_knows() -> None:
-    assert Options().hello().fields["minor"] == 2
+    assert Options().hello().fields["minor"] == 3
     (vector,) = [vector for vector in golden.MESSAGES if vector["name"].startswith("welcome, of a bundle that reads")]
     bundle = read(Welcome, vector["header"]["fields"]).bundle
     assert (bundle.people, bundle.hours) == (("Mia", "Tobo"), ("day", "night"))

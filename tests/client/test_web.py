@@ -29,6 +29,7 @@ def test_a_day_of_the_kiosk_page_leaves_nothing_behind_and_an_empty_page_is_neve
         assert hour["ready"] == ["Tofi waves. Again."], (
             "what is ready for another strip is not shown, and hides nothing"
         )
+        assert hour["wished"] == ["Zelki jumps."], "what somebody is about to ask for is drawn meanwhile"
         assert hour["after"] == 0
     early, late = day["samples"]
     assert late["heap"] - early["heap"] < 300_000, day["samples"]

@@ -33,7 +33,7 @@ class Listener:
     def __init__(self, frame_options: FrameOptions | None = None, holder: object = None) -> None:
         self.holder, self.refused = holder or self, False
         self.frame_options: FrameOptions | None = frame_options or FrameOptions()
-        self.minor, self.connected, self.heard = 2, True, list[Message]()
+        self.minor, self.connected, self.heard = 3, True, list[Message]()
 
     def use(self) -> None:
         """It gets a job."""

@@ -119,6 +119,10 @@ AG_API ag_result ag_turn(ag_client *client, ag_game game, const char *instructio
                          ag_request *request);
 /* The events of a finished or running turn again, those after after_seq (-1: all). Ends with AG_EVENT_DONE. */
 AG_API ag_result ag_replay(ag_client *client, ag_game game, int64_t turn, int64_t after_seq, ag_request *request);
+/* What the next turn may be, the likeliest first, at most 16; while a turn runs, what the one after it may be. A server that plays
+ * ahead makes these ready before guesses of its own, so that they start at once. Replaces the earlier wish. Ends with
+ * AG_EVENT_WISHED. */
+AG_API ag_result ag_wish(ag_client *client, ag_game game, const char *const *instructions, size_t count, ag_request *request);
 /* Stop the running turn: it ends with the error `cancelled`. A turn that you ask for next waits for that end.
  * Ends with AG_EVENT_CANCELLING. */
 AG_API ag_result ag_cancel(ag_client *client, ag_game game, ag_request *request);
@@ -177,7 +181,8 @@ typedef enum ag_event_type {
     AG_EVENT_STATUS = 17, /* status */
     AG_EVENT_PONG = 18,   /* pong */
     AG_EVENT_UNDERSTOOD = 19, /* understood: once a turn, before its state, if the bundle reads everyday words */
-    AG_EVENT_OFFER = 20       /* game, turn, offer: of a server that plays ahead; at any time, request is 0 */
+    AG_EVENT_OFFER = 20,      /* game, turn, offer: of a server that plays ahead; at any time, request is 0 */
+    AG_EVENT_WISHED = 21      /* game, turn, offer: what the server will try to have ready; nothing if it plays no turns ahead */
 } ag_event_type;
 
 typedef struct ag_strings {

@@ -80,6 +80,13 @@ public:
         return asked(&ag_turn, game, instruction.c_str(), turn_id, deadline_s);
     }
     ag_request replay(ag_game game, std::int64_t turn, std::int64_t after_seq = -1) { return asked(&ag_replay, game, turn, after_seq); }
+    ag_request wish(ag_game game, const std::vector<std::string> &instructions) {
+        std::vector<const char *> texts;
+        for (const auto &text : instructions) {
+            texts.push_back(text.c_str());
+        }
+        return asked(&ag_wish, game, texts.data(), texts.size());
+    }
     ag_request cancel(ag_game game) { return asked(&ag_cancel, game); }
     ag_request rewind(ag_game game, std::int64_t turn) { return asked(&ag_rewind, game, turn); }
     ag_request branch(ag_game game, std::int64_t turn, std::int64_t seed = -1) { return asked(&ag_branch, game, turn, seed); }

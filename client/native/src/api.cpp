@@ -62,6 +62,8 @@ ag_result start(ag_client *client, const ag_game *game, Verb verb, const char *t
     });
 }
 
+constexpr std::size_t most_wishes = 16;
+
 const auto no_fields = [](Call &) { return AG_OK; };
 
 bool is_text(const char *text, std::size_t least, std::size_t most) {
@@ -252,6 +254,21 @@ ag_result ag_replay(ag_client *client, ag_game game, int64_t turn, int64_t after
         call.seq = after_seq;
         call.request.turn(turn).integer("after_seq", after_seq);
         return check_turn(turn, 1);
+    });
+}
+
+ag_result ag_wish(ag_client *client, ag_game game, const char *const *instructions, size_t count, ag_request *request) {
+    return start(client, &game, Verb::wish, "wish", request, [&](Call &call) {
+        if (count > most_wishes || (instructions == nullptr && count > 0)) {
+            return invalid("the instructions are NULL, or more than 16", "give the likeliest 16");
+        }
+        for (size_t n = 0; n < count; ++n) {
+            if (!is_text(instructions[n], 1, std::numeric_limits<std::size_t>::max())) {
+                return invalid("an instruction is NULL, empty or not UTF-8", "write a sentence");
+            }
+        }
+        call.request.texts("instructions", instructions, count);
+        return AG_OK;
     });
 }
 

@@ -32,7 +32,7 @@ public:
     virtual std::shared_ptr<Game> known(std::string_view session) = 0;
 };
 
-enum class Verb { connect, open, turn, replay, cancel, rewind, branch, list, exporting, close_game, status, ping };
+enum class Verb { connect, open, turn, wish, replay, cancel, rewind, branch, list, exporting, close_game, status, ping };
 
 struct Call {
     Call(ag_request number_, Verb verb_, Request request_, std::shared_ptr<Game> game_ = nullptr)

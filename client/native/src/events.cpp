@@ -318,6 +318,9 @@ Fault fill_answer(const Header &header, const Tree &tree, double seconds, Slot &
     } else if (header.type == "listed") {
         slot.reset(AG_EVENT_LISTED, bytes);
         read_listed(fields, slot);
+    } else if (header.type == "wished") {
+        slot.reset(AG_EVENT_WISHED, bytes);
+        slot.event.of.offer = strings_of(slot, add_strings(fields, "instructions", slot));
     } else if (header.type == "exported") {
         slot.reset(AG_EVENT_EXPORTED, bytes);
         read_exported(fields, slot);

@@ -23,6 +23,7 @@ const char *Call::answer() const {
     switch (verb) {
     case Verb::open:
     case Verb::branch: return "opened";
+    case Verb::wish: return "wished";
     case Verb::cancel: return "cancelling";
     case Verb::rewind: return "rewound";
     case Verb::list: return "listed";
@@ -303,6 +304,7 @@ Fault Channel::process_answer(Call &call, const Header &header, const Tree &tree
     call.ended = !export_event;
     slot->event.request = call.number;
     slot->event.game = call.game ? call.game->number : 0;
+    slot->event.turn = call.verb == Verb::wish ? header.turn : 0;
     if (call.number == 0) {
         events_.drop(slot);
     } else {

@@ -192,6 +192,16 @@ Request &Request::integers(const char *name, std::initializer_list<std::int64_t>
     return *this;
 }
 
+Request &Request::texts(const char *name, const char *const *values, std::size_t count) {
+    ++count_;
+    fields_.text(name);
+    fields_.list(count);
+    for (std::size_t n = 0; n < count; ++n) {
+        fields_.text(values[n]);
+    }
+    return *this;
+}
+
 Request &Request::buffer(std::string bytes) {
     buffer_ = std::make_shared<const std::string>(std::move(bytes));
     return *this;

@@ -15,7 +15,7 @@
 
 namespace animegamer {
 
-constexpr std::int64_t protocol_minor = 2; // PROTOCOL.md is 1.2
+constexpr std::int64_t protocol_minor = 3; // PROTOCOL.md is 1.3
 constexpr std::size_t max_header_bytes = 262144;    // from the server, PROTOCOL.md "Limits"
 constexpr std::size_t max_buffer_bytes = 67108864;  // from the server
 constexpr std::size_t max_request_bytes = 65536;    // from the client, unless welcome says less
@@ -73,6 +73,7 @@ public:
     Request &number(const char *name, double value);
     Request &flag(const char *name, bool value);
     Request &integers(const char *name, std::initializer_list<std::int64_t> values);
+    Request &texts(const char *name, const char *const *values, std::size_t count);
     Request &buffer(std::string bytes);
 
     /// Frame 1, with this id.

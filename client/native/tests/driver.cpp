@@ -67,6 +67,14 @@ private:
             const bool holds = offer.first == client_->info(game_).turns + 1 && !offer.second.empty();
             return "ok " + (holds ? std::to_string(offer.second.size()) + " " + offer.second[0] : "0");
         }
+        if (verb == "wish") {
+            std::vector<std::string> texts;
+            std::istringstream all(rest_of(words));
+            for (std::string text; std::getline(all, text, '|');) {
+                texts.push_back(text);
+            }
+            return wait(client_->wish(game_, texts));
+        }
         if (verb == "turn" || verb == "begin") {
             const auto request = ask_turn(words);
             if (verb == "turn") {
@@ -182,7 +190,7 @@ private:
             turn.understood = std::string(" ") + event.of.understood.text;
         } else if (event.type == AG_EVENT_FRAME) {
             const auto &frame = event.of.frame;
-            turn.add_picture(static_cast<const std::uint8_t *>(event.buffer), frame.width, frame.height, frame.stride);
+            turn.add_picture(event.turn, frame.index, static_cast<const std::uint8_t *>(event.buffer), frame.width, frame.height, frame.stride);
         } else if (event.type == AG_EVENT_DONE) {
             understood_ = turn.understood;
             turn.turns = event.of.done.turns;
@@ -205,6 +213,10 @@ private:
             return "ok " + std::to_string(event.of.cancelling);
         case AG_EVENT_REWOUND:
             return "ok " + std::to_string(client_->info(game_).turns);
+        case AG_EVENT_WISHED: {
+            const auto &wished = event.of.offer;
+            return "ok " + std::to_string(wished.count) + " " + (wished.count == 0 ? "" : wished.items[0]);
+        }
         case AG_EVENT_LISTED: {
             const auto &listed = event.of.listed;
             return "ok " + std::to_string(listed.count) + " " + (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);

@@ -28,14 +28,14 @@ inline std::string error_line(const ag_error &error) { return error_line(error.c
 /// What was seen of one turn.
 struct Turn {
     std::vector<std::int64_t> seqs;
-    long pictures = 0;
+    std::vector<std::string> pictures; // TURN.INDEX
     std::uint32_t hash = 2166136261U;
     bool replayed = false, ended = false;
     std::int64_t turns = 0;
     std::string error, understood;
 
-    void add_picture(const std::uint8_t *pixels, int width, int height, int stride) {
-        ++pictures;
+    void add_picture(std::int64_t turn, std::int64_t index, const std::uint8_t *pixels, int width, int height, int stride) {
+        pictures.push_back(std::to_string(turn) + "." + std::to_string(index));
         for (int y = 0; y < height; ++y) {
             for (int x = 0; x < 4 * width; ++x) {
                 hash = (hash ^ pixels[std::ptrdiff_t(y) * stride + x]) * 16777619U;
@@ -58,7 +58,7 @@ struct Turn {
         } else {
             text << joined(seqs);
         }
-        text << " pictures=" << pictures << " hash=";
+        text << " pictures=" << joined(pictures) << " hash=";
         text.width(8);
         text.fill('0');
         text << std::hex << hash << std::dec << " replayed=" << replayed;

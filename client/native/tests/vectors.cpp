@@ -45,6 +45,16 @@ std::string as_request(const Header &header, const Tree &tree) {
                 request.integers("versions", {tree.at(key + 2).integer});
             } else if (name == "versions") {
                 request.integers("versions", {tree.at(key + 2).integer, tree.at(key + 3).integer});
+            } else if (name == "instructions") {
+                std::vector<std::string> texts;
+                std::vector<const char *> pointers;
+                for (std::uint32_t item = key + 2; item < tree.at(key + 1).end; item = tree.at(item).end) {
+                    texts.emplace_back(tree.at(item).text);
+                }
+                for (const auto &text : texts) {
+                    pointers.push_back(text.c_str());
+                }
+                request.texts("instructions", pointers.data(), pointers.size());
             }
         }
     }

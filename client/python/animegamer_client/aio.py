@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -157,6 +157,9 @@ class Game(BaseGame):
 
     async def offers(self) -> tuple[str, ...]:
         return await self._client._run(self._offers())
+
+    async def wish(self, instructions: Iterable[str]) -> tuple[str, ...]:
+        return await self._client._run(self._ask(requests.wish(self._session, instructions)))
 
     async def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
         return await self._client._run(self._ask(requests.export(self._session, on_progress)))

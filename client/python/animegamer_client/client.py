@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -145,6 +145,14 @@ class Game(BaseGame):
     def offers(self) -> tuple[str, ...]:
         """Instructions whose next turn is ready and would start at once. Only from a server with `--ahead`."""
         return self._client._run(self._offers())
+
+    def wish(self, instructions: Iterable[str]) -> tuple[str, ...]:
+        """Say what the next turn (while one runs, the turn after it) may be: at most 16, the likeliest first.
+
+        A server with `--ahead` makes these ready, so that they start at once: those returned, as it would play them.
+        Replaces the earlier wish. It may be called in the middle of a turn's loop.
+        """
+        return self._client._run(self._ask(requests.wish(self._session, instructions)))
 
     def export(self, on_progress: Callable[[int, int], None] | None = None) -> Exported:
         """Write the game to a folder on the server's machine. on_progress: called with turns written, and the total.

@@ -18,7 +18,7 @@ from .errors import ProtocolError
 Buffer = bytes | memoryview
 
 MAGIC = b"AGRT"
-MAJOR, MINOR = 1, 2
+MAJOR, MINOR = 1, 3
 
 _MAX_NAME = 64
 _MAX_ITEMS = 1024

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .calls import Call, CloseCall, ExportCall, PictureCall, TurnCall, session_message
 from .codec import Message
 from .events import Character
-from .fields import flag, integer, nested, read, several
+from .fields import flag, integer, nested, read, several, words
 from .responses import Exported, LoggedTurn, SessionInfo
 
 
@@ -35,6 +35,12 @@ def new_turn(session: SessionInfo, instruction: str, turn_id: str | None, deadli
     if deadline_s is not None:
         fields["deadline_s"] = float(deadline_s)
     return TurnCall(session, session_message(session, "turn", fields))
+
+
+def wish(session: SessionInfo, instructions: Iterable[str]) -> Call[tuple[str, ...]]:
+    """What the next turn may be; the result is what the server will try to have ready."""
+    request = session_message(session, "wish", {"instructions": list(instructions)})
+    return Call(request, "wished", lambda message: words(message.fields, "instructions"), session)
 
 
 def replay(session: SessionInfo, turn: int, after_seq: int) -> TurnCall:

@@ -40,7 +40,7 @@ public:
     void rewound(const ag_game_info &info) override { said_ = "ok " + std::to_string(info.turns); }
     void branched(const ag_game_info &info) override { branch_ = info.token; }
     void frame(plugin::Picture picture) override {
-        turn_.add_picture(picture.pixels(), picture.width, picture.height, picture.stride);
+        turn_.add_picture(picture.turn, picture.index, picture.pixels(), picture.width, picture.height, picture.stride);
     }
     void failed(const std::string &code, const std::string &text, const std::string &what_to_do) override {
         const bool of_turn = game_ != nullptr && game_->ticket() == ticket_;
@@ -68,6 +68,9 @@ public:
             said_ = asks_for_offers_ ? "ok " + std::to_string(offers.size()) + " " + (offers.empty() ? "" : offers[0])
                                      : "ok " + std::to_string(listed.count) + " " +
                                            (listed.count == 0 ? "" : listed.turns[listed.count - 1].instruction);
+        } else if (event.type == AG_EVENT_WISHED) {
+            const ag_offer &wished = event.of.offer;
+            said_ = "ok " + std::to_string(wished.count) + " " + (wished.count == 0 ? "" : wished.items[0]);
         } else if (event.type == AG_EVENT_PROGRESS && closes_at_progress_) {
             closes_at_progress_ = false;
             connection_->close();
@@ -124,6 +127,13 @@ private:
         } else if (verb == "cancel") {
             said_ = game_->busy() ? "ok 1" : "ok 0";
             game_->cancel();
+        } else if (verb == "wish") {
+            std::vector<std::string> texts;
+            std::istringstream all(rest_of(words));
+            for (std::string text; std::getline(all, text, '|');) {
+                texts.push_back(text);
+            }
+            game_->wish(texts);
         } else if (verb == "rewind") {
             game_->rewind(number(words));
         } else if (verb == "branch") {

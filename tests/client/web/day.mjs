@@ -7,6 +7,7 @@ import { count, load, pass, waiting } from "./small_page.mjs";
 const { state, end } = JSON.parse(readFileSync(0, "utf8")), HOUR_S = 3600, LOOK_S = 600;
 await load(process.argv[2], "http://127.0.0.1:8080/?kiosk");
 const look = () => eval(state).idle;
+const slips = () => [...document.querySelectorAll("#ready button")].map((one) => one.textContent).filter(Boolean);
 const turns = () => document.querySelectorAll("#turns li").length;
 
 /** A visitor types a sentence and draws it; returns whether the page could. */
@@ -28,9 +29,15 @@ async function hour() {
     touched += look() !== null;
   }
   const said = play("Tofi waves.");
-  await pass(30);
-  const ready = [...document.querySelectorAll("#ready button")].map((one) => one.textContent).filter(Boolean);
-  const left = { said, ready, turns: turns(), idle: look() };
+  await pass(29);
+  const ready = slips(), field = document.getElementById("text");
+  field.value = "Zelki jumps.";
+  field.dispatchEvent(new Event("input"));
+  await pass(1);
+  const wished = slips();
+  field.value = "";
+  field.dispatchEvent(new Event("input"));
+  const left = { said, ready, wished, turns: turns(), idle: look() };
   eval(end);
   await pass(2);
   window.animegamerTouched.at = null; // the kit loads the page anew; this one goes on, to show what it keeps

@@ -85,8 +85,13 @@ class Server {
     if (type === "hello") answer("welcome", { bundle: BUNDLE, state: "ready", capabilities: [] });
     else if (type === "ping") count.pings++, answer("pong", {});
     else if (type === "open") answer("opened", { token: `token ${++count.opened}`, turns: 0, character: this.character }, { session: `game ${count.opened}` });
+    else if (type === "wish") this.wish(answer, fields.instructions, session);
     else if (type === "turn") this.turn(answer, fields.instruction, session, turn ?? 1);
     else answer("closed", { turns: [] }, { session });
+  }
+  wish(answer, instructions, session) {
+    answer("wished", { instructions }, { session, turn: 2 });
+    this.answer({ type: "offer", session, turn: 2, fields: { instructions } });
   }
   character = { stamina: 50, social: 50, entertainment: 50 };
   turn(answer, instruction, session, turn) {

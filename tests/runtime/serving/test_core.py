@@ -11,6 +11,7 @@ from simulated_server import SHOT, STATE, Game, Listener, SimulatedServer
 
 from animegamer_rt.errors import StoreError
 from animegamer_rt.noise import VERSION
+from animegamer_rt.serving.server.ahead import MAX_BEGUN
 from animegamer_rt.serving.server.core import PREDICT_AGAIN_S
 from animegamer_rt.serving.server.dispatch import MAX_FAILURES
 from animegamer_rt.serving.server.effects import Counted
@@ -367,6 +368,71 @@ def test_a_rewound_game_has_no_ready_turn(store: Store, tmp_path: Path) -> None:
     game.ask("rewind", turn=0)
     asked = game.turn("Mia waves.")
     assert game.client.kinds(asked) == ["accepted"] and server.worker.job.turn == 1
+
+
+def test_a_game_wishes_for_lines_and_each_is_ready_before_any_guess(store: Store, tmp_path: Path) -> None:
+    server, game = ahead(store, tmp_path, ahead=2)
+    guessed = server.worker.job.id
+    wished = game.answer("wish", instructions=["  Mia  runs. ", "Mia sits.", "Mia runs.", "Mia sleeps."])
+    assert wished.type == "wished" and wished.turn == 2
+    assert wished.fields == {"instructions": ["Mia runs.", "Mia sits."]}, (
+        "as they are played, each once, as many as fit"
+    )
+    assert server.worker.cancelled == [guessed], "a guess makes way"
+    server.stopped()
+    for text in ("Mia runs.", "Mia sits."):
+        assert server.worker.instructions == [text]
+        play_ahead(server)
+    assert game.client.heard[-1].fields == {"instructions": ["Mia runs.", "Mia sits."]}
+    game.ask("wish", instructions=["Mia sits.", "Mia jumps."])
+    server.tick(0.5)
+    assert server.worker.instructions == ["Mia jumps."], "what is ready is not made again"
+    play_ahead(server)
+    assert game.client.heard[-1].fields == {"instructions": ["Mia sits.", "Mia jumps."]}
+    asked = game.turn("Mia jumps.")
+    assert game.client.kinds(asked) == ["accepted", "state", "frame", "done"] and game.turns == 2
+
+
+def test_a_wish_during_a_turn_is_for_the_turn_after_it(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path, ahead=1)
+    game = server.open()
+    asked = game.turn()
+    assert game.answer("wish", instructions=["Mia sits."]).turn == 2
+    server.finish()
+    server.tick(0.5)
+    assert game.client.kinds(asked)[-1] == "done" and server.worker.instructions == ["Mia sits."]
+    other = server.open()
+    other.turn("Tobo runs.")
+    server.stopped()
+    server.finish()
+    server.tick(0.5)
+    assert server.worker.instructions == ["Mia sits."], "another player's turn was in its way: it is begun again"
+
+
+def test_a_game_that_wishes_without_end_gets_its_share(store: Store, tmp_path: Path) -> None:
+    server, game = ahead(store, tmp_path)
+    server.stopped()
+    begun = 0
+    for number in range(20):
+        game.ask("wish", instructions=[f"Mia waves {number} times."])
+        server.tick(0.5)
+        if server.worker.given:
+            begun += 1
+            play_ahead(server)
+    assert begun + 1 == MAX_BEGUN
+    refused = game.answer("wish", instructions=["  "])
+    assert refused.fields["code"] == "instruction"
+    game.ask("rewind", turn=0)
+    server.tick(0.5)
+    assert not server.worker.given, "a wish does not outlive a rewind"
+
+
+def test_a_server_that_plays_nothing_ahead_says_so(store: Store, tmp_path: Path) -> None:
+    server = SimulatedServer(store, tmp_path)
+    game = server.open()
+    assert game.answer("wish", instructions=["Mia sits."]).fields == {"instructions": []}
+    server.tick(5.0)
+    assert not server.worker.given
 
 
 def test_a_worker_that_dies_ahead_of_a_turn_costs_nobody_anything(store: Store, tmp_path: Path) -> None:

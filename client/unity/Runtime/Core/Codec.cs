@@ -23,7 +23,7 @@ namespace AnimeGamer
         public long Seq;
     }
 
-    /// <summary>A request: its fields are written in this order. Values: string, long, int, double, bool, int[].</summary>
+    /// <summary>A request: its fields are written in this order. Values: string, long, int, double, bool, int[], string[].</summary>
     public sealed class Request
     {
         public readonly string Type, Session;
@@ -70,6 +70,11 @@ namespace AnimeGamer
             else if (value is int small) writer.Int(small);
             else if (value is double number) writer.Float(number);
             else if (value is bool flag) writer.Bool(flag);
+            else if (value is string[] texts)
+            {
+                writer.ListHeader(texts.Length);
+                foreach (string each in texts) writer.Text(each);
+            }
             else
             {
                 var items = (int[])value;
@@ -82,7 +87,7 @@ namespace AnimeGamer
     /// <summary>Frames of version 1 of PROTOCOL.md. Checks frames and header keys; who reads the fields checks those.</summary>
     public static class Codec
     {
-        public const int Major = 1, Minor = 2;
+        public const int Major = 1, Minor = 3;
 
         /// <summary>The largest file of a picture that a game may start from.</summary>
         public const int MaxPictureBytes = 8 * 1024 * 1024;

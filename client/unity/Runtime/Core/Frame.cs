@@ -21,6 +21,9 @@ namespace AnimeGamer
         /// <summary>Raw: rows of Stride bytes, the lowest first with the option Flip. Jpeg and Mp4: the file's bytes.</summary>
         public byte[] Data { get; }
 
+        /// <summary>The turn that it is of, from 1.</summary>
+        public long Turn { get; internal set; }
+
         /// <summary>Number in its turn, from 0, of Count pictures (Count is 0 for a piece of an mp4).</summary>
         public int Index { get; private set; }
         public int Count { get; private set; }

@@ -56,6 +56,17 @@ namespace AnimeGamer
         }
 
         /// <summary>
+        /// Say what the next turn may be, the likeliest first, at most 16; while a turn runs, what the one after it may be. A
+        /// server that plays ahead makes these ready, so that they start at once: those in the result, as it would play them.
+        /// Replaces the earlier wish.
+        /// </summary>
+        public Task<string[]> WishAsync(params string[] instructions)
+        {
+            return Start(new Ask<string[]>(_session.Request("wish").With("instructions", instructions), "wished",
+                header => header.Fields.Texts("instructions"), _session));
+        }
+
+        /// <summary>
         /// Say this instead: cancel the running turn, and play this one as soon as the server has ended it. No event of
         /// the old one can be read any more; its Completion fails with `cancelled`, or has a result if it was faster.
         /// </summary>

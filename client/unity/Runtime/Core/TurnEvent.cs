@@ -101,6 +101,7 @@ namespace AnimeGamer
                 if (picture) frame.ReadPicture(fields);
                 else frame.ReadPiece(fields);
                 result.Kind = picture ? TurnEventKind.Frame : TurnEventKind.ClipPiece;
+                frame.Turn = header.Turn;
                 result.Data = frame;
             }
             else if (type.Is("progress"))

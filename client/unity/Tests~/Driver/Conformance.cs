@@ -14,7 +14,7 @@ namespace AnimeGamer.Driver
         Turn _turn;
         List<TurnEvent> _events;
         uint _hash;
-        int _pictures;
+        readonly List<string> _pictures = new List<string>();
         string _address, _serverKey = "", _clientKeys = "", _token, _understood = "";
         double _timeout;
 
@@ -66,6 +66,9 @@ namespace AnimeGamer.Driver
                 case "offers":
                     _client.ConnectAsync().Get();  // what the server has sent before this answer has been read then
                     return "ok " + _game.Offers.Length + " " + (_game.Offers.Length > 0 ? _game.Offers[0] : "");
+                case "wish":
+                    string[] wished = _game.WishAsync(rest.Split(new[] { '|' }, StringSplitOptions.RemoveEmptyEntries)).Get();
+                    return "ok " + wished.Length + " " + (wished.Length > 0 ? wished[0] : "");
                 case "turn": return End(Say(rest), new List<TurnEvent>());
                 case "begin":
                     Begin(Say(rest));
@@ -148,7 +151,7 @@ namespace AnimeGamer.Driver
         void StartPictures()
         {
             _hash = 2166136261;
-            _pictures = 0;
+            _pictures.Clear();
         }
 
         string End(Turn turn, List<TurnEvent> events)
@@ -160,7 +163,7 @@ namespace AnimeGamer.Driver
                 if (next.Error != null) throw next.Error;
                 if (next.Frame != null)
                 {
-                    _pictures++;
+                    _pictures.Add(next.Frame.Turn + "." + next.Frame.Index);
                     for (int i = 0; i < next.Frame.PictureBytes; i++) _hash = (_hash ^ next.Frame.Data[i]) * 16777619;
                     next.Frame.Release();
                 }
@@ -178,7 +181,7 @@ namespace AnimeGamer.Driver
                 numbers.Add(each.Seq);
             }
             string seqs = whole ? numbers[0] + "-" + numbers[numbers.Count - 1] : string.Join(",", numbers);
-            return "done turns=" + _game.Turns + " seq=" + seqs + " pictures=" + _pictures + " hash=" + _hash.ToString("x8")
+            return "done turns=" + _game.Turns + " seq=" + seqs + " pictures=" + string.Join(",", _pictures) + " hash=" + _hash.ToString("x8")
                 + " replayed=" + (replayed ? 1 : 0);
         }
     }

@@ -69,9 +69,11 @@ namespace AnimeGamer.Driver
                 else if (value.Kind == MsgKind.List)
                 {
                     var items = new List<int>();
+                    var texts = new List<string>();
                     foreach (MsgView item in Items(value))
                         if (item.AsInt(out long whole)) items.Add((int)whole);
-                    request.With(pair.Key, items.ToArray());
+                        else texts.Add(item.AsText);
+                    request.With(pair.Key, texts.Count > 0 ? (object)texts.ToArray() : items.ToArray());
                 }
             }
             return request;

@@ -8,7 +8,7 @@ speculatively at a time. A ready turn is used only if the real turn's job messag
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from animegamer_rt.errors import AnimeGamerError
@@ -22,6 +22,8 @@ from .jobs import Job, Subscriber, Turn, size_of
 from .options import ServeOptions
 from .storage import Storage
 
+MAX_BEGUN = 4
+"""Times `ahead`: speculative turns that are begun between two turns of a session, however often it wishes."""
 PAUSE_S = 0.1
 """Idle time before a speculative turn starts: a program that plays without pauses sends its next turn sooner."""
 
@@ -54,14 +56,39 @@ class AheadTurn:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A session waiting for its player. turn: the next one. guesses: those not started, the next one last."""
+    """A session waiting for its player. turn: the next one. wishes, guesses: its instructions, the likeliest first.
+
+    most: turns that it may have ready. begun: how many were begun. tried: instructions that are not begun again.
+    """
 
     client: Client
     turn: int
     seed: int
-    guesses: list[str]
+    most: int
+    guesses: Sequence[str] = ()
+    wishes: Sequence[str] = ()
     begun: int = 0
+    tried: set[str] = field(default_factory=set)
     ready: dict[str, AheadTurn] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> list[str]:
+        """The instructions to have ready: wishes come before guesses."""
+        return list(dict.fromkeys([*self.wishes, *self.guesses]))[: self.most]
+
+    @property
+    def next(self) -> str | None:
+        """The instruction to begin next."""
+        if self.begun >= MAX_BEGUN * self.most:
+            return None
+        return next((text for text in self.wanted if text not in self.tried), None)
+
+    def make_place(self) -> AheadTurn | None:
+        """Drop and return a ready turn that is no longer wanted, if it is in the place of one that is."""
+        if len(self.ready) < self.most:
+            return None
+        wanted = self.wanted
+        return self.ready.pop(next(text for text in self.ready if text not in wanted))
 
 
 class AheadTurns:
@@ -74,6 +101,8 @@ class AheadTurns:
         self._options, self._storage, self._guesser, self._effects = options, storage, guesser, effects
         self._max_bytes = int(options.ahead_mib * 2**20)
         self._sessions: dict[str, _Waiting] = {}
+        self._wishes: dict[str, tuple[int, Sequence[str]]] = {}
+        """Session -> a turn's number, and what it may be."""
         self._not_before = 0.0
         self._paused = False
         """Set when a speculative turn failed or its worker died, until a real turn is done."""
@@ -83,24 +112,40 @@ class AheadTurns:
         """Start nothing while a job runs, nor right after it."""
         self._not_before = max(self._not_before, now + PAUSE_S)
 
+    def wish(self, session: str, turn: int, instructions: Sequence[str], connected: Set[str]) -> None:
+        """Make these ready for the session's turn of this number, before guesses. Replaces its earlier wish.
+
+        connected: the sessions with an open connection.
+        """
+        for other in self._wishes.keys() - connected:
+            del self._wishes[other]
+        self._wishes[session] = turn, instructions
+        waiting, running = self._sessions.get(session), self.running
+        if waiting is None or waiting.turn != turn:
+            return
+        waiting.wishes = instructions
+        if running is not None and running.job.session == session and running.job.instruction not in waiting.wanted:
+            self.stop()
+
     def next_job(self, connected: Mapping[str, Client], engines: str | None, now: float) -> Turn | None:
-        """The next turn to render speculatively, if it is time. Sessions with the fewest ready turns come first.
+        """The next turn to render speculatively, if it is time. Wishes come first, then sessions with the fewest begun.
 
         connected: sessions with an open connection, and that connection, most recently used first.
         engines: the identity of the workers' engines.
         """
         if self._paused or self.running is not None or now < self._not_before:
             return None
-        for session in self._sessions.keys() - connected.keys():
+        for session in (self._sessions.keys() | self._wishes.keys()) - connected.keys():
+            self._wishes.pop(session, None)
             self.forget(session)
         waiting = {session: self._waiting(session, client, engines) for session, client in connected.items()}
-        able = [session for session, one in waiting.items() if one.guesses]
+        able = [(session, one, text) for session, one in waiting.items() if (text := one.next) is not None]
         if not able:
             self._not_before = now + PAUSE_S
             return None
-        chosen = min(able, key=lambda session: waiting[session].begun)
-        one = waiting[chosen]
+        chosen, one, text = min(able, key=lambda choice: (choice[2] not in choice[1].wishes, choice[1].begun))
         one.begun += 1
+        one.tried.add(text)
         options = one.client.frame_options
         assert options is not None
         return Turn(
@@ -110,7 +155,7 @@ class AheadTurns:
             deadline_at=now,
             turn=one.turn,
             turn_id="",
-            instruction=one.guesses.pop(),
+            instruction=text,
             seed=one.seed,
             frame_options=options,
         )
@@ -133,7 +178,11 @@ class AheadTurns:
         waiting = self._sessions.get(running.job.session)
         if not running.complete or running.stopped or waiting is None or waiting.turn != running.job.turn:
             self._effects.append(Counted("ahead_wasted_seconds", running.seconds))
+            if waiting is not None and running.stopped and running.job.instruction in waiting.wishes:
+                waiting.tried.discard(running.job.instruction)  # a real job was in its way
             return True
+        if (dropped := waiting.make_place()) is not None:
+            self._effects.append(Counted("ahead_wasted_seconds", dropped.seconds))
         waiting.ready[running.job.instruction] = running
         self._effects.append(Counted("ahead_offered"))
         self._make_room()
@@ -193,6 +242,7 @@ class AheadTurns:
 
     def session_changed(self, session: str) -> None:
         """Record that a session was rewound or closed: its ready turns are invalid."""
+        self._wishes.pop(session, None)
         self.forget(session)
         if self.running is not None and self.running.job.session == session:
             self.stop()
@@ -219,15 +269,19 @@ class AheadTurns:
         return known
 
     def _guess(self, session: str, client: Client, engines: str | None) -> _Waiting:
-        """Guesses for a session's next turn; none if it cannot continue."""
+        """Wishes and guesses for a session's next turn; none if it cannot continue."""
         try:
             stored, played = self._storage.game(session, REMEMBERED_TURNS)
             if not self._options.continue_on_other_engines:
                 stored.require_engines(engines)
         except AnimeGamerError:
-            return _Waiting(client, 0, 0, [])
-        texts = [] if stored.closed else self._guesser.likeliest(played, stored.seed, self._options.ahead)
-        return _Waiting(client, stored.turns + 1, stored.seed, texts[::-1])
+            return _Waiting(client, 0, 0, self._options.ahead)
+        waiting = _Waiting(client, stored.turns + 1, stored.seed, self._options.ahead)
+        if not stored.closed:
+            waiting.guesses = self._guesser.likeliest(played, stored.seed, self._options.ahead)
+            turn, wishes = self._wishes.get(session, (0, ()))
+            waiting.wishes = wishes if turn == waiting.turn else ()
+        return waiting
 
     def _make_room(self) -> None:
         """Drop the oldest ready turns while all exceed the limit. They are not rendered again."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
@@ -91,6 +91,12 @@ class ServerCore:
         job = self.queue.of_session(session)
         if job is not None:
             self._stop(job, stopped(job, "cancelled"))
+        return self._take_effects()
+
+    def wish(self, session: str, turn: int, instructions: Sequence[str]) -> list[Effect]:
+        """A client says what its session's turn of this number may be, the likeliest first."""
+        if self._plays_ahead:
+            self._ahead.wish(session, turn, instructions, self.queue.connected_sessions().keys())
         return self._take_effects()
 
     def client_gone(self, client: Client) -> list[Effect]:

@@ -47,6 +47,7 @@ class Requests:
             "hello": self._hello,
             "open": self._open,
             "turn": self._turn,
+            "wish": self._wish,
             "replay": self._replay,
             "rewind": self._rewind,
             "branch": self._branch,
@@ -186,6 +187,17 @@ class Requests:
             frame_options=frame_options,
         )
         return self._admit_played(job, now)
+
+    def _wish(self, client: Client, message: Message, now: float) -> list[Effect]:
+        session = self._session(message)
+        texts = dict.fromkeys(self._filter.read(text).text for text in message.fields["instructions"])
+        wishes = list(texts)[: self._options.ahead]
+        self._core.queue.use_session(session.id, now, client)
+        running = self._core.queue.of_session(session.id)
+        turn = 1 + (running.turn if isinstance(running, Turn) else session.turns)
+        effects = self._core.wish(session.id, turn, wishes)
+        answer = Message("wished", {"instructions": wishes}, parent=message.id, session=session.id, turn=turn)
+        return [*effects, Send(client, answer)]
 
     def _replay(self, client: Client, message: Message, now: float) -> list[Effect]:
         session, turn = self._session(message), message.turn

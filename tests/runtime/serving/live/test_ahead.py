@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from live_server import Game, LiveServer, RawClient, frames, until_timeout
 
+from animegamer_client import Client, Frame, State
 from animegamer_rt.serving.wire import Message
 
 TIMES = ("seconds", "seconds_left", "estimate_s", "turn_id")
@@ -77,6 +79,24 @@ def test_a_ready_turn_is_the_same_bytes_as_without_it_and_counts_once(eager: Liv
         ]
         assert [turn.pop("turn_id") for log in logs for turn in log] and logs[0] == logs[1] and len(logs[0]) == 3
     assert counted(plain, "offered") == 0, "a server without --ahead offers nothing"
+
+
+def test_a_line_that_a_game_wished_for_starts_without_waiting(bundle: Path, tmp_path: Path) -> None:
+    """A visual novel's two answers, wished for while the line before is played: either is there at once."""
+    slow_s, choices = 2.0, ["Mia sits down in the meadow.", "Tobo dances in the meadow."]
+    with LiveServer(bundle, tmp_path, device=f"simulated:{slow_s}", ahead=2) as server:
+        with Client(f"tcp://127.0.0.1:{server.ready().port}", timeout_s=60) as client:
+            game = client.open(seed=5)
+            for event in game.turn("Mia waves."):
+                if isinstance(event, State):
+                    assert game.wish([*choices, "Nobody says this."]) == tuple(choices)
+            for _ in until_timeout():
+                if set(game.offers()) == set(choices):
+                    break
+            begun = time.monotonic()
+            turn = game.turn(choices[1])
+            assert len([event for event in turn if isinstance(event, Frame)]) == 17
+            assert time.monotonic() - begun < slow_s / 2
 
 
 def test_all_sessions_together_hold_no_more_than_the_memory_allows(eager: LiveServer) -> None:

@@ -117,6 +117,16 @@ bool Game::is_open() {
     return true;
 }
 
+void Game::wish(const std::vector<std::string> &instructions) {
+    if (is_open()) {
+        std::vector<const char *> texts;
+        for (const std::string &text : instructions) {
+            texts.push_back(text.c_str());
+        }
+        check(ag_wish(client_, game_, texts.data(), texts.size(), nullptr));
+    }
+}
+
 void Game::rewind(std::int64_t turn) {
     if (is_open()) {
         check(ag_rewind(client_, game_, turn, nullptr));

@@ -44,6 +44,8 @@ public:
     bool say(const std::string &instruction, const std::string &turn_id = "");
     /// The events of a finished turn again, those after after_seq.
     bool replay(std::int64_t turn, std::int64_t after_seq = -1);
+    /// What the next turn may be; while one runs, what the one after it may be. A server that plays ahead makes these ready.
+    void wish(const std::vector<std::string> &instructions);
     /// Stop the running turn: it fails with `cancelled`. "Say this instead": cancel, then say.
     void cancel();
     /// Delete the turns after this one.

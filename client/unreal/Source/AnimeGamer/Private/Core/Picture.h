@@ -57,13 +57,16 @@ class Picture {
 public:
     Picture() = default;
     Picture(std::shared_ptr<PicturePool> pool, const ag_event &event)
-        : width(event.of.frame.width), height(event.of.frame.height), stride(event.of.frame.stride), pool_(std::move(pool)),
+        : width(event.of.frame.width), height(event.of.frame.height), stride(event.of.frame.stride),
+          turn(event.turn), index(event.of.frame.index), pool_(std::move(pool)),
           buffer_(pool_->find(event.buffer)) {}
     Picture(Picture &&other) noexcept { *this = std::move(other); }
     Picture &operator=(Picture &&other) noexcept {
         std::swap(width, other.width);
         std::swap(height, other.height);
         std::swap(stride, other.stride);
+        std::swap(turn, other.turn);
+        std::swap(index, other.index);
         std::swap(pool_, other.pool_);
         std::swap(buffer_, other.buffer_);
         return *this;
@@ -76,6 +79,7 @@ public:
     const std::uint8_t *pixels() const { return buffer_ != nullptr ? buffer_->memory.get() : nullptr; }
 
     int width = 0, height = 0, stride = 0;
+    std::int64_t turn = 0, index = 0; // that it is of, from 1; its number in it, from 0
 
 private:
     std::shared_ptr<PicturePool> pool_; // keeps the memory, also after the connection is gone
