@@ -48,7 +48,7 @@ namespace AnimeGamer.Driver
                 frame = new FramePool().Take(frames[2].Length);
                 Buffer.BlockCopy(frames[2], 0, frame.Data, 0, frames[2].Length);
             }
-            if (header.Turn > 0 && !header.Type.Is("error") && !header.Type.Is("offer")) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
+            if (header.Turn > 0 && !header.Type.Is("error") && !header.Type.Is("offer") && !header.Type.Is("wished")) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
             if (header.Type.Is("welcome")) Welcome.Read(header.Fields);
             if (header.Type.Is("opened")) SessionInfo.Read(header);
             if (header.Type.Is("listed")) LoggedTurn.ReadPage(header.Fields, new List<LoggedTurn>());
