@@ -48,7 +48,8 @@ namespace AnimeGamer.Driver
                 frame = new FramePool().Take(frames[2].Length);
                 Buffer.BlockCopy(frames[2], 0, frame.Data, 0, frames[2].Length);
             }
-            if (header.Turn > 0 && !header.Type.Is("error") && !header.Type.Is("offer") && !header.Type.Is("wished")) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
+            bool ofTurn = header.Turn > 0 && !header.Type.Is("error") && !header.Type.Is("offer") && !header.Type.Is("wished");
+            if (ofTurn) Help.Check(TurnEvent.Read(header, frame, out TurnEvent _), "a known event");
             if (header.Type.Is("welcome")) Welcome.Read(header.Fields);
             if (header.Type.Is("opened")) SessionInfo.Read(header);
             if (header.Type.Is("listed")) LoggedTurn.ReadPage(header.Fields, new List<LoggedTurn>());
@@ -71,8 +72,8 @@ namespace AnimeGamer.Driver
                     var items = new List<int>();
                     var texts = new List<string>();
                     foreach (MsgView item in Items(value))
-                        if (item.AsInt(out long whole)) items.Add((int)whole);
-                        else texts.Add(item.AsText);
+                        if (item.Kind == MsgKind.Text) texts.Add(item.AsText);
+                        else if (item.AsInt(out long whole)) items.Add((int)whole);
                     request.With(pair.Key, texts.Count > 0 ? (object)texts.ToArray() : items.ToArray());
                 }
             }
