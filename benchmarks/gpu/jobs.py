@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "reference", "checks", "rates", "turns", "peers", "queue", "serve", "profile")
+STAGES = ("build", "reference", "checks", "rates", "turns", "peers", "serve", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 240,
@@ -18,7 +18,6 @@ LIMITS_S: Mapping[str, float] = {
     "rates": 120,
     "turns": 240,
     "peers": 150,
-    "queue": 200,
     "serve": 100,
     "profile": 200,
 }
@@ -95,8 +94,6 @@ CPU_VARIANTS = (
     Variant("int8", graphs=False, kernels=True, attention="wgmma"),
 )
 """In a dry run, without a GPU: the same code, with the kernels' references."""
-QUEUED = Variant("fp8", kernels=True)
-"""The variant of the stage `queue`, with the plan `balanced`; in a dry run with `fast`."""
 PROFILED = (Variant("bf16", graphs=False), Variant("fp8", graphs=False, kernels=True))
 FURTHER_CHECKS = (
     Variant("fp32"),
@@ -145,7 +142,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant not in FOR_GOALS and "peers" not in seen:
             seen.add("peers")
             yield from peer_jobs(PEER_MODES[0])
-            yield queue_job(first, on_gpu)
             yield serve_job(on_gpu)
         # Checks run concurrently, so those of all goals come together.
         goals = [one for one in variants if one in FOR_GOALS] if variant in FOR_GOALS else [variant]
@@ -163,7 +159,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant == profiled_after:
             yield from profiles
     if "peers" not in seen:
-        yield queue_job(first, on_gpu)
         yield serve_job(on_gpu)
     for mode in PEER_MODES["peers" in seen : None if on_gpu else 1]:
         yield from peer_jobs(mode)
@@ -214,18 +209,6 @@ def peer_jobs(mode: str) -> Iterator[Job]:
     """Each part by a peer's library. Compiling the predictor may exhaust the time limit, for 2 % of a turn."""
     parts = [part for part in PEER_PARTS if (mode, part) != ("compiled", "predictor")]
     return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in parts)
-
-
-def queue_job(size: str, on_gpu: bool) -> Job:
-    """Two turns in a queue."""
-    variant = QUEUED if on_gpu else CPU_VARIANTS[0]
-    args = {
-        "size": size,
-        "variant": asdict(variant),
-        "kernels": variant.kernels,
-        "plan": "balanced" if on_gpu else "fast",
-    }
-    return Job("queue", f"{size}-{variant.name}", args)
 
 
 def serve_job(on_gpu: bool) -> Job:

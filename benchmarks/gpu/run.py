@@ -254,9 +254,6 @@ def summary(record: Record) -> int:
         bound, memory = turn["denoiser_floor_seconds"], turn["memory_peak_mib"]
         more = (f"; bound {bound:.3f}" if bound else "") + (f"; {memory:.0f} MiB" if memory else "")
         print(f"{turn['bundle']} {turn['plan']:<8} {by:<22} {turn['seconds_per_turn_p50']:7.3f} s: {stages}{more}")
-    for one in record.data.get("queue", []):
-        times = f"{one['seconds_apart_p50']:.3f} s sequential, {one['seconds_overlapping_p50']:.3f} s overlapping"
-        print(f"{one['turns']} turns of {one['plan']} by {one['variant']} in a queue: {times}; {one['trace']}")
     checks = record.data.get("checks", [])
     wrong = [entry for entry in checks if not entry["passed"]]
     served = record.data.get("serve", [])

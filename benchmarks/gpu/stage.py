@@ -22,7 +22,6 @@ MODULES: Mapping[str, str] = {
     "rates": "rates",
     "turns": "turns",
     "peers": "peers",
-    "queue": "turn_queue",
     "serve": "serve",
     "profile": "operator_profile",
 }

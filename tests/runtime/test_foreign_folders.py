@@ -108,18 +108,11 @@ def test_two_games_at_once_without_a_folder_get_one_each(bundle: str, story: str
 
 
 @pytest.mark.parametrize("text", ["mine", "{}", '{"device": "cpu"}', "[1]"])
-@pytest.mark.parametrize("kind", ["selftest", "trace"])
-def test_a_report_or_a_trace_replaces_its_own_kind_alone(
-    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, text: str
+def test_a_report_replaces_a_report_alone(
+    bundle: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (tmp_path / "mine.json").write_text(text)
-    (tmp_path / "serve.toml").write_text(f"trace = '{tmp_path / 'mine.json'}'\n")
-    options = (
-        ("serve", "--config", tmp_path / "serve.toml")
-        if kind == "trace"
-        else ("selftest", "--out", tmp_path / "mine.json")
-    )
-    assert "mine.json" in refused(capsys, *options, "--bundle", bundle)
+    assert "mine.json" in refused(capsys, "selftest", "--out", tmp_path / "mine.json", "--bundle", bundle)
     assert (tmp_path / "mine.json").read_text() == text
 
 

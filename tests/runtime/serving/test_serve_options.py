@@ -30,9 +30,9 @@ def parsed(*words: str) -> ServeOptions:
 EVERYTHING = ServeOptions(
     "tiny", "fast", "0.0.0.0", 7000, Path("s\u00e9"), Path("k"), Path("a"), 2, "head:6379", "0.0.0.0:8080", Path("p"),
     ("https://example.org",), True, 4, 9.25, 4711, 2, 3, 4, 5, 6, 6.5, 7.5, 8.5, 9.5, Path('b"'), Path("c"), 2.5, 3.5,
-    9000, "json", None, EngineConfig("torch", "fp8", "wgmma"),
+    9000, "json", EngineConfig("torch", "fp8", "wgmma"),
 )  # fmt: skip
-"""A value for each setting but `trace`, which does not go with `ray`; none is the default."""
+"""A value for each setting; none is the default."""
 
 
 def test_a_bare_command_serves_with_the_defaults() -> None:
@@ -44,9 +44,9 @@ def test_every_setting_reaches_the_server_through_the_file_that_is_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     same = [name for name in FIELDS if getattr(EVERYTHING, name) == getattr(ServeOptions(), name)]
-    assert same == ["trace"]
+    assert not same
     written, printed = tmp_path / "serve.toml", tmp_path / "printed.toml"
-    for options in (EVERYTHING, ServeOptions(), ServeOptions(trace=Path("t.json"))):
+    for options in (EVERYTHING, ServeOptions()):
         written.write_text(print_config(options), encoding="utf-8")
         assert parsed("--config", str(written)) == options
         assert main(["serve", "--config", str(written), "--print-config"]) == 0
@@ -98,11 +98,6 @@ def test_a_wrong_setting_is_named_with_its_file(
     assert main(["serve", "--config", str(path), "--state-dir", str(tmp_path / "state")]) == 2
     assert capsys.readouterr().err.startswith(f"error: {path}: {said}")
     assert not (tmp_path / "state").exists(), "refused before anything is opened"
-
-
-def test_a_trace_is_not_for_workers_on_other_machines() -> None:
-    with pytest.raises(ConfigError, match="trace and ray cannot be combined"):
-        check(ServeOptions(ray="head:6379", trace=Path("t.json")))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +17,6 @@ from animegamer_rt.backends.interface import Prefill, TokenBatch
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.serving.wire import Message
-from animegamer_rt.serving.worker.engine_trace import EngineTracer
 
 
 class Predictor(fakes.FakePredictor):
@@ -71,14 +67,12 @@ def playing(
     *jobs: Message,
     concurrent_prediction: bool,
     fails_ahead: bool = False,
-    tracer: EngineTracer | None = None,
 ) -> Iterator[Play]:
     predictor, denoiser = Predictor(fails_ahead), fakes.HeldDenoiser(2, TIMEOUT_S)
     engines = replace(
         fakes.fake_engines(predictor=predictor, denoiser=denoiser), concurrent_prediction=concurrent_prediction
     )
-    pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines)
-    with running(pipeline, *jobs, on_idle=tracer.write if tracer else None) as client:
+    with running(Pipeline.open(bundle, engines), *jobs) as client:
         try:
             yield Play(client.socket, predictor, denoiser)
         finally:
@@ -136,35 +130,6 @@ def test_a_cancelled_turn_that_was_predicted_ahead_is_not_played(bundle: Bundle)
         (failed,) = play.answers()
         assert (failed.session, failed.fields["code"]) == ("b", "cancelled")
         assert {message.session for message in play.answers()} == {"c"}
-
-
-def traced(path: Path) -> list[dict[str, Any]]:
-    """The work in a trace, if it was written yet."""
-    events = json.loads(path.read_text())["traceEvents"] if path.is_file() else []
-    return [event for event in events if event["ph"] == "X"]
-
-
-def test_the_trace_shows_what_was_done_ahead_beside_what_ran(bundle: Bundle, tmp_path: Path) -> None:
-    path = tmp_path / "traces" / "queue.json"
-    with playing(bundle, *JOBS, concurrent_prediction=True, tracer=EngineTracer(path)) as play:
-        assert play.predictor.read_ahead.wait(TIMEOUT_S)
-        play.denoiser.let_go.set()
-        play.answers()
-        play.answers()
-        game = Game(session="c")  # whose player is alone then, so that the next history is read when idle
-        game.turn(play, "Mia waves.")
-        game.turn(play, "Tobo runs.")
-        until = time.monotonic() + TIMEOUT_S
-        while not any(event["name"][:7] == "history" and event["cat"] == "ahead" for event in traced(path)):
-            assert time.monotonic() < until, "no trace when idle"
-            time.sleep(0.01)
-    work = [(event["cat"], event["name"], event["ts"], event["ts"] + event["dur"]) for event in traced(path)]
-    assert {lane for lane, *_ in work} == {"predictor", "denoiser", "vae", "ahead"}
-    latent = next(span for span in work if span[1] == "latent")
-    turn, *choices, history = (span for span in work if span[0] == "ahead")
-    assert turn[1].startswith("turn: ") and [name for _, name, _, _ in choices] == ["choice"] * 3
-    assert work[0][3] < turn[2] < latent[3], "not between the first turn's prediction and its latent"
-    assert history[1].startswith("history: ") and history[2] >= max(span[3] for span in work if span != history)
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -40,7 +40,7 @@ from .device import CudaTorchDevice, TorchDevice, compute_deterministically
 from .fused_transformer import FusedTransformer
 from .kernels import KernelChoice, Kernels, open_kernels
 from .light_vae import LightVae
-from .networks import PACKED_PRECISIONS, Models, load_models, read_network, read_size, refuse_quantised
+from .networks import PACKED_PRECISIONS, Models, load_models, read_network, refuse_quantised
 from .offload import InMemory
 from .packed_linear import BUFFERS, PackedLinear, use_kernels
 from .predictor import Predictor, merge_layers
@@ -230,7 +230,6 @@ def open_offloaded(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAUL
     """
     refuse_quantised(bundle, parts)
     memory, precision = InMemory(), bundle.manifest.parts[PREDICTOR].precision
-    blocks = getattr(read_size(bundle, parts, DENOISER), "layers", 0)
 
     def read(role: str) -> tuple[Any, Any]:
         network, rest = read_network(bundle, setup.torch_device, parts, role)
@@ -241,7 +240,7 @@ def open_offloaded(setup: EngineSetup, bundle: Bundle, parts: PlanParts = DEFAUL
         "sequential offload",
         packed=precision in PACKED_PRECISIONS[PREDICTOR],
         predictor=memory.engine(lambda: setup.predictor(read(PREDICTOR)[0])),
-        denoiser=memory.engine(lambda: setup.denoiser(*read(DENOISER)), blocks),
+        denoiser=memory.engine(lambda: setup.denoiser(*read(DENOISER))),
         vae=memory.engine(lambda: setup.vae(read(VAE)[0])),
         encoder=None if encoder is None else Encoder(setup.torch_device, encoder),
         one_at_a_time=True,

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from animegamer_rt.backends.calls import CalledEngine
 from animegamer_rt.backends.interface import Prefill
 
 
@@ -34,10 +33,20 @@ class InMemory:
 
     def engine(self, open_part: Callable[[], Any]) -> Any:
         """An engine of `interface` whose part is opened when it is called. A denoiser's run keeps it until dropped."""
+        return _OpenedWhenCalled(self, open_part)
 
-        def call(name: str, arguments: tuple[Any, ...]) -> Any:
-            found = getattr(self.get(open_part), name)(*arguments)
+
+class _OpenedWhenCalled:
+    def __init__(self, memory: InMemory, open_part: Callable[[], Any]) -> None:
+        self._memory, self._open_part = memory, open_part
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> Any:
+            found = getattr(self._memory.get(self._open_part), name)(*arguments)
             # The function that chooses the next states would keep the part in memory.
             return replace(found, choose_next=None) if isinstance(found, Prefill) else found
 
-        return CalledEngine(call)
+        return call

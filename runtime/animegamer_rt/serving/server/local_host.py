@@ -111,15 +111,12 @@ class LocalHost(WorkerHost):
         share: WorkerShare = EVERYTHING,
     ) -> None:
         self.name, self._share = worker_name(options, number), share
-        engines, trace = options.engines, options.trace
+        engines = options.engines
         if share.threads is not None and engines.threads is None and engines.device in ONNXRUNTIME_DEVICES:
             engines = replace(engines, threads=share.threads)
-        if trace is not None and number > 1:
-            trace = trace.with_stem(f"{trace.stem}-{number}")
         self._command = child_command("animegamer_rt.serving.worker", "--server", address)
         self._command += ["--bundle", str(bundle.folder), *engines.to_args()]
         self._command += ["--plan", options.plan] if options.plan else []
-        self._command += ["--trace", str(trace)] if trace else []
         self._log_path = options.state_dir / ("worker.log" if number == 1 else f"worker-{number}.log")
 
     def open_log(self) -> None:

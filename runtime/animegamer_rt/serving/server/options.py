@@ -82,7 +82,6 @@ class ServeOptions:
         None, "Prometheus text on http://127.0.0.1:PORT/metrics; 0: none; unset: port + 2", 0, 65535
     )
     log_format: str = _setting("text", "of the log on stderr: text, or json with one object per line", choices=FORMATS)
-    trace: Path | None = _setting(None, "write a trace of the engines to this file, for ui.perfetto.dev")
     engines: EngineConfig = _setting(DEFAULT_CONFIG, "where and how the bundle's parts run")
 
 
@@ -104,9 +103,6 @@ def check_values(options: ServeOptions, names: Iterable[str], where: Callable[[s
 def check(options: ServeOptions) -> None:
     """Raises ConfigError for the first setting that is out of range or conflicts with another."""
     check_values(options, FIELDS, str)
-    if options.ray is not None and options.trace is not None:
-        do = "leave one of them out; a trace needs a worker on this machine"
-        raise ConfigError("trace and ray cannot be combined", do=do)
     try:
         str(options.state_dir.resolve()).encode()
     except (OSError, UnicodeEncodeError) as error:  # clients receive the paths of exports in UTF-8

@@ -21,7 +21,6 @@ from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
-from animegamer_rt.profiling.trace import check_trace
 
 from .clients import Clients
 from .clock import AwakeClock
@@ -63,8 +62,6 @@ def serve(options: ServeOptions) -> int:
     bundle.plan(options.plan)
     if options.ray is None:  # a cluster's nodes have their own libraries
         check_libraries(options.engines, reader=bundle.manifest.reader is not None)
-    if options.trace is not None:
-        check_trace(options.trace)
     with contextlib.ExitStack() as stack:
         ray_address = None if options.ray is None else own_address(options.ray)
         sockets = ServerSockets(options, raise_limit(options.workers), ray_address)

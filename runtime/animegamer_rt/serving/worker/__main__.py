@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import zmq
 
@@ -31,7 +30,6 @@ from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerRea
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .engine_trace import EngineTracer
 from .game_start import PictureStart
 from .loop import Worker
 from .precision_retry import HigherPrecision, PrecisionRetry
@@ -66,7 +64,6 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
     Raises AnimeGamerError if the bundle or engines cannot be opened, DeviceLostError if a job loses the device.
     """
     config = EngineConfig.from_arguments(options)
-    tracer = EngineTracer(options.trace) if options.trace else None
     _exit_with_parent()
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.linger, socket.sndhwm = LINGER_MS, 0
@@ -78,18 +75,16 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         socket.send_multipart(encode(Message(LOADING, {"secret": secret})))
         bundle = open_bundle(options.bundle)
         engines = open_engines(bundle, config, plan=options.plan)
-        pipeline = Pipeline.open(bundle, tracer.wrap(engines) if tracer else engines, options.plan)
+        pipeline = Pipeline.open(bundle, engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)
         # With sequential offload a turn takes minutes to hours, and a warm-up would not make the first one faster.
         warmup_s = 0.0 if engines.one_at_a_time else warm_up(PrecisionRetry(pipeline, higher, lambda: None))
         opened = bundle.fingerprint, bundle.steps_hash(options.plan), pipeline.engines
         ready = WorkerReady(secret, warmup_s, resident_mib(), *opened)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
-        if tracer:
-            tracer.begin(f"Served turns: {bundle.manifest.name}, {pipeline.plan_name}, device {config.device}")
         encoder = engines.encoder
         pictures = None if encoder is None else PictureStart(encoder, lambda: open_towers(bundle, config))
-        Worker(socket, pipeline, tracer.write if tracer else None, higher, pictures).run()
+        Worker(socket, pipeline, higher, pictures).run()
 
 
 def warm_up(retry: PrecisionRetry) -> float:
@@ -116,7 +111,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundle", required=True, help="name or folder")
     parser.add_argument("--plan", help="denoise plan (default: the bundle's)")
     add_engine_options(parser, simulated=True)
-    parser.add_argument("--trace", type=Path, help="file for a trace of the engines")
     return parser.parse_args(arguments)
 
 

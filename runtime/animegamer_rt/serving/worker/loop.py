@@ -15,7 +15,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,6 @@ from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.errors import AnimeGamerError, DeviceLostError, ProtocolError, TurnCancelled
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.profiling.process_memory import RELEASE_S, release_free
-from animegamer_rt.profiling.trace import PREFETCH
 from animegamer_rt.serving.wire import WORKER_LIMITS, Message, decode, encode
 from animegamer_rt.serving.wire.client_errors import client_text, without_folders
 from animegamer_rt.serving.wire.worker_messages import (
@@ -81,7 +80,7 @@ class _QueuedJob:
 class Worker:
     """Runs jobs with `pipeline` until told to stop. The socket is a DEALER connected to the server.
 
-    on_idle: called after a job when no other waits. higher: retries turns whose output is unusable. pictures: starts
+    higher: retries turns whose output is unusable. pictures: starts
     games from pictures; None: the bundle or its engines cannot.
     """
 
@@ -89,14 +88,13 @@ class Worker:
         self,
         socket: zmq.Socket[bytes],
         pipeline: Pipeline,
-        on_idle: Callable[[], object] | None = None,
         higher: HigherPrecision | None = None,
         pictures: PictureStart | None = None,
     ) -> None:
         self._pictures = pictures
-        self._socket, self._pipeline, self._on_idle, self._higher = socket, pipeline, on_idle, higher
+        self._socket, self._pipeline, self._higher = socket, pipeline, higher
         self._jobs: deque[_QueuedJob] = deque()
-        self._prefetch = ThreadPoolExecutor(1, PREFETCH)
+        self._prefetch = ThreadPoolExecutor(1, "ahead")
         self._state_sent = False
         """Whether the running turn has been predicted: only then is the predictor free for the next one."""
         self._last_session: str | None = None
@@ -124,13 +122,9 @@ class Worker:
             self._release_at = time.monotonic() + RELEASE_S
 
     def _idle(self) -> None:
-        if (self._likely_next_session is None and self._on_idle is None) or self._socket.poll(IDLE_MS):
-            return
-        if self._likely_next_session is not None:
+        if self._likely_next_session is not None and not self._socket.poll(IDLE_MS):
             self._read_history(self._likely_next_session)
             self._likely_next_session = None
-        if self._on_idle is not None:
-            self._on_idle()
 
     def _run(self, job: _QueuedJob) -> None:
         self._state_sent = False
