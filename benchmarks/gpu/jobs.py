@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-STAGES = ("build", "reference", "checks", "rates", "turns", "peers", "serve", "profile")
+STAGES = ("build", "reference", "checks", "rates", "turns", "peers", "profile")
 LIMITS_S: Mapping[str, float] = {
     "machine": 300,
     "build": 240,
@@ -18,7 +18,6 @@ LIMITS_S: Mapping[str, float] = {
     "rates": 120,
     "turns": 240,
     "peers": 150,
-    "serve": 100,
     "profile": 200,
 }
 """Time limit of a job by stage, in seconds: several times the expected duration."""
@@ -142,7 +141,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
         if variant not in FOR_GOALS and "peers" not in seen:
             seen.add("peers")
             yield from peer_jobs(PEER_MODES[0])
-            yield serve_job(on_gpu)
         # Checks run concurrently, so those of all goals come together.
         goals = [one for one in variants if one in FOR_GOALS] if variant in FOR_GOALS else [variant]
         fresh = {one.check: check_job(one) for one in goals if one.check not in seen}
@@ -158,8 +156,6 @@ def jobs(device: str, sizes: Sequence[str], plans: Sequence[str], selected: Call
                 yield Job("rates", kind, {"kernels": kernels})
         if variant == profiled_after:
             yield from profiles
-    if "peers" not in seen:
-        yield serve_job(on_gpu)
     for mode in PEER_MODES["peers" in seen : None if on_gpu else 1]:
         yield from peer_jobs(mode)
     for size in others:
@@ -209,9 +205,3 @@ def peer_jobs(mode: str) -> Iterator[Job]:
     """Each part by a peer's library. Compiling the predictor may exhaust the time limit, for 2 % of a turn."""
     parts = [part for part in PEER_PARTS if (mode, part) != ("compiled", "predictor")]
     return (Job("peers", f"{mode}-{part}", {"mode": mode, "part": part}) for part in parts)
-
-
-def serve_job(on_gpu: bool) -> Job:
-    """Turns through a server."""
-    args = {"plan": "balanced", "game_turns": 10, "cancels": 20}
-    return Job("serve", "players", args if on_gpu else {"plan": "fast", "game_turns": 2, "cancels": 1})

@@ -22,7 +22,6 @@ MODULES: Mapping[str, str] = {
     "rates": "rates",
     "turns": "turns",
     "peers": "peers",
-    "serve": "serve",
     "profile": "operator_profile",
 }
 """Stage -> the module whose `entries` yields the results."""

@@ -184,7 +184,7 @@ def add_bundle_options(command: argparse.ArgumentParser, *, plan: bool = True) -
     """Add `--bundle`, and `--plan` unless the command does not play a chosen plan."""
     command.add_argument("--bundle", default="pocket", help=BUNDLE_HELP)
     if plan:
-        command.add_argument("--plan", help="exact, balanced or fast (default: the bundle's default)")
+        command.add_argument("--plan", help="exact, balanced, fast or turbo (default: the bundle's default)")
 
 
 def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = False) -> None:

@@ -70,8 +70,6 @@ elif job["stage"] == "peers":
 elif job["stage"] == "checks":
     say(check="an answer", passed=faults.get(name) != "wrong", error=1.0)
     misbehave(faults.get(name))
-elif job["stage"] == "serve":
-    say(part="a part", passed=faults.get(name) != "wrong")
 """
 THREE = ["--variants", "bf16,fp8,bf16-eager", "--size", "full", "--commit", "abc"]
 PLANS = ("balanced", "fast", "exact")

@@ -36,7 +36,7 @@ class ServeOptions:
     """None means the bundle's or the program's own choice."""
 
     bundle: str = _setting("pocket", BUNDLE)
-    plan: str | None = _setting(None, "exact, balanced or fast; unset: the bundle's default")
+    plan: str | None = _setting(None, "exact, balanced, fast or turbo; unset: the bundle's default")
     host: str = _setting("127.0.0.1", "address to listen on; any but loopback needs keys and authorized keys")
     port: int = _setting(PORT, "port for turns; control uses the next one; 0: any free pair", 0, 65533)
     state_dir: Path = _setting(Path("server-state"), "folder of sessions and exports", metavar="DIR")
