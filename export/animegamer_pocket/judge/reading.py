@@ -1,6 +1,6 @@
 """Reads clips of the pocket world with the shipped judge: characters, place, hour, motion, clothes.
 
-Runs in onnxruntime without torch. docs/QUALITY.md has its accuracy.
+Runs in onnxruntime without torch. `python -m animegamer_pocket.judge` trains the network of model.py.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ class Judge:
         """Reads clips, uint8 [N, 17, 96, 144, 3] RGB. Raises ValueError for another shape."""
         if clips.ndim != 5 or clips.shape[1:] != (FRAMES, HEIGHT, WIDTH, 3):
             raise ValueError(f"clips are {clips.shape}, expected [N, {FRAMES}, {HEIGHT}, {WIDTH}, 3]")
-        frames = np.stack([halve(clip[list(SEEN_FRAMES)]) for clip in clips])
+        return self.read_seen(np.stack([halve(clip[list(SEEN_FRAMES)]) for clip in clips]))
+
+    def read_seen(self, frames: npt.NDArray[np.uint8]) -> list[Reading]:
+        """Reads clips reduced to `SEEN_FRAMES` at half size: uint8 [N, 9, 48, 72, 3]."""
         readings: list[Reading] = []
         for start in range(0, len(frames), _BATCH):
             feeds = {"clips": judge_input(frames[start : start + _BATCH])}
@@ -112,11 +115,7 @@ class Judge:
 
 
 def reading_of(found: dict[str, npt.NDArray[np.float32]]) -> Reading:
-    """One clip's reading from its row of every output, which are logits but for `offsets`.
-
-    counts [5, 3]; where [5, 36]; outfits [5, 3, 36]; offsets [5, 2, 36], in picture widths from the column's centre;
-    smeared [1]; place [8]; night [1]; motion [9]; level [5].
-    """
+    """One clip's reading from its row of every output (`model.Network` has their shapes)."""
     counts = {name: int(found["counts"][index].argmax()) for index, name in enumerate(CHARACTERS)}
     outfits, positions = {}, {}
     for index, name in enumerate(CHARACTERS):
@@ -140,4 +139,4 @@ def reading_of(found: dict[str, npt.NDArray[np.float32]]) -> Reading:
 
 
 def _not_a_judge(path: Path, found: str) -> ConfigError:
-    return ConfigError("not pocket's judge", where=path, found=found, expected=SHIPPED.name)
+    return ConfigError("not pocket's judge", where=path, found=found, expected="judge.onnx of animegamer_pocket.judge")
