@@ -319,9 +319,9 @@ def open(
     """Loads a bundle's engines; returns a Player, to be used in a `with` block or closed.
 
     bundle: a name ("pocket" comes with the package), a folder, or an open bundle. device: "cpu", "cpu-fp32", "cuda",
-    "tensorrt", "torch" or "torch-cpu". plan: "exact", "balanced" or "fast" (None: the bundle's default). precision,
-    attention: only for PyTorch, as listed by `animegamer-rt play --help`. threads: CPU threads of onnxruntime (None:
-    one per core).
+    "tensorrt", "rtx", "torch" or "torch-cpu". plan: "exact", "balanced" or "fast" (None: the bundle's default).
+    precision, attention: only for PyTorch, as listed by `animegamer-rt play --help`. threads: CPU threads of
+    onnxruntime (None: one per core).
     Raises BundleError, PlanError, ConfigError (an unknown device or setting) or BackendError (a missing library or
     device), each with what to do about it.
 

@@ -29,6 +29,9 @@ DEVICES: Mapping[str, Device] = MappingProxyType(
         "cpu-fp32": Device("onnxruntime on the CPU", "onnxruntime on the CPU, in float32"),
         "cuda": Device("onnxruntime on CUDA", "onnxruntime on CUDA"),
         "tensorrt": Device("TensorRT", "TensorRT engines, once built"),
+        "rtx": Device(
+            "onnxruntime on TensorRT-RTX", "NVIDIA's TensorRT-RTX plugin of onnxruntime, once its graphs are written"
+        ),
         "torch": Device("PyTorch on CUDA", "PyTorch on an NVIDIA GPU"),
         "torch-cpu": Device("PyTorch on the CPU", "PyTorch on the CPU, for checking torch"),
     }
@@ -47,7 +50,7 @@ INT8_DEVICES = ("cpu",)
 ONNXRUNTIME_DEVICES = ("cpu", "cpu-fp32", "cuda")
 """Devices with a configurable number of CPU threads."""
 CPU_DEVICES = ("cpu", "cpu-fp32", "torch-cpu")
-GPU_DEVICES = ("cuda", "tensorrt", "torch")
+GPU_DEVICES = ("cuda", "tensorrt", "rtx", "torch")
 MAX_THREADS = 1024
 
 PRECISIONS: Mapping[str, str] = MappingProxyType(

@@ -32,7 +32,13 @@ from .table import print_record
 from .turns import judge, measure_fresh_process, measure_suite, measure_turns, play_gate
 
 LIBRARIES: Mapping[str, str] = MappingProxyType(
-    {"cuda": "onnxruntime-gpu", "tensorrt": "tensorrt-rtx-cu13", "torch": "torch", "torch-cpu": "torch"}
+    {
+        "cuda": "onnxruntime-gpu",
+        "tensorrt": "tensorrt-rtx-cu13",
+        "rtx": "onnxruntime-ep-nv-tensorrt-rtx-cu13",
+        "torch": "torch",
+        "torch-cpu": "torch",
+    }
 )
 """The package whose version a record names, by device; onnxruntime for the others."""
 GATE_TURNS = 2

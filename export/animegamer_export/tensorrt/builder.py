@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.support.peak_memory import peak_mib
-from animegamer_rt.backends.tensorrt.engine_id import RTX
+from animegamer_rt.backends.tensorrt.engine_id import GRAPH_VERSION, RTX, RTX_PLUGIN
+from animegamer_rt.backends.tensorrt.error_log import error_log
 from animegamer_rt.errors import BundleError
 
 RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")
@@ -64,6 +65,8 @@ class BuildResult:
 
 def build(job: BuildJob) -> BuildResult:
     """Rewrites the ONNX file, builds the engine and writes it atomically. Returns the library's errors as text."""
+    if job.library == RTX_PLUGIN:
+        return _typed_graph(job)
     try:
         trt = importlib.import_module(job.library)
     except ImportError as error:
@@ -79,8 +82,22 @@ def build(job: BuildJob) -> BuildResult:
         job.typed.unlink(missing_ok=True)
 
 
+def _typed_graph(job: BuildJob) -> BuildResult:
+    """Writes the rewritten graph itself, which onnxruntime's plugin compiles on the card."""
+    from .graph import strongly_typed
+
+    started = time.perf_counter()
+    try:
+        strongly_typed(Path(job.source), job.typed, job.precision, RESIDENT)
+    except BundleError as error:
+        return BuildResult(GRAPH_VERSION, error=str(error))
+    job.typed.replace(job.target)
+    seconds = round(time.perf_counter() - started, 2)
+    return BuildResult(GRAPH_VERSION, Path(job.target).stat().st_size, seconds, 0.0, peak_mib())
+
+
 def _build(trt: Any, job: BuildJob) -> BuildResult:
-    logger = _logger(trt)
+    logger = error_log(trt)
     builder = trt.Builder(logger)
     config = builder.create_builder_config()
     if job.library == RTX:
@@ -125,21 +142,6 @@ def _add_profile(builder: Any, config: Any, network: Any, ranges: Ranges) -> Non
         profile.set_shape(tensor.name, *(tuple(end) for end in chosen))
     if dynamic:
         config.add_optimization_profile(profile)
-
-
-def _logger(trt: Any) -> Any:
-    class Errors(trt.ILogger):  # type: ignore[misc]
-        """Collects the library's errors."""
-
-        def __init__(self) -> None:
-            trt.ILogger.__init__(self)
-            self.errors: list[str] = []
-
-        def log(self, severity: Any, message: str) -> None:
-            if severity <= trt.ILogger.ERROR:
-                self.errors.append(message.strip())
-
-    return Errors()
 
 
 def _package(library: str) -> str:

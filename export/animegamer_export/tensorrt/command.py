@@ -17,7 +17,15 @@ from typing import Any
 
 from animegamer_export.tensorrt.builder import BuildJob, BuildResult, Ranges
 from animegamer_rt.arguments import whole
-from animegamer_rt.backends.tensorrt.engine_id import ENGINE_ROLES, RTX_ARCHES, engine_graphs, engine_name, library_for
+from animegamer_rt.backends.tensorrt.engine_id import (
+    ANY_RTX,
+    ENGINE_ROLES,
+    GRAPH_VERSION,
+    RTX_ARCHES,
+    engine_graphs,
+    engine_name,
+    library_for,
+)
 from animegamer_rt.bundle.files import lock_folder, require_space
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import Engine
@@ -29,8 +37,8 @@ from animegamer_rt.profiling.host import module_version
 
 FOLDER = "engines"
 DONE, FAILED = 0, 1
-ARCHES = (*RTX_ARCHES, "sm90", "sm100", "sm103")
-"""RTX cards, then data centre cards."""
+ARCHES = (*RTX_ARCHES, "sm90", "sm100", "sm103", ANY_RTX)
+"""RTX cards, data centre cards, and any RTX card by onnxruntime's plugin, which takes graphs."""
 TEXT_TOKENS_PER_TURN = 40
 """Tokens of a turn besides its shot, with a margin: an instruction of two lines, tags and four strengths."""
 TOKENS_AFTER_PROMPT = 3 * 8
@@ -109,6 +117,12 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
     return ({"channels": CHANNELS},) if role == VAE else ()
 
 
+def _merged(several: Sequence[Ranges]) -> Ranges:
+    """One profile that covers several; the first has the usual lengths."""
+    names = {name: [ranges[name] for ranges in several] for ranges in several[:1] for name in ranges}
+    return {name: (min(e[0] for e in ends), ends[0][1], max(e[2] for e in ends)) for name, ends in names.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class _EngineRequest:
     """A requested engine; kept: the existing engine, if it fits."""
@@ -121,15 +135,18 @@ class _EngineRequest:
 
     @property
     def file(self) -> str:
-        return f"{FOLDER}/{self.name}.engine"
+        is_graph = self.built_for["arch"] == ANY_RTX  # beside the data files that it reads
+        return f"{self.name}.onnx" if is_graph else f"{FOLDER}/{self.name}.engine"
 
 
 def _engine_request(bundle: Bundle, part: str, arch: str, options: argparse.Namespace) -> _EngineRequest:
     library = library_for(arch)
     name = engine_name(part, arch, library)
     ranges = profiles(part, bundle, options.longest_prompt)
+    if arch == ANY_RTX:
+        ranges = (_merged(ranges),)
     wanted = {"library": library, "arch": arch, "precision": options.precision, "profiles": json.dumps(ranges)}
-    installed = module_version(library)
+    installed = GRAPH_VERSION if arch == ANY_RTX else module_version(library)
     if installed is not None:
         # The runtime loads no engine of another version.
         wanted["version"] = installed

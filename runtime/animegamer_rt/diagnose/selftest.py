@@ -64,6 +64,7 @@ ALLOWED: Mapping[str, float] = {
     "cpu-fp32": 1e-3,
     "cuda": 2e-2,
     "tensorrt": 2e-2,
+    "rtx": 2e-2,
     "torch": 2e-2,
     "torch-cpu": 1e-3,
 }

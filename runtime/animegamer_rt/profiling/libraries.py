@@ -15,6 +15,7 @@ from animegamer_rt.engine_config import ONNXRUNTIME_DEVICES, TORCH_DEVICES, Engi
 from animegamer_rt.errors import BackendError
 
 INSTALL_TORCH = "pip install 'torch>=2.9'"
+RTX_PLUGIN = "onnxruntime_ep_nv_tensorrt_rtx"
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_PYTHON = "'cuda-python>=13'"
 """The first version that has cuda.bindings.utils and releases the GIL while a call waits."""
@@ -36,7 +37,10 @@ def check_libraries(config: EngineConfig, *, reader: bool) -> None:
         _check_torch(cuda=config.device == "torch")
     elif config.device == "tensorrt":
         _check_tensorrt()
-    if reader or config.device in ONNXRUNTIME_DEVICES:
+    elif config.device == "rtx" and importlib.util.find_spec(RTX_PLUGIN) is None:
+        do = "run: pip install 'onnxruntime>=1.31' onnxruntime-ep-nv-tensorrt-rtx (without onnxruntime-gpu)"
+        raise BackendError("onnxruntime's TensorRT-RTX plugin is not installed", do=do)
+    if reader or config.device in (*ONNXRUNTIME_DEVICES, "rtx"):
         _check_onnxruntime(cuda=config.device == "cuda")
 
 

@@ -60,19 +60,40 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Cuda:
     return Cuda()
 
 
-def opened(cuda: Cuda) -> CudaDevice:
-    """A device whose library can load no engine."""
-    runtime = SimpleNamespace(deserialize_cuda_engine=lambda plan: None)
-    logger = type("Logger", (), {"ERROR": 1, "__init__": lambda self, severity: None})
-    library = SimpleNamespace(__name__=RTX, __version__="1.7.1", Logger=logger, Runtime=lambda logger: runtime)
+def opened(cuda: Cuda, says: str = "") -> CudaDevice:
+    """A device whose library can load no engine, and says why."""
+    logger = type("ILogger", (), {"ERROR": 1})
+
+    def runtime(log: Any) -> SimpleNamespace:
+        return SimpleNamespace(deserialize_cuda_engine=lambda plan: log.log(1, says) if says else None)
+
+    library = SimpleNamespace(__name__=RTX, __version__="1.7.1", ILogger=logger, Runtime=runtime)
     return CudaDevice(cuda, library, 0, "sm89")
 
 
-def test_engine_that_the_library_cannot_load_is_refused_with_the_command(cuda: Cuda, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("says", "error", "words"),
+    [
+        (
+            "Serialization assertion failed. Version tag does not match.",
+            EngineStaleError,
+            "engine of another build; found .*Version tag.*; run: animegamer-rt build-engines",
+        ),
+        (
+            "Error Code 2: OutOfMemory (Requested size was 4338300000 bytes.)",
+            BackendError,
+            "too little GPU memory for the engine; found .*OutOfMemory.*; close other programs",
+        ),
+        ("Error Code 1: Cuda Runtime (unknown error)", BackendError, r"cannot load the engine; found .*unknown error"),
+        ("", BackendError, "cannot load the engine; found no reason given; check the driver"),
+    ],
+)
+def test_engine_that_the_library_cannot_load_is_refused_with_its_reason(
+    cuda: Cuda, tmp_path: Path, says: str, error: type[Exception], words: str
+) -> None:
     (tmp_path / "part.engine").write_bytes(bytes(1000))
-    said = r"part\.engine.*cannot load the engine; run: animegamer-rt build-engines"
-    with pytest.raises(EngineStaleError, match=said):
-        opened(cuda).load(tmp_path / "part.engine")
+    with pytest.raises(error, match=rf"part\.engine: .*{words}"):
+        opened(cuda, says).load(tmp_path / "part.engine")
 
 
 def test_every_no_of_the_library_is_an_error(cuda: Cuda) -> None:

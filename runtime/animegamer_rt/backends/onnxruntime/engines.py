@@ -83,7 +83,9 @@ class Predictor:
         self._part = part
         shapes = {value.name: value.shape for value in part.session.get_inputs()}
         self._shot_width: int = shapes["history_shots"][1]
-        nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], np.float32)
+        kept = next(value.type for value in part.session.get_inputs() if value.name == "keys")
+        dtype = np.float16 if kept == "tensor(float16)" else np.float32
+        nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], dtype)
         self._nothing: object = (part.value(nothing), part.value(nothing))
         self._begun: tuple[TokenBatch, object] | None = None
         """The whole blocks of the last history, and their cache."""

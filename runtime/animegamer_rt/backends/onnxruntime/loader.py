@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import io
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from pathlib import Path
 import onnxruntime
 
 from animegamer_rt.backends.interface import Engines, PartCache, PictureReaderEngine, ReaderEngine, TowerEngines
+from animegamer_rt.backends.tensorrt.engine_id import ANY_RTX, GRAPH_VERSION, RTX_PLUGIN, choose
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import (
     CACHE_PREFIX,
@@ -35,7 +37,7 @@ from animegamer_rt.bundle.roles import (
 )
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError
-from animegamer_rt.profiling.host import available_cores, processor
+from animegamer_rt.profiling.host import available_cores, module_version, processor
 from animegamer_rt.profiling.libraries import INSTALL_CUDA
 from animegamer_rt.profiling.nvml import open_nvml
 from animegamer_rt.state.game import HOURS, LEVELS
@@ -89,6 +91,8 @@ def load(
     this version. The engines raise DeviceLostError if CUDA fails for another reason than memory, and BackendError for
     any other failure.
     """
+    if config.device == "rtx":
+        return _load_rtx(bundle, parts)
     device, threads, eight_bit = _device(config), config.threads, config.device in INT8_DEVICES
     roles = [*PLAY_ROLES, *([ENCODER] if ENCODER in bundle.manifest.parts else [])]
     names = {graph: TENSORS[role] for role in roles for graph in parts.graphs(role)}
@@ -113,6 +117,35 @@ def load(
         library=", ".join([f"onnxruntime {onnxruntime.__version__}", *(_cuda_packages() if device == "cuda" else [])]),
         machine=_gpu_name() if device == "cuda" else processor(),
         precision=dict.fromkeys(in_8_bits, "int8"),
+    )
+
+
+def _load_rtx(bundle: Bundle, parts: PlanParts) -> Engines:
+    """The typed graphs of a bundle on NVIDIA's TensorRT-RTX plugin. Raises as `load`, and EngineStaleError."""
+    from . import rtx
+
+    rtx.card()
+    files = bundle.manifest.files
+    graphs = choose(bundle, parts, ANY_RTX, RTX_PLUGIN, GRAPH_VERSION)
+    sources = {graph: bundle.manifest.parts[graph] for graph in graphs}
+    stream = rtx.must_stream(sum(files[name].bytes for part in sources.values() for name in part.data_files))
+    opened: dict[str, Part] = {}
+    for graph, engine in graphs.items():
+        role, (ranges,) = bundle.graph_roles[graph], json.loads(engine.built_for["profiles"])
+        inputs = {name: value["shape"] for name, value in sources[graph].inputs.items()}
+        session = rtx.open_session(bundle.path(engine.file), role, ranges, inputs, stream)
+        opened[graph] = Part(session, "cuda")
+    by_role = {role: [opened[one] for one in parts.graphs(role) if one in opened] for role in (*PLAY_ROLES, ENCODER)}
+    library = f"onnxruntime {onnxruntime.__version__}, {RTX_PLUGIN} {module_version(RTX_PLUGIN)}"
+    return Engines(
+        Predictor(*by_role[PREDICTOR]),
+        Denoiser(*by_role[DENOISER]),
+        Vae(*by_role[VAE]),
+        Encoder(*by_role[ENCODER]) if by_role[ENCODER] else None,
+        f"{library} on {_gpu_name()}" + (", weights streamed" if stream else ""),
+        library=library,
+        machine=_gpu_name(),
+        settings="graphs " + ", ".join(f"{graph} {files[one.file].sha256[:12]}" for graph, one in graphs.items()),
     )
 
 

@@ -21,13 +21,14 @@ import numpy.typing as npt
 from animegamer_kernels import Library, open_library
 from animegamer_kernels.denoiser import NoiseArguments
 from animegamer_kernels.library import find_library
-from animegamer_rt.errors import BackendError, EngineStaleError
+from animegamer_rt.errors import BackendError
 from animegamer_rt.noise import Noise
 from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_TENSORRT
 
 from ..cuda_errors import as_backend_error, lost, opening_error
 from .device import Array, GpuInfo, Shape, Stream, Tensor, Work
 from .engine_id import RTX, library_for
+from .error_log import error_log, unloadable
 
 UTILS = "cuda.bindings.utils"
 
@@ -74,7 +75,7 @@ class CudaDevice:
         # At exit the driver frees everything, and may have been unloaded already.
         self._release.atexit = False
         self._loading = self.stream()
-        self._logger = library.Logger(library.Logger.ERROR)
+        self._logger = error_log(library)
         self._runtime = library.Runtime(self._logger)
 
     @classmethod
@@ -120,7 +121,7 @@ class CudaDevice:
         _check(self._cuda.cudaSetDevice(self._ordinal))
 
     def load(self, path: Path, compiled: bytes | None = None) -> CudaEngine:
-        return CudaEngine(self, self._trt, self._runtime, path, self._loading, compiled)
+        return CudaEngine(self, self._trt, self._runtime, path, self._loading, compiled, self._logger)
 
     def stream(self, urgent: bool = False) -> CudaStream:
         return CudaStream(self._cuda, self._queueing, self._pinned, self._allocations, urgent, self._kernels)
@@ -240,17 +241,20 @@ class CudaEngine:
     """
 
     def __init__(
-        self, device: CudaDevice, trt: Any, runtime: Any, path: Path, loading: CudaStream, compiled: bytes | None
+        self,
+        device: CudaDevice,
+        trt: Any,
+        runtime: Any,
+        path: Path,
+        loading: CudaStream,
+        compiled: bytes | None,
+        logger: Any,
     ) -> None:
         self._device, self._trt, self._path, self._loading = device, trt, path, loading
-        plan = path.read_bytes()
+        plan, before = path.read_bytes(), len(logger.errors)
         self._engine = runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
-            raise EngineStaleError(
-                f"{trt.__name__} {trt.__version__} cannot load the engine",
-                where=path,
-                do="run: animegamer-rt build-engines for this GPU and library",
-            )
+            raise unloadable(f"{trt.__name__} {trt.__version__}", path, "; ".join(logger.errors[before:]))
         self.streamable_bytes = int(self._engine.streamable_weights_size)
         # Otherwise the contexts made below, to learn shapes, would load all weights to the GPU.
         self.set_resident_weights(0)

@@ -15,6 +15,10 @@ from animegamer_rt.errors import AnimeGamerError, BackendError, EngineStaleError
 
 RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
 """The two libraries by module name: TensorRT-RTX for consumer GPUs, TensorRT for all others."""
+RTX_PLUGIN, GRAPH_VERSION = "onnxruntime_ep_nv_tensorrt_rtx", "1"
+"""onnxruntime's plugin, which compiles graphs itself: they fit any RTX card and version, and change with this one."""
+ANY_RTX = "rtx"
+"""In place of an architecture: the typed graphs for that plugin, `PART-rtx.onnx` in the bundle's folder."""
 RTX_ARCHES = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
 """GPU architectures that TensorRT-RTX 1.7 supports; Hopper is not among them."""
 
@@ -28,13 +32,15 @@ def engine_graphs(bundle: Bundle) -> list[str]:
 
 
 def library_for(arch: str) -> str:
-    """The library for a GPU architecture."""
+    """The library for a GPU architecture, or for ANY_RTX."""
+    if arch == ANY_RTX:
+        return RTX_PLUGIN
     return RTX if arch in RTX_ARCHES else DATA_CENTRE
 
 
 def engine_name(graph: str, arch: str, library: str) -> str:
-    """The name of an engine in the manifest; its file is engines/NAME.engine."""
-    return f"{graph}-{arch}" if library == RTX else f"{graph}-{arch}-{library}"
+    """The name of an engine in the manifest; its file is engines/NAME.engine, or NAME.onnx of a typed graph."""
+    return f"{graph}-{arch}" if library in (RTX, RTX_PLUGIN) else f"{graph}-{arch}-{library}"
 
 
 def rebuild_command(bundle: Bundle, arch: str) -> str:

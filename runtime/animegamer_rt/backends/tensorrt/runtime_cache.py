@@ -49,10 +49,11 @@ def save(engine_sha256: str, content: bytes) -> bool:
 
 
 def _path(engine_sha256: str) -> Path:
-    return _folder() / f"{engine_sha256[:32]}.cache"
+    return cache_folder() / f"{engine_sha256[:32]}.cache"
 
 
-def _folder() -> Path:
+def cache_folder() -> Path:
+    """The folder of compiled kernels."""
     configured = os.environ.get(FOLDER)
     if configured:
         return Path(configured)
