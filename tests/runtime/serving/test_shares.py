@@ -16,7 +16,7 @@ from animegamer_rt.serving.server.clients import Client, Clients
 from animegamer_rt.serving.server.metrics import Metrics
 from animegamer_rt.serving.server.options import ServeOptions
 from animegamer_rt.serving.server.queue import SESSION_IN_USE_S
-from animegamer_rt.serving.server.shares import FullError, Share, Worth
+from animegamer_rt.serving.shares import FullError, Share, Worth
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
 

@@ -9,7 +9,7 @@ import hmac
 import secrets
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
@@ -23,38 +23,41 @@ from .http_server import log, peer_of
 COOKIE = "animegamer"
 LOGIN_S = 24 * 3600
 MAX_LOGINS = 10_000
-WRONG_S, MAX_WRONG, MAX_WRONG_OF_ONE = 60.0, 30, 10
-"""Within so many seconds so many wrong passwords are tried, and so many from one address."""
-MAX_KNOWN = 1000
+WRONG_S, MAX_WRONG, MAX_WRONG_OF_ONE, MOST_REMEMBERED = 60.0, 30, 10, 10_000
+"""Within so many seconds, so many wrong passwords are tried, so many from one address, and then one from each other
+address. The last figure bounds them all."""
 
 
 class PasswordDoor:
-    """One password, and the wrong ones of the last minute: beyond a limit, none is tried, right or wrong.
+    """One password, and the addresses that gave wrong ones within a minute.
 
-    An address that gave the right one before is not shut out by others' wrong ones. count_wrong is called for each.
+    Beyond its limit, nothing from an address is tried, right or wrong. A flood of wrong passwords lowers the limit to
+    one for every address, so a person who knows the password still gets in. count_wrong is called for each wrong one.
     """
 
     def __init__(self, password: str, count_wrong: Callable[[], None] = lambda: None) -> None:
         self._password, self._count_wrong, self._lock = password.encode(), count_wrong, threading.Lock()
-        self._wrong: deque[tuple[float, str]] = deque(maxlen=MAX_WRONG)
-        self._known: deque[str] = deque(maxlen=MAX_KNOWN)
+        self._wrong: deque[tuple[float, str]] = deque()
+        self._wrong_of = Counter[str]()
 
     def opens(self, connection: HTTPConnection, *given: bytes) -> bool:
         """Whether one of these is the password. Raises HTTPException 429 while too many wrong ones were given."""
         peer, now = peer_of(connection.client), time.monotonic()
         with self._lock:
             while self._wrong and now - self._wrong[0][0] > WRONG_S:
-                self._wrong.popleft()
-            mine = sum(one == peer for _, one in self._wrong)
-            everyone = 0 if peer in self._known else len(self._wrong)
-            if everyone >= MAX_WRONG or mine >= (MAX_WRONG_OF_ONE if peer else MAX_WRONG):
+                _, other = self._wrong.popleft()
+                self._wrong_of[other] -= 1
+                if not self._wrong_of[other]:
+                    del self._wrong_of[other]
+            flood = len(self._wrong) >= MAX_WRONG
+            limit = MAX_WRONG if not peer else 1 if flood else MAX_WRONG_OF_ONE
+            if self._wrong_of[peer] >= limit or len(self._wrong) >= MOST_REMEMBERED:
                 wait = {"Retry-After": str(round(WRONG_S))}
                 raise HTTPException(429, "too many wrong passwords; wait a minute\n", wait)
             if any(hmac.compare_digest(one, self._password) for one in given):
-                if peer not in self._known:
-                    self._known.append(peer)
                 return True
             self._wrong.append((now, peer))
+            self._wrong_of[peer] += 1
         self._count_wrong()
         log.warning("a wrong password from %s", peer or "this machine")
         return False

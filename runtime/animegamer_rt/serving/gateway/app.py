@@ -120,14 +120,19 @@ def make_app(settings: GatewaySettings) -> Starlette:
             return
         form = next((name for name in SUBPROTOCOLS if name in browser.scope["subprotocols"]), None)
         await browser.accept(form)
-        peer, code, reason = peer_of(browser.client), TRY_LATER, "too many connections"
+        visitor = Visitor(browser, peer_of(browser.client), browser.cookies.get(COOKIE, ""))
+        code, reason = TRY_LATER, "too many connections"
         if form is None:
             code, reason = UNSUPPORTED, f"request the subprotocol {' or '.join(SUBPROTOCOLS)}"
-        elif link.visitors.make_room(peer):
+        elif link.visitors.enter(visitor):
+            metrics.connections.set(len(link.visitors))
             try:
-                await link.carry(Visitor(browser, peer, browser.cookies.get(COOKIE, "")), form)
+                await link.carry(visitor, form)
             except zmq.ZMQError as error:
                 log.error("no connection to the server: %s", error)
+            finally:
+                link.visitors.left(visitor)
+                metrics.connections.set(len(link.visitors))
             reason = "somebody else needs this place, or you logged out"
         if (
             browser.application_state is not WebSocketState.DISCONNECTED

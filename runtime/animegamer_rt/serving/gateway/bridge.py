@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Iterator
 
 import zmq
 import zmq.asyncio
@@ -83,7 +82,7 @@ class ServerLink:
     async def carry(self, visitor: Visitor, form: str) -> None:
         """Carry messages both ways until the WebSocket is closed or the visitor must leave."""
         turns_at, control_at = self._settings.turns, self._settings.control
-        with self._counted(visitor), self.open(turns_at, visitor.peer) as turns, self.open(control_at) as control:
+        with self.open(turns_at, visitor.peer) as turns, self.open(control_at) as control:
             visitor.reader = asyncio.create_task(self._to_server(visitor, turns, control, form))
             browser = visitor.browser
             tasks = {
@@ -99,13 +98,6 @@ class ServerLink:
                 for task in tasks:
                     with contextlib.suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
                         await task
-
-    @contextlib.contextmanager
-    def _counted(self, visitor: Visitor) -> Iterator[None]:
-        with self.visitors.holding(visitor):
-            self._metrics.connections.set(len(self.visitors.open))
-            yield
-        self._metrics.connections.set(len(self.visitors.open))
 
     async def _to_browser(self, server: zmq.asyncio.Socket, browser: WebSocket, form: str) -> None:
         while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 from collections.abc import Iterator
@@ -11,13 +10,15 @@ from dataclasses import dataclass
 
 from starlette.websockets import WebSocket
 
+from animegamer_rt.serving.shares import FullError, Share, Worth
+
 PLAYS_S = 120.0
-"""Who asked for a turn within so many seconds gives way to nobody else."""
+"""Who asked for a turn within so many seconds gives way only to those with fewer WebSockets."""
 
 
 @dataclass(eq=False, slots=True)
 class Visitor:
-    """An open WebSocket. peer: who shares its share; login: its cookie; played: when it last asked for a turn."""
+    """An open WebSocket. peer: its address; login: its cookie; played: when it last asked for a turn."""
 
     browser: WebSocket
     peer: str
@@ -32,43 +33,41 @@ class Visitor:
 
 
 class Visitors:
-    """`open`: those who are there, oldest first; `most`: how many may be, half of them from one address."""
+    """Those who are there; most: how many may be. On loopback all addresses look alike, so each has its own share."""
 
     def __init__(self, most: int) -> None:
-        self.most = most
-        self.open: list[Visitor] = []
+        self._share = Share[Visitor](most)
 
-    def make_room(self, peer: str) -> bool:
-        """Whether one more of this address may come.
+    def __iter__(self) -> Iterator[Visitor]:
+        return iter(self._share)
 
-        An address over its half loses the one of its own that played longest ago, or never. If all places are taken,
-        that one of all leaves, unless it played within PLAYS_S.
-        """
-        mine = [one for one in self.open if one.peer == peer]
-        leaving = None
-        if peer and len(mine) >= max(1, self.most // 2):
-            leaving = min(mine, key=lambda one: one.played)
-        elif len(self.open) >= self.most:
-            leaving = min(self.open, key=lambda one: one.played)
-            if leaving.played > time.monotonic() - PLAYS_S:
-                return False
+    def __len__(self) -> int:
+        return self._share.total
+
+    def enter(self, visitor: Visitor) -> bool:
+        """Whether there is room for one more: if all places are taken, another may have to leave."""
+        quiet_since = time.monotonic() - PLAYS_S
+        for one in sorted(self._share, key=lambda one: one.played):
+            self._set(one, Worth.USED if one.played > quiet_since else Worth.UNUSED)
+        try:
+            leaving = self._share.giver(visitor.peer or visitor)
+        except FullError:
+            return False
         if leaving is not None:
-            self.open.remove(leaving)
+            self.left(leaving)
             leaving.leave()
+        self._set(visitor, Worth.UNUSED)
         return True
+
+    def left(self, visitor: Visitor) -> None:
+        """It no longer takes a place."""
+        self._share.drop(visitor)
 
     def log_out(self, login: str) -> None:
         """End the WebSockets of a login."""
-        for one in self.open:
+        for one in self:
             if login and one.login == login:
                 one.leave()
 
-    @contextlib.contextmanager
-    def holding(self, visitor: Visitor) -> Iterator[None]:
-        """A visitor is there inside a `with`."""
-        self.open.append(visitor)
-        try:
-            yield
-        finally:
-            if visitor in self.open:
-                self.open.remove(visitor)
+    def _set(self, visitor: Visitor, worth: Worth) -> None:
+        self._share.set(visitor, visitor.peer or visitor, worth=worth)

@@ -18,11 +18,11 @@ from itertools import count, zip_longest
 from typing import cast
 
 from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.shares import FullError, Share, Worth
 
 from .clients import Client
 from .jobs import Job
 from .options import ServeOptions
-from .shares import FullError, Share, Worth
 
 SESSION_IN_USE_S = 3600.0
 MINUTE_S = 60.0

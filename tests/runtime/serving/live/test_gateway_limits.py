@@ -21,6 +21,7 @@ import pytest
 from browser_socket import Browser, web
 from live_server import LiveServer, until_timeout
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -112,6 +113,7 @@ def test_an_answer_that_nobody_fetches_ends_its_connection(monkeypatch: pytest.M
 NO_LIMIT_BUT_DESCRIPTORS = """
 import logging, resource, socket, sys
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from animegamer_rt.serving.gateway import http_server
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 logging.basicConfig()
@@ -227,25 +229,49 @@ def test_sockets_that_do_not_play_give_way_to_new_visitors(bundle: Path, tmp_pat
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
 
 
-def test_an_address_has_half_of_all_websockets_and_loses_its_own_oldest() -> None:
+def test_the_address_with_most_websockets_gives_way_and_first_those_that_do_not_play() -> None:
     visitors = Visitors(most=8)
 
-    def arrive(peer: str, played: bool = False, ago_s: float = 0.0) -> Visitor | None:
-        if not visitors.make_room(peer):
-            return None
-        at = time.monotonic() - ago_s if played else -math.inf
-        visitors.open.append(visitor := Visitor(cast(Any, None), peer, "", at))
-        return visitor
+    def arrive(peer: str, played: bool = False) -> Visitor | None:
+        visitor = Visitor(cast(Any, None), peer, "", time.monotonic() if played else -math.inf)
+        return visitor if visitors.enter(visitor) else None
 
     neighbour = arrive("192.0.2.7")
     greedy = [arrive("192.0.2.9", played=number == 0) for number in range(50)]
-    assert neighbour in visitors.open and sum(one.peer == "192.0.2.9" for one in visitors.open) == 4
-    assert greedy[0] in visitors.open, "what has played goes last"
-    for number in range(7):
-        assert arrive(f"198.51.100.{number}", played=True) is not None
-    assert len(visitors.open) == 8 and all(one.played > -math.inf for one in visitors.open)
+    assert neighbour in visitors and greedy[0] in visitors, "neither others nor what plays gives way to one's own"
+    assert len(visitors) == 8 and sum(one.peer == "192.0.2.9" for one in visitors) == 7
+    players = [arrive(f"198.51.100.{number}", played=True) for number in range(7)]
+    assert set(visitors) == {greedy[0], *players}, "one each"
     assert arrive("203.0.113.1") is None, "all play"
-    visitors.open[3].played -= 1000
-    assert arrive("203.0.113.1") is not None, "one stopped playing long ago"
+    assert arrive("") is None and arrive("192.0.2.9") is None
+    assert players[3] is not None
+    players[3].played -= 1000
+    assert arrive("203.0.113.1") is not None and players[3] not in visitors, "one stopped playing long ago"
+
+
+def test_addresses_that_share_a_share() -> None:
     same = {peer_of((address, 1)) for address in ("2001:db8::1", "2001:db8::2:3", "fe80::1%eth0", "192.0.2.1")}
     assert len(same) == 3 and peer_of(("::1", 1)) == peer_of(("::ffff:127.0.0.1", 1)) == "" == peer_of(None)
+
+
+def test_who_knows_the_password_gets_in_during_a_flood_of_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[None] = []
+    door = access.PasswordDoor(PASSWORD, lambda: counted.append(None))
+
+    def give(address: str, password: str) -> int:
+        try:
+            scope = {"type": "http", "client": (address, 1), "headers": []}
+            return 200 if door.opens(HTTPConnection(scope), password.encode()) else 403
+        except HTTPException as refused:
+            return refused.status_code
+
+    assert [give("192.0.2.1", "wrong") for _ in range(12)] == [403] * 10 + [429] * 2
+    assert give("192.0.2.1", PASSWORD) == 429, "not even the right one is tried"
+    flood = Counter(give(f"198.51.100.{number % 100}", "wrong") for number in range(5000))
+    assert flood[403] <= 30 + 100 and give("203.0.113.9", PASSWORD) == 200
+    assert (give("203.0.113.7", "wrong"), give("203.0.113.7", PASSWORD)) == (403, 429), "one try each in a flood"
+    monkeypatch.setattr(access, "MOST_REMEMBERED", len(counted))
+    assert give("203.0.113.8", PASSWORD) == 429, "and a bound for all"
+    monkeypatch.setattr(access, "WRONG_S", 0.0)
+    assert give("192.0.2.1", PASSWORD) == 200
+    assert not door._wrong and not door._wrong_of
