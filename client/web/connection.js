@@ -1,7 +1,8 @@
 // One WebSocket to the gateway: requests and their answers, pings, and connecting again. Knows nothing of games.
 
 const SUBPROTOCOL = "animegamer.v1.json";
-const PING_MS = 20_000, SILENT_MS = 15_000, FIRST_WAIT_MS = 400, LONGEST_WAIT_MS = 5_000;
+const LOOK_MS = 5_000, PING_LOOKS = 4, SILENT_LOOKS = 7; // looks, not time: a page that was frozen did not wait
+const FIRST_WAIT_MS = 400, LONGEST_WAIT_MS = 5_000;
 const LOCAL = ["localhost", "127.0.0.1", "[::1]"], RAW_PIXELS = 40_000;
 
 export class Connection {
@@ -41,8 +42,8 @@ export class Connection {
   }
 
   greet() {
-    this.heard = performance.now();
-    this.pings = setInterval(() => this.ping(), PING_MS / 4);
+    this.silentLooks = 0;
+    this.pings = setInterval(() => this.look(), LOOK_MS);
     this.usual = {};
     this.form().then(async ({ fields }) => {
       this.wait = FIRST_WAIT_MS;
@@ -58,10 +59,10 @@ export class Connection {
     return this.ask("hello", { versions: [1], minor: 3, client: "web page", ...fields });
   }
 
-  ping() {
-    const silent = performance.now() - this.heard;
-    if (silent > PING_MS + SILENT_MS) this.lost(this.socket);
-    else if (silent > PING_MS) this.send("ping", {}, {});
+  look() {
+    this.silentLooks += 1;
+    if (this.silentLooks > SILENT_LOOKS) this.lost(this.socket);
+    else if (this.silentLooks > PING_LOOKS) this.send("ping", {}, {});
   }
 
   lost(socket) {
@@ -78,7 +79,7 @@ export class Connection {
   }
 
   received(data) {
-    this.heard = performance.now();
+    this.silentLooks = 0;
     const message = typeof data === "string" ? JSON.parse(data) : behindHeader(data);
     if (message.type === "error" && message.fields.code === "hello_first") return this.socket.close();
     if (message.type === "offer") return this.onOffer(message);
