@@ -27,8 +27,8 @@ from animegamer_rt.untrusted import bare_host, bracketed
 from .curve_keys import load
 from .options import ServeOptions
 
-HIGH_WATER_MESSAGES = 40
-"""Messages that libzmq queues per client, enough for a turn of 17 frames and progress. More wait in its `Client`."""
+HIGH_WATER_MESSAGES = 4
+"""Messages that libzmq queues per client, in each direction, and no byte bound counts. More wait in its `Client`."""
 SOCKET_BYTES = 2**20
 MAX_FRAME_BYTES = CLIENT_LIMITS.buffer_bytes + 2 * CLIENT_LIMITS.header_bytes
 """libzmq disconnects a client that announces a larger frame, without allocating it. Smaller ones get `too_large`."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
 from live_server import LiveServer, frames, full_size
 
 
@@ -14,7 +16,7 @@ def stalled(socket: Any) -> None:
 
 def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Path) -> None:
     bundle = full_size(tmp_path / "full")
-    limits = {"send_queue_mib": 8, "queue": 32, "turns_per_minute": 0}
+    limits = {"send_queue_mib": 32, "queue": 32, "turns_per_minute": 0}
     with LiveServer(bundle, tmp_path / "state", device="simulated:0.02", **limits) as server:
         with server.ready().client(configure=stalled) as sleeper, server.client() as reader:
             other = reader.open(seed=1)
@@ -43,6 +45,22 @@ def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Pa
                 sleeper.send("replay", {"token": game.token, "after_seq": have}, session=game.session, turn=1)
             )
             assert len(frames([*missed[: have + 1], *rest])) == 17
+
+
+def test_many_that_do_not_read_together_stay_within_the_bound_of_all(tmp_path: Path) -> None:
+    bundle = full_size(tmp_path / "full")
+    limits = {"send_queue_mib": 8, "send_queues_mib": 16, "queue": 32, "turns_per_minute": 0}
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.02", **limits) as server, ExitStack() as held:
+        server.ready()
+        sleepers = [held.enter_context(server.client(configure=stalled)) for _ in range(12)]
+        games = [sleeper.open() for sleeper in sleepers]
+        before = psutil.Process(server.process.pid).memory_info().rss
+        for sleeper, game in zip(sleepers, games, strict=True):
+            sleeper.begin(game)
+        server.await_status(lambda status: status["turns_done"] == 12)
+        grown_mib = (psutil.Process(server.process.pid).memory_info().rss - before) / 2**20
+        in_zeromq_mib = 12 * 5 * 480 * 720 * 3 / 2**20  # 4 waiting, and one being written
+        assert grown_mib < 16 + in_zeromq_mib + 48, "the events of the turn that runs, at most"
 
 
 def test_a_turn_too_large_to_keep_is_rendered_again_after_a_reconnect(tmp_path: Path) -> None:
