@@ -14,6 +14,7 @@ from simulated_server import Game, Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.errors import AnimeGamerError, BackendError, ConfigError, ProtocolError, StoreError
 from animegamer_rt.serving.server.clock import MAX_STEP_S, AwakeClock
+from animegamer_rt.serving.server.dispatch import REPLACED_S
 from animegamer_rt.serving.server.effects import Lost
 from animegamer_rt.serving.server.suspects import REFUSED_S, REMEMBERED_S
 from animegamer_rt.serving.store import Store
@@ -162,6 +163,27 @@ def test_turns_under_suspicion_kill_one_worker_at_a_time(store: Store, tmp_path:
     server.dies(next(worker for worker in server.workers if worker.instructions == ["poison"]))
     assert client.kinds()[-4:] == ["worker_failed"] * 4, "those that wait are refused with it"
     assert server.core.queue.running == [server.job(polite)]
+
+
+def test_a_turn_that_killed_a_worker_leaves_the_others_alone_until_that_one_is_back(
+    store: Store, tmp_path: Path
+) -> None:
+    server = SimulatedServer(store, tmp_path, workers=2)
+    poisoner, polite = server.open(), server.open()
+    poisoner.turn("poison")
+    dead = next(worker for worker in server.workers if worker.given)
+    [other] = [worker for worker in server.workers if worker is not dead]
+    server.dies(dead, back=False)
+    for _ in range(3):
+        assert not other.given, "although it is free"
+        polite.turn("Mia waves.")
+        server.finish(other)
+    dead.serving = True
+    server.tick()
+    assert [*dead.instructions, *other.instructions] == ["poison"]
+    server.dies(dead if dead.given else other, back=False)
+    server.tick(REPLACED_S)
+    assert any(worker.given for worker in server.workers), "a worker that never comes back is not awaited"
 
 
 class Table:

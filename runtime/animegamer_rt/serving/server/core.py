@@ -128,7 +128,7 @@ class ServerCore:
         self.dispatch.fleet = fleet
         running, died_ahead = self.queue.running_at(worker), self._ahead.worker_died(worker)
         to_blame = not died_ahead and worker not in self.dispatch.failing
-        self.dispatch.died(worker)
+        self.dispatch.died(worker, now)
         for job in self.queue.jobs:
             if job.worker == worker:
                 self._remove_stored(job)

@@ -8,12 +8,14 @@ Changes no job: the core carries out each move and asks for the next.
 - A free worker gets the first job of the queue. A job prefers the free worker that played its session last, which has
   its history warm, or else the one that was given a job longest ago.
 - A worker that fails several turns in a row, of different sessions if several play, is replaced.
-- Jobs under suspicion of killing workers run one at a time, so that the other workers play on.
+- Jobs under suspicion of killing workers run one at a time, and not while a worker is being replaced, so that the
+  others play on.
 """
 
 from __future__ import annotations
 
 import bisect
+import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +32,8 @@ MAX_FAILURES = 3
 which a worker that failed them all is replaced."""
 LATE = 2.0
 """A job running longer than this many median turns may take much longer: no job waits for its worker alone."""
+REPLACED_S = 60.0
+"""How long a job under suspicion waits at most for a worker's replacement: full-size engines take most of this."""
 REMEMBERED_TURNS = 100
 
 
@@ -107,6 +111,8 @@ class Dispatch:
         self._warm: dict[int, str] = {}
         """Worker -> the session of its last job."""
         self._given_at: dict[int, float] = {}
+        self._died_at = -math.inf
+        """When a worker died last."""
         self._failed: defaultdict[int, deque[str]] = defaultdict(lambda: deque(maxlen=MAX_FAILURES))
         """Worker -> the sessions whose turns it has failed since it last finished one."""
         self.failing: set[int] = set()
@@ -149,7 +155,9 @@ class Dispatch:
         for job in queue.waiting:
             if job.worker in free:
                 return Begun(job)
-        if free and (first := next(iter(queue.startable), None)) is not None:
+        risks = self._may_risk_a_worker(queue, now)
+        first = next((job for job in queue.waiting if risks or not job.suspect), None)
+        if free and first is not None:
             return TakeBack(first) if first.worker is not None else self._begin(first, free)
         wanted = self._next_jobs(queue, now)
         for job in queue.waiting:
@@ -168,8 +176,9 @@ class Dispatch:
         """Record that a worker was given a session's job."""
         self._warm[worker], self._given_at[worker] = session, now
 
-    def died(self, worker: int) -> None:
+    def died(self, worker: int, now: float) -> None:
         """Record that a worker died: its warm history is lost, and its failures are the old process's."""
+        self._died_at = now
         self._warm.pop(worker, None)
         self._failed.pop(worker, None)
         self.failing.discard(worker)
@@ -177,6 +186,11 @@ class Dispatch:
     def median_s(self, stage: str) -> float:
         """Median seconds of a stage; before the first turn, those of the warm-up turn."""
         return self.times.medians().get(stage, self.fleet.warmup_s)
+
+    def _may_risk_a_worker(self, queue: JobQueue, now: float) -> bool:
+        """Whether a job under suspicion may start: no other runs, and all workers serve that are soon to."""
+        whole = len(self.fleet.serving) == self.fleet.count or now >= self._died_at + REPLACED_S
+        return whole and not any(job.suspect for job in queue.running)
 
     def _begin(self, job: Job, free: Sequence[int]) -> HandOver:
         return HandOver(job, self.best(free, job.session), runs=True)

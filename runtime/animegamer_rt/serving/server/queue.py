@@ -19,6 +19,7 @@ from typing import cast
 
 from animegamer_rt.errors import ProtocolError
 from animegamer_rt.serving.shares import FullError, Share, Worth
+from animegamer_rt.serving.store import CHECKPOINT_TURNS
 
 from .clients import Client
 from .jobs import Job
@@ -87,13 +88,6 @@ class JobQueue:
         return [job for round_of_jobs in rounds for job in round_of_jobs if job is not None]
 
     @property
-    def startable(self) -> list[Job]:
-        """The waiting jobs that a free worker may start: of those under suspicion, one runs at a time."""
-        if any(job.suspect for job in self.running):
-            return [job for job in self.waiting if not job.suspect]
-        return self.waiting
-
-    @property
     def suspected_workers(self) -> set[int | None]:
         """The workers that run a job under suspicion: it is to blame if they die."""
         return {job.worker for job in self.running if job.suspect}
@@ -158,14 +152,16 @@ class JobQueue:
         """Count a job of the session by its cost. Raises ProtocolError `rate_limited` beyond the limit."""
         _charge(self._turns, session, cost_turns, now, self._options.turns_per_minute, "turns")
 
-    def count_change(self, owner: object, now: float) -> None:
+    def count_change(self, owner: object, now: float, copied_turns: int = 0) -> None:
         """Count an open, branch or rewind of the owner: each waits for the disk, and blocks everybody.
+
+        copied_turns: those of a branch; CHECKPOINT_TURNS take about as long as an open.
 
         Raises ProtocolError `rate_limited` beyond the limit.
         """
         turns = self._options.turns_per_minute
         limit = max(MIN_CHANGES, CHANGES_PER_TURN * turns) if turns else 0
-        _charge(self._changes, owner, 1.0, now, limit, "games opened or changed")
+        _charge(self._changes, owner, 1 + copied_turns / CHECKPOINT_TURNS, now, limit, "games opened or changed")
 
     def use_session(self, session: str, now: float, client: Client, *, played: bool = False) -> None:
         """Record that a connection uses the session. Raises ProtocolError `too_many_sessions` if there is no room.

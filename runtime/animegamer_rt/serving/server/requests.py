@@ -156,7 +156,7 @@ class Requests:
         session, turn = self._session(message), message.fields["turn"]
         if turn > session.turns:
             raise _no_such_turn(session, turn)
-        self._core.queue.count_change(client.holder, now)
+        self._core.queue.count_change(client.holder, now, copied_turns=turn)
         self._core.queue.check_sessions(now, client)
         other, token = self._storage.store.branch(session.id, turn, message.fields.get("seed"))
         self._core.queue.use_session(other.id, now, client)

@@ -206,15 +206,14 @@ class Store:
         """
         key, _, session = self._playable(session_id)
         _check_played(session, turn)
-        history = turns.read_history(self.database, key, turn + 1, session.history_turns)
-        self._make_room(sum(map(len, history.shots.values())) + ROW_BYTES * (1 + turn // 100), session_id)
+        self._make_room(turns.shot_bytes(self.database, key, turn) + ROW_BYTES * (1 + turn // 100), session_id)
         with self.database.transaction():
             new_seed = session.seed if seed is None else seed
             branch, token = self._insert(
                 session.bundle_name, session.bundle_fingerprint, new_seed, session.history_turns
             )
             target = self._get(branch).key
-            turns.copy_turns(self.database, key, target, turn, session.history_turns)
+            turns.copy_turns(self.database, key, target, turn)
             if turn:
                 self.database.rows("UPDATE sessions SET engines = ? WHERE key = ?", session.engines, target)
         return self.get(branch), token

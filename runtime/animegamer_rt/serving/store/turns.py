@@ -258,20 +258,19 @@ def kept_shots(history_turns: int) -> int:
     return history_turns + 1 if history_turns else 0
 
 
-def copy_turns(database: Database, source: int, target: int, turn: int, history_turns: int) -> None:
-    """Copy a session's start and its turns up to `turn`, with the shots that its next turn needs, to a new session."""
+def shot_bytes(database: Database, session: int, turn: int) -> int:
+    """Bytes of all stored shots of the turns up to `turn`."""
+    of = "SELECT length(shot) AS size FROM {} WHERE session = ?1 AND turn <= ?2"
+    sql = f"SELECT total(size) FROM ({of.format('shots')} UNION ALL {of.format('checkpoints')})"
+    return int(database.rows(sql, session, turn)[0][0])
+
+
+def copy_turns(database: Database, source: int, target: int, turn: int) -> None:
+    """Copy a session's start and its turns up to `turn`, with their stored shots, to a new session."""
     database.rows("INSERT INTO starts SELECT ?, text, scene, shot FROM starts WHERE session = ?", target, source)
-    database.rows(
-        f"INSERT INTO turns (session, {_COLUMNS}) SELECT ?, {_COLUMNS} FROM turns WHERE session = ? AND turn <= ?",
-        target,
-        source,
-        turn,
-    )
-    known = known_turns(database, source, turn, history_turns)
-    oldest = known - (kept_shots(history_turns) if known == turn else history_turns)
-    for table in ("shots", "checkpoints"):
-        sql = f"INSERT INTO {table} SELECT ?, turn, shot FROM {table} WHERE session = ? AND turn > ? AND turn <= ?"
-        database.rows(sql, target, source, oldest, known)
+    for table, columns in (("turns", _COLUMNS), ("shots", "turn, shot"), ("checkpoints", "turn, shot")):
+        found = f"SELECT ?, {columns} FROM {table} WHERE session = ? AND turn <= ?"
+        database.rows(f"INSERT INTO {table} (session, {columns}) {found}", target, source, turn)
 
 
 def delete_turns_after(database: Database, session: int, turn: int) -> None:
