@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from benchmarks.soak.run import main
 from benchmarks.soak.schedule import ENDING, LASTING
+from benchmarks.soak.verdicts import verdicts
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
@@ -27,3 +30,35 @@ def test_no_turn_is_lost_and_no_byte_changes_through_every_kind_of_fault(tmp_pat
     assert set(record["faults_by_kind"]) == {*ENDING, *LASTING}
     assert record["server_starts"] == 4, "killed twice; the damaged bundle was refused"
     assert record["store_file_mib_max"] <= record["quota_mib"] and record["sessions_emptied_by_quota"] > 0
+
+
+def record(**changed: Any) -> dict[str, Any]:
+    nothing = dict.fromkeys(("turns_lost", "wrong_bytes", "replays_changed", "left_behind"), 0)
+    quiet, all_turns = {"turns": 2000, "p50": 0.4, "p95": 0.5}, {"turns": 10_000, "p50": 0.5, "p95": 1.0}
+    sizes = {"store_file_mib_max": 8.0, "quota_mib": 8.0, "log_mib": 0.3, "mib_per_1000_turns": -0.1}
+    turns = {"turn_seconds": {"all": all_turns, "quiet": quiet}}
+    return nothing | {"failures": []} | sizes | turns | {"worker_mib_per_1000_turns": None} | changed
+
+
+@pytest.mark.parametrize(
+    "missed",
+    [
+        {"turns_lost": 1},
+        {"failures": ["poison: never refused"]},
+        {"store_file_mib_max": 8.1},
+        {"log_mib": 51.0},
+        {"mib_per_1000_turns": 1.1},
+        {"worker_mib_per_1000_turns": 1.1},
+        {"turn_seconds": {"all": {"p95": 1.1}, "quiet": {"turns": 500, "p95": 0.5}}},
+    ],
+    ids=str,
+)
+def test_each_goal_that_a_soak_misses_is_one_line_of_its_verdict(missed: dict[str, Any]) -> None:
+    assert all(verdict.met for verdict in verdicts(record()))
+    said = [str(verdict) for verdict in verdicts(record(**missed))]
+    assert sum(line.startswith("MISSED") for line in said) == 1 and len(said) == 10
+
+
+def test_a_soak_too_short_to_tell_is_not_judged_by_its_waits() -> None:
+    short = record(turn_seconds={"all": {"p95": 9.0}, "quiet": {"turns": 499, "p95": 0.5}})
+    assert "too short to tell" in str(list(verdicts(short))[-1]) and all(verdict.met for verdict in verdicts(short))
