@@ -7,7 +7,19 @@ import inspect
 import sys
 from typing import Any
 
-from animegamer_client import Accepted, Client, ClientError, Done, Event, Frame, Restarting, Understood, aio
+from animegamer_client import (
+    Accepted,
+    Client,
+    ClientError,
+    Display,
+    Done,
+    Event,
+    Frame,
+    Mode,
+    Restarting,
+    Understood,
+    aio,
+)
 
 FNV_OFFSET, FNV_PRIME = 2166136261, 16777619
 
@@ -127,6 +139,26 @@ class Driver:
     def on_wish(self, rest: str) -> str:
         wished = self._do(self._game.wish(text for text in rest.split("|") if text))
         return f"ok {len(wished)} {wished[0] if wished else ''}"
+
+    def on_display(self, rest: str) -> str:
+        verb, *words = rest.split(" ")
+        if verb == "new":
+            self._released: list[str] = []
+            self._display = Display[str](float(words[0]), self._released.append)
+            self._display.mode, self._display.rest_s = Mode(words[1]), float(words[2])
+            self._display.fade_s, self._display.at_once = float(words[3]), len(words) > 4
+        elif verb == "add":
+            self._display.add(f"{words[0]}.{words[1]}", *map(int, words))
+        elif verb == "at":
+            shown, released = self._display.advance(float(words[0])), ",".join(self._released) or "-"
+            self._released.clear()
+            about = f"{shown.blend:g} {shown.turn} {shown.index} {shown.ended} {released}"
+            return f"{shown.picture or '-'} {shown.next or '-'} {about}"
+        elif verb in ("pause", "go"):
+            self._display.paused = verb == "pause"
+        else:
+            getattr(self._display, verb)()
+        return "ok"
 
     def on_cancel(self, rest: str) -> str:
         return f"ok {int(self._do(self._game.cancel()))}"

@@ -173,7 +173,7 @@ async function done({ turn, fields }) {
   say(() => "");
   progress(0);
   await view.last;
-  if (view.turn !== turn || !screen.clip?.frames[0]) return;
+  if (view.turn !== turn || !screen.last) return;
   view.whole = true;
   film.add(turn, view.instruction, screen.thumbnail());
   showBranching();
@@ -252,9 +252,9 @@ function marks(count) {
   $("chart").replaceChildren(...Array.from({ length: count }, () => document.createElement("i")));
 }
 
-function showFrame(index) {
+function showFrame(index, count) {
   [...$("chart").children].forEach((one, at) => one.classList.toggle("now", at === index));
-  $("again").hidden = !(screen.still.matches && index === screen.clip.count - 1);
+  $("again").hidden = !(screen.still.matches && index === count - 1);
 }
 
 function progress(share) {

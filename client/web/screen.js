@@ -1,16 +1,21 @@
 // The picture: plays a clip while it arrives, at its own rate, and loops. Knows frames, not turns.
 
+import { Display } from "./display.js";
+
 const PAUSE_S = 0.5; // the last frame is held before a clip begins again
-const FADE_S = 0.25, FIRST_S = 0.05; // a clip is drawn over what is there; of its first picture a fifth is seen at once
+const FADE_S = 0.25, FIRST_SHARE = 0.2; // a clip is drawn over what is there; of its first picture a fifth is seen at once
 const LINES = "#2f86b8", PAPER = "#fffdf6", PAPER_SHARE = 0.62; // the clip before, in construction blue under the next sheet
 
 export class Screen {
-  /** onFrame(index): when another frame is shown. */
+  /** onFrame(index, count): when another frame is shown. */
   constructor(canvas, onFrame) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.onFrame = onFrame;
-    this.clip = null;
+    this.display = Object.assign(new Display(8, (bitmap) => bitmap.close()), { mode: "loop", atOnce: true });
+    this.begun = 0; // clips
+    this.shown = { turn: 0, index: -1 };
+    this.share = 1; // how much of this clip is on the canvas; the rest is what was there
     this.ghost = false; // true: the clip is only a guide for the next one, which is being drawn
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.loop = this.loop.bind(this);
@@ -19,7 +24,7 @@ export class Screen {
 
   /** Begin another clip. The one before stays until the first frame is there. */
   begin(count, fps) {
-    this.next = { frames: [], count, fps, start: null };
+    this.next = { number: ++this.begun, count, fps, waiting: [], added: 0 };
   }
 
   /** Take a frame of the clip that was begun: what createImageBitmap takes. Returns whether it is still wanted. */
@@ -30,45 +35,38 @@ export class Screen {
       bitmap.close();
       return false;
     }
-    clip.frames[index] = bitmap;
-    if (this.clip !== clip && clip.frames[0]) this.swap(clip);
+    clip.waiting[index] = bitmap; // decoding may change the order
+    for (; clip.waiting[clip.added]; clip.added++) {
+      this.display.fps = clip.fps;
+      this.display.add(clip.waiting[clip.added], clip.number, clip.added, clip.count);
+    }
     return true;
   }
 
-  swap(clip) {
-    this.clip?.frames.forEach((one) => one?.close());
-    this.clip = clip;
-    this.shown = -1;
-    Object.assign(clip, { start: null, share: 0 });
+  /** The last frame of the clip that was begun; undefined until it is there. */
+  get last() {
+    return this.next?.waiting[this.next.count - 1];
   }
 
   /** Play the clip from its beginning. */
   again() {
-    if (this.clip) this.clip.start = null;
+    this.display.again();
   }
 
   loop(now) {
     requestAnimationFrame(this.loop);
-    const clip = this.clip;
-    if (!clip) return;
-    if (clip.start === null) clip.start = now;
-    let seconds = (now - clip.start) / 1000;
-    let index = Math.floor(seconds * clip.fps);
-    if (index >= clip.count && seconds > clip.count / clip.fps + PAUSE_S && !this.still.matches && !clip.frames.includes(undefined)
-      && clip.frames.length === clip.count) {
-      clip.start = now;
-      index = seconds = 0;
-    }
-    index = Math.min(index, clip.count - 1);
-    while (index > 0 && !clip.frames[index]) index--; // it has not arrived: hold the last one that has
-    const before = clip.share; // how much of this clip is on the canvas; the rest is what was there
-    if (index === this.shown && this.ghost === this.ghostly && before === 1) return;
+    Object.assign(this.display, { rest: this.still.matches ? Infinity : PAUSE_S, fade: this.still.matches ? 0 : FADE_S });
+    const { picture, next, blend, turn, index } = this.display.advance(now / 1000);
+    if (!picture) return;
+    if (turn !== this.shown.turn) this.share = 0;
+    const before = this.share;
+    if (turn === this.shown.turn && index === this.shown.index && this.ghost === this.ghostly && before === 1) return;
     this.ghostly = this.ghost;
-    this.shown = index;
-    clip.share = this.still.matches ? 1 : Math.max(before, Math.min(1, (seconds + FIRST_S) / FADE_S));
-    this.draw(clip.frames[index], before === 1 ? 1 : (clip.share - before) / (1 - before));
+    this.shown = { turn, index };
+    this.share = next ? Math.max(before, FIRST_SHARE + (1 - FIRST_SHARE) * blend) : 1;
+    this.draw(next ?? picture, before === 1 ? 1 : (this.share - before) / (1 - before));
     if (this.ghost) this.fade();
-    this.onFrame(index);
+    this.onFrame(index, this.display.clips[0].count);
   }
 
   draw(bitmap, alpha) {
@@ -95,7 +93,7 @@ export class Screen {
     const small = document.createElement("canvas");
     small.width = 144;
     small.height = Math.round((144 * this.canvas.height) / this.canvas.width);
-    small.getContext("2d").drawImage(this.clip.frames.at(-1), 0, 0, small.width, small.height);
+    small.getContext("2d").drawImage(this.last, 0, 0, small.width, small.height);
     return small.toDataURL("image/jpeg", 0.8);
   }
 }

@@ -55,6 +55,14 @@ def address_of(server: LiveServer) -> str:
     return f"tcp://127.0.0.1:{server.port}"
 
 
+def check_display(command: list[str], cwd: Path | None = None) -> None:
+    """The program shows every clip of client/vectors/display.json as it says."""
+    with started(command, cwd) as program:
+        for vector in golden.DISPLAY:
+            for line, expected in vector["script"]:
+                assert program.ask(f"display {line}") == expected, (vector["name"], line)
+
+
 def check_conformance(command: list[str], cwd: Path | None = None) -> None:
     """All scenarios that can be played here pass."""
     assert conformance.play(command, cwd, keys=WITH_KEYS) == {}

@@ -9,11 +9,17 @@ import pytest
 from client.conformance import ports
 from client.conformance import run as conformance
 
+from client import driver_stories as stories
+
 
 def test_the_scenarios_of_the_conformance_suite_pass() -> None:
     drivers = conformance.PYTHON, [*conformance.PYTHON, "--aio"]
     with ThreadPoolExecutor() as pool:  # most scenarios wait
         assert list(pool.map(conformance.play, drivers)) == [{}, {}]
+
+
+def test_clips_are_shown_as_in_every_client() -> None:
+    stories.check_display(conformance.PYTHON)
 
 
 def test_ports_stay_reserved_while_their_server_is_down(monkeypatch: pytest.MonkeyPatch) -> None:

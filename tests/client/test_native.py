@@ -102,6 +102,10 @@ def test_sanitizers_report_nothing(sanitizers: str, server: LiveServer, monkeypa
     assert conformance.play([str(folder / "tests" / "driver")], keys=False) == {}
 
 
+def test_clips_are_shown_as_in_every_client(build: Path) -> None:
+    stories.check_display([str(build / "tests" / "driver")])
+
+
 def test_the_scenarios_of_the_conformance_suite_pass(build: Path) -> None:
     stories.check_conformance([str(build / "tests" / "driver")])
 

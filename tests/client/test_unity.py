@@ -170,6 +170,10 @@ def test_a_large_picture_is_sealed_on_its_way_to_a_server_with_keys(driver: Proc
         server.close()
 
 
+def test_clips_are_shown_as_in_every_client(build: MonoBuild) -> None:
+    stories.check_display(["mono", DRIVER, "conform"], build.folder)
+
+
 def test_the_scenarios_of_the_conformance_suite_pass(build: MonoBuild) -> None:
     stories.check_conformance(["mono", DRIVER, "conform"], build.folder)
 

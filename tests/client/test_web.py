@@ -8,15 +8,28 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from animegamer_kiosk import browser
+from client import driver_stories as stories
 
 ROOT = Path(__file__).parents[2]
 HOURS, PICTURES_AN_HOUR = 24, 20_000
 
 
-def test_a_day_of_the_kiosk_page_leaves_nothing_behind_and_an_empty_page_is_never_idle(tmp_path: Path) -> None:
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A copy of the page that node can run."""
     page = shutil.copytree(ROOT / "client/web", tmp_path / "web")
     (page / "package.json").write_text('{"type": "module"}')  # Debian 12's node 18 asks for it
+    return page
+
+
+def test_clips_are_shown_as_in_every_client(page: Path) -> None:
+    stories.check_display(["node", str(ROOT / "tests/client/web/display.mjs"), str(page)])
+
+
+def test_a_day_of_the_kiosk_page_leaves_nothing_behind_and_an_empty_page_is_never_idle(page: Path) -> None:
     scripts = {"state": browser._STATE, "end": browser._END_GAME}
     command = ["node", "--expose-gc", ROOT / "tests/client/web/day.mjs", page]
     ended = subprocess.run(command, input=json.dumps(scripts), capture_output=True, text=True, timeout=300, check=False)

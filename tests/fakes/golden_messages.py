@@ -1,4 +1,4 @@
-"""The golden messages of client/vectors, as frames."""
+"""The golden messages of client/vectors, as frames, and the clips that each client must show."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 VECTORS = json.loads((ROOT / "client" / "vectors" / "vectors.json").read_text(encoding="utf-8"))
+DISPLAY: list[dict[str, Any]] = json.loads((ROOT / "client/vectors/display.json").read_text(encoding="utf-8"))
 MESSAGES: list[dict[str, Any]] = VECTORS["messages"]
 REFUSED: list[dict[str, Any]] = VECTORS["refused"]
 

@@ -320,6 +320,51 @@ typedef struct ag_event {
 /* The next event, or NULL. It never blocks, and allocates no memory. Call it in each tick until it returns NULL. */
 AG_API const ag_event *ag_poll(ag_client *client);
 
+/* -- what to show: clips at their own rate, held, looped or played back and forth, faded into each other.
+ *
+ * Pure logic for one thread: it knows neither clients nor memory. A picture is a pointer of yours that is not NULL, such as the
+ * `buffer` of an AG_EVENT_FRAME. Once warm, nothing is allocated. */
+
+typedef struct ag_display ag_display;
+
+/* What a clip does when it was played once. AG_HOLD gives up each picture as it passes; the others keep the clip. */
+typedef enum ag_play_mode { AG_HOLD = 0, AG_LOOP = 1, AG_PING_PONG = 2 } ag_play_mode;
+
+/* Gets each picture that will not be shown again: give its buffer back. Called inside the functions below. */
+typedef void (*ag_release_function)(void *user, void *picture);
+
+typedef struct ag_shown {
+    void *picture;       /* draw this; NULL before the first */
+    void *next;          /* and this over it; NULL: nothing */
+    double blend;        /* with this weight, 0..1 */
+    int64_t turn, index; /* of the newer picture; 0 and -1 before the first */
+    int64_t ended;       /* a turn whose clip was played once, or was cut short, since the last call; 0: none */
+    int playing;         /* 1: a clip has not been played once */
+    int changed;         /* 1: what to draw is not the same as before */
+} ag_shown;
+
+/* fps: of AG_EVENT_CONNECTED. NULL: ag_last_error says why. */
+AG_API ag_display *ag_display_new(double fps, ag_release_function release, void *user);
+/* Release all pictures and the memory. NULL is fine. */
+AG_API void ag_display_free(ag_display *display);
+/* mode: of the clips that begin from now on; default AG_HOLD. rest_s: how long the last picture stays before the clip comes again;
+ * default 0. fade_s: seconds in which a clip is faded into the next; default 0, a cut. at_once: 1, a clip begins with its first
+ * picture; default 0, when the one before was played once. */
+AG_API ag_result ag_display_play(ag_display *display, ag_play_mode mode, double rest_s, double fade_s, int at_once);
+/* 1: time stands still. */
+AG_API void ag_display_pause(ag_display *display, int paused);
+/* Take the picture `index` of `count` of a turn; another turn, or another order, begins another clip. When a third clip begins, the
+ * first is cut short. While the next picture of a clip has not arrived, its time stands still. */
+AG_API ag_result ag_display_add(ag_display *display, void *picture, int64_t turn, int64_t index, int64_t count);
+/* No more pictures come for the newest clip: its turn is done or was cancelled. */
+AG_API void ag_display_end(ag_display *display);
+/* Play the clip from its beginning, if it keeps its pictures. */
+AG_API void ag_display_again(ag_display *display);
+/* Release all pictures. */
+AG_API void ag_display_clear(ag_display *display);
+/* What to draw at this time, in seconds of any clock that does not jump. Valid until the next call; NULL only for a NULL display. */
+AG_API const ag_shown *ag_display_advance(ag_display *display, double now_s);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "driver_display.h"
 #include "driver_turn.h"
 
 namespace {
@@ -74,6 +75,9 @@ private:
                 texts.push_back(text);
             }
             return wait(client_->wish(game_, texts));
+        }
+        if (verb == "display") {
+            return display_.answer(words);
         }
         if (verb == "turn" || verb == "begin") {
             const auto request = ask_turn(words);
@@ -230,6 +234,7 @@ private:
         }
     }
 
+    ShownClips display_;
     std::string address_, token_, server_key_, secret_key_, seen_, words_, understood_;
     std::map<ag_game, std::pair<std::int64_t, std::vector<std::string>>> offers_;
     double timeout_s_ = 30.0;

@@ -1,6 +1,7 @@
 """Play games on an AnimeGamer server: `Client`, its games, and a turn as typed events. `aio` is for asyncio."""
 
 from .client import Client, Game, Turn
+from .display import Display, Mode, Shown
 from .errors import ClientClosed, ClientError, ConnectionLost, ProtocolError, ServerRefused, TimedOut
 from .events import (
     Accepted,
@@ -29,12 +30,14 @@ __all__ = [
     "ClientError",
     "Clip",
     "ConnectionLost",
+    "Display",
     "Done",
     "Event",
     "Exported",
     "Frame",
     "Game",
     "LoggedTurn",
+    "Mode",
     "Person",
     "Progress",
     "ProtocolError",
@@ -43,6 +46,7 @@ __all__ = [
     "Seconds",
     "Seen",
     "ServerRefused",
+    "Shown",
     "State",
     "TimedOut",
     "Turn",

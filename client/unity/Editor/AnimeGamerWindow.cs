@@ -14,7 +14,7 @@ namespace AnimeGamer.EditorTools
         [SerializeField] string token = "";
         [SerializeField] string command = "animegamer-rt";
 
-        readonly ClipPlayback _playback = new ClipPlayback();
+        readonly ClipDisplay _display = new ClipDisplay();
         AnimeGamerClient _client;
         Game _game;
         Turn _turn;
@@ -64,7 +64,7 @@ namespace AnimeGamer.EditorTools
                 Address = address, ServerKey = serverKey, SecretKey = SecretKeyFile.Find(secretKeyFile), TimeoutSeconds = 10,
             });
             Welcome welcome = await _client.ConnectAsync();
-            _playback.FramesPerSecond = welcome.FramesPerSecond;
+            _display.FramesPerSecond = welcome.FramesPerSecond;
             try
             {
                 _game = token == "" ? await _client.OpenAsync() : await _client.ResumeAsync(token);
@@ -87,7 +87,7 @@ namespace AnimeGamer.EditorTools
         async Task Say()
         {
             if (_game == null || _client.Closed) await Connect();
-            _playback.EndClip();
+            _display.EndClip();
             _turn = _game.SayInstead(instruction);
         }
 
@@ -103,7 +103,7 @@ namespace AnimeGamer.EditorTools
             Turn turn = _turn;
             while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next))
             {
-                if (next.Kind == TurnEventKind.Frame) _playback.Add(next.Turn, next.Frame);
+                if (next.Kind == TurnEventKind.Frame) _display.Add(next.Frame);
                 else if (next.Kind == TurnEventKind.Understood) _said = next.Understood.Notice ?? next.Understood.Text;
                 else if (next.Kind == TurnEventKind.State) _said = "motion level " + next.State.MotionLevel;
                 else if (next.Kind == TurnEventKind.Progress) _said = "step " + next.Step + " of " + next.Steps;
@@ -111,15 +111,15 @@ namespace AnimeGamer.EditorTools
                 else if (next.Kind == TurnEventKind.Error) _said = next.Error.Message;
                 if (next.Kind == TurnEventKind.Done || next.Kind == TurnEventKind.Error)
                 {
-                    _playback.EndClip();
+                    _display.EndClip();
                     _turn = null;
                 }
                 Repaint();
             }
-            _playback.Advance(EditorApplication.timeSinceStartup);
-            if (_version == _playback.Version || _playback.Shown == null) return;
-            _version = _playback.Version;
-            Show(_playback.Shown);
+            _display.Advance(EditorApplication.timeSinceStartup);
+            if (_version == _display.Version || _display.Picture == null) return;
+            _version = _display.Version;
+            Show(_display.Next ?? _display.Picture);
             Repaint();
         }
 
@@ -136,7 +136,7 @@ namespace AnimeGamer.EditorTools
 
         void Disconnect()
         {
-            _playback.Clear();
+            _display.Clear();
             _client?.Dispose();
             _client = null;
             _game = null;

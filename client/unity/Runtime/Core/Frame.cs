@@ -25,8 +25,8 @@ namespace AnimeGamer
         public long Turn { get; internal set; }
 
         /// <summary>Number in its turn, from 0, of Count pictures (Count is 0 for a piece of an mp4).</summary>
-        public int Index { get; private set; }
-        public int Count { get; private set; }
+        public int Index { get; internal set; }
+        public int Count { get; internal set; }
 
         /// <summary>In pixels; 0 for a piece of an mp4.</summary>
         public int Width { get; private set; }

@@ -55,7 +55,7 @@ namespace AnimeGamer
         public OffersEvent onOffers = new OffersEvent();
         public ErrorEvent onError = new ErrorEvent();
 
-        readonly ClipPlayback _playback = new ClipPlayback();
+        readonly ClipDisplay _display = new ClipDisplay();
         AnimeGamerClient _client;
         Task<Game> _connecting;
         string[] _offers = new string[0];
@@ -76,8 +76,8 @@ namespace AnimeGamer
         /// <summary>Whether a turn is asked for and not over.</summary>
         public bool Busy { get { return _turn != null; } }
 
-        /// <summary>The picture that is due; TurnView shows it.</summary>
-        public ClipPlayback Playback { get { return _playback; } }
+        /// <summary>The picture that is due; TurnView shows it. Set here how clips are played, or pause them.</summary>
+        public ClipDisplay Display { get { return _display; } }
 
         /// <summary>Connect and open the game, or go on with the saved one. A second call returns the same, unless the session's
         /// own server has died since: then it is started again.</summary>
@@ -135,7 +135,7 @@ namespace AnimeGamer
             }
             _client = new AnimeGamerClient(options);
             Welcome = await _client.ConnectAsync();
-            _playback.FramesPerSecond = Welcome.FramesPerSecond;
+            _display.FramesPerSecond = Welcome.FramesPerSecond;
             string token = Game != null ? Game.Token : savedGame != null ? savedGame.Token : "";
             try
             {
@@ -148,7 +148,7 @@ namespace AnimeGamer
             }
             Save();
             if (Game.RunningTurn != 0) Follow(Game.Replay(Game.RunningTurn), false);
-            else if (Game.Turns > 0 && _turn == null && _playback.Shown == null) Follow(Game.Replay(Game.Turns), true);  // for a picture
+            else if (Game.Turns > 0 && _turn == null && _display.Picture == null) Follow(Game.Replay(Game.Turns), true);  // for a picture
             onReady.Invoke();
             return Game;
         }
@@ -173,7 +173,7 @@ namespace AnimeGamer
 
         void Follow(Turn turn, bool recalling)
         {
-            _playback.EndClip();
+            _display.EndClip();
             _turn = turn;
             _recalling = recalling;
         }
@@ -200,7 +200,7 @@ namespace AnimeGamer
             Turn turn = _turn;
             while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next)) Dispatch(next);
             ShowOffers();
-            _playback.Advance(Time.realtimeSinceStartupAsDouble);
+            _display.Advance(Time.realtimeSinceStartupAsDouble);
         }
 
         void ShowOffers()
@@ -218,24 +218,24 @@ namespace AnimeGamer
                 case TurnEventKind.Understood: onUnderstood.Invoke(next.Understood); break;
                 case TurnEventKind.State: onState.Invoke(next.State); break;
                 case TurnEventKind.Progress: onProgress.Invoke((float)next.Step / next.Steps); break;
-                case TurnEventKind.Frame: _playback.Add(next.Turn, next.Frame); break;
+                case TurnEventKind.Frame: _display.Add(next.Frame); break;
                 case TurnEventKind.ClipPiece: next.Frame.Release(); break;
                 case TurnEventKind.Done:
                     _turn = null;
-                    _playback.EndClip();
+                    _display.EndClip();
                     Save();
                     onDone.Invoke(next.Done);
                     break;
                 case TurnEventKind.Error:
                     _turn = null;
-                    _playback.EndClip();
+                    _display.EndClip();
                     break;
             }
         }
 
         void OnDestroy()
         {
-            _playback.Clear();
+            _display.Clear();
             _turn = null;
             Game = null;
             _client?.Dispose();

@@ -35,9 +35,9 @@ namespace AnimeGamer
         // After the session's Update, so that a picture is shown in the game's frame in which it is due.
         void LateUpdate()
         {
-            if (session == null || session.Playback.Version == _version) return;
-            _version = session.Playback.Version;
-            Frame frame = session.Playback.Shown;
+            if (session == null || session.Display.Version == _version) return;
+            _version = session.Display.Version;
+            Frame frame = session.Display.Next ?? session.Display.Picture;
             if (frame != null) Show(frame);
         }
 

@@ -27,7 +27,7 @@ namespace AnimeGamer.Samples
 
         void Update()
         {
-            if (!_told || _session.Busy || _session.Playback.Playing) return;
+            if (!_told || _session.Busy || _session.Display.Playing) return;
             _told = false;
             onFinished.Invoke();
         }

@@ -9,6 +9,7 @@ namespace AnimeGamer.Driver
     /// (client/conformance/README.md).</summary>
     sealed class Conformance
     {
+        readonly ShownClips _display = new ShownClips();
         AnimeGamerClient _client;
         Game _game;
         Turn _turn;
@@ -69,6 +70,7 @@ namespace AnimeGamer.Driver
                 case "wish":
                     string[] wished = _game.WishAsync(rest.Split(new[] { '|' }, StringSplitOptions.RemoveEmptyEntries)).Get();
                     return "ok " + wished.Length + " " + (wished.Length > 0 ? wished[0] : "");
+                case "display": return _display.Answer(words);
                 case "turn": return End(Say(rest), new List<TurnEvent>());
                 case "begin":
                     Begin(Say(rest));

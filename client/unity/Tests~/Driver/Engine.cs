@@ -140,7 +140,7 @@ namespace AnimeGamer.Driver
             TurnView late = host.AddComponent<TurnView>();
             late.session = session;
             StubLoop.Frame();
-            Help.Check(late.Texture != null && Equal(late.Texture.Applied, session.Playback.Shown.Data),
+            Help.Check(late.Texture != null && Equal(late.Texture.Applied, session.Display.Picture.Data),
                 "a view that is added late shows the picture at once");
             Help.Check(Equal(view.Texture.Applied, late.Texture.Applied), "both show the same picture");
             foreach (MonoBehaviour each in new MonoBehaviour[] { late, view, cutscene, session })
