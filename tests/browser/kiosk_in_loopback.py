@@ -99,8 +99,8 @@ class Kit:
         text = server.read_text().replace("/var/lib/animegamer", str(self.folder / "state"))
         server.write_text(text.replace("/etc/animegamer", str(settings.parent)))
         # The policy is in force in this namespace only.
-        for folder in filter(os.path.isdir, POLICY_FOLDERS):
-            subprocess.run(["mount", "--bind", self.root / folder[1:], folder], check=True)
+        for policies in filter(os.path.isdir, POLICY_FOLDERS):
+            subprocess.run(["mount", "--bind", self.root / policies[1:], policies], check=True)
         programs = folder / "bin"
         programs.mkdir()
         (programs / "systemctl").write_text(SYSTEMCTL)
