@@ -51,10 +51,11 @@ test-pythons:  ## all tests on every Python from 3.10 to 3.14 that is here; ARGS
 	echo "tests passed on Python:$${passed:- none}; failed on:$${failed:- none}; not found:$${missing:- none}"; \
 	[ -z "$$failed" ] && [ -n "$$passed" ]
 
-check: $(VENV)/.dev  ## ruff, mypy --strict, the import layers
+check: $(VENV)/.dev  ## ruff, mypy --strict (also as on Windows), the import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 runtime export/animegamer_export client/python
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## put imports and layout in order

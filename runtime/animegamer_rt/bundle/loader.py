@@ -18,9 +18,9 @@ from animegamer_rt.errors import BundleError, BundleFileError, BundleNotFoundErr
 from animegamer_rt.untrusted import short
 
 from .config import suggest, suggest_only
-from .files import LFS_POINTER, sha256
+from .files import sha256
 from .manifest import EXACT, RANDOM_WEIGHTS, Manifest, PlanEntry
-from .manifest_file import FIX_MANIFEST, MANIFEST, is_file, read_manifest, unreadable
+from .manifest_file import FIX_MANIFEST, MANIFEST, is_file, read_manifest, refuse_pointer, unreadable
 from .onnx_locations import data_locations
 from .roles import DEFAULT_PARTS, NETWORKS, PLAY_ROLES, ROLES, PlanParts, graph_names
 from .search import find
@@ -208,10 +208,7 @@ def verify(bundle: Bundle) -> None:
             raise BundleFileError("the bundle's file is missing", where=path, expected=f"{record.bytes} bytes", do=do)
         size = path.stat().st_size
         if size != record.bytes:
-            with path.open("rb") as file:
-                if file.read(len(LFS_POINTER)) == LFS_POINTER:
-                    fetch = "run git lfs pull in its folder, or download the file"
-                    raise BundleFileError("a Git LFS pointer, not the file", where=path, do=fetch)
+            refuse_pointer(path)
             what = "truncated" if size < record.bytes else "too long"
             what = f"the bundle's file is {what}, or another bundle's"
             raise BundleFileError(what, where=path, found=f"{size} bytes", expected=f"{record.bytes} bytes", do=do)

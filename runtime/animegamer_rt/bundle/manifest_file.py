@@ -11,6 +11,7 @@ from animegamer_rt.errors import BundleFileError, BundleFormatError, BundleNotFo
 
 from .config import read_record
 from .denoise_plan import DenoisePlan
+from .files import LFS_POINTER
 from .json_file import read_json
 from .manifest import (
     EXACT,
@@ -41,6 +42,7 @@ def read_manifest(path: Path) -> Manifest:
     except OSError as error:
         raise unreadable(path, error) from error
     except ValueError as error:
+        refuse_pointer(path)
         raise BundleFormatError(
             "the manifest is not readable JSON",
             where=path,
@@ -81,6 +83,14 @@ def unreadable(path: Path, error: OSError) -> BundleFileError:
         found=(error.strerror or str(error)).lower(),
         do="check its permissions, or restore the file",
     )
+
+
+def refuse_pointer(path: Path) -> None:
+    """Raises BundleFileError if Git LFS left its pointer in the file's place."""
+    with path.open("rb") as file:
+        if file.read(len(LFS_POINTER)) == LFS_POINTER:
+            fetch = "run git lfs pull in its folder, or download the file"
+            raise BundleFileError("a Git LFS pointer, not the file", where=path, do=fetch)
 
 
 def _refuse_unfinished(folder: Path) -> None:

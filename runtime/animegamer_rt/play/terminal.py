@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -225,6 +226,8 @@ def _shows_pictures(console: Console) -> bool:
 
 def _edit_lines() -> None:
     """Give `input` line editing and a history, if the system has a line editor."""
+    if sys.platform == "win32":
+        return
     with contextlib.suppress(ImportError):
         import readline
 

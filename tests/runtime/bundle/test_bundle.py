@@ -50,6 +50,11 @@ def test_pocket_as_it_is_shipped_reaches_the_goals_of_its_plans() -> None:
             lambda content: b"version https://git-lfs.github.com/spec/v1\n",
             "Git LFS pointer.*git lfs pull",
         ),
+        (
+            "manifest.json",
+            lambda content: b"version https://git-lfs.github.com/spec/v1\n",
+            "Git LFS pointer.*git lfs pull",
+        ),
         ("tokenizer.model", lambda content: bytes([content[0] ^ 1]) + content[1:], "damaged.*sha256"),
     ],
 )

@@ -74,6 +74,15 @@ def test_an_older_schema_is_brought_up_to_date_or_left_whole(tmp_path: Path, mon
             assert [turn.instruction for turn in store.turns(session.id, 1, 9)] == ["a"]
 
 
+def test_what_is_no_folder_is_called_so(tmp_path: Path) -> None:
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.touch()
+    link.symlink_to(tmp_path / "nowhere")
+    for place, found in ((file, "a file"), (link, "a link to .*nowhere, which is no folder")):
+        with pytest.raises(StoreError, match=f"{place.name}: not a state folder; found {found}; remove it, or"):
+            Store(place)
+
+
 @pytest.mark.parametrize("case", ["text", "someone else's tables", "cut short"])
 def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, case: str) -> None:
     path = tmp_path / FILE

@@ -9,7 +9,7 @@ import json
 import logging
 import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, TextIO
 
@@ -39,17 +39,18 @@ class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # t
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
         self._left_out = 0
-        self._writable: select.poll | None = None
+        self._writable: Callable[[int], object] | None = None
         try:
-            if hasattr(select, "poll"):  # Windows cannot poll a pipe
-                self._writable = select.poll()
-                self._writable.register(stream.fileno(), select.POLLOUT)
+            if sys.platform != "win32":  # which cannot poll a pipe
+                poller = select.poll()
+                poller.register(stream.fileno(), select.POLLOUT)
+                self._writable = poller.poll
         except (OSError, ValueError):  # closed, or not a file
             self._writable = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record's line if the stream accepts one now."""
-        if self._writable is not None and not self._writable.poll(0):
+        if self._writable is not None and not self._writable(0):
             self._left_out += 1
             return
         if self._left_out:

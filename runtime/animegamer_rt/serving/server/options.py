@@ -105,7 +105,7 @@ def check(options: ServeOptions) -> None:
     check_values(options, FIELDS, str)
     try:
         str(options.state_dir.resolve()).encode()
-    except (OSError, UnicodeEncodeError) as error:  # clients receive the paths of exports in UTF-8
+    except UnicodeEncodeError as error:  # clients receive the paths of exports in UTF-8
         what, do = "the path is not UTF-8 text", "give a folder of another name, or set LC_ALL=C.UTF-8"
         raise ConfigError(what, where="state_dir", found=ascii(str(options.state_dir)), do=do) from error
     for origin in options.origins:

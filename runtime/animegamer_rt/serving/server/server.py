@@ -114,7 +114,8 @@ class Server:
     def signals(self) -> Iterator[None]:
         """Inside, SIGINT, SIGTERM and SIGHUP (on Windows also CTRL_BREAK) are counted instead of raised."""
         names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK") if hasattr(signal, name)]
-        names = [name for name in names if name != "SIGHUP" or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN]
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            names.remove("SIGHUP")
         before = {name: signal.signal(getattr(signal, name), self._count_signal) for name in names}
         try:
             yield

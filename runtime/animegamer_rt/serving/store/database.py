@@ -46,6 +46,13 @@ class Quota:
     recent_s: float = 1800.0
 
 
+def _require_folder(folder: Path) -> None:
+    """Raises StoreError for a file, or a link to nowhere, in a folder's place."""
+    if not folder.is_dir():
+        found = f"a link to {os.readlink(folder)}, which is no folder" if folder.is_symlink() else "a file"
+        raise StoreError("not a state folder", where=folder, found=found, do="remove it, or choose another folder")
+
+
 class Database:
     """The open file. A `transaction` is written completely or not at all, and survives a crash of the process.
 
@@ -62,6 +69,8 @@ class Database:
             elif not os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
+            if path.parent.is_symlink() or path.parent.exists():
+                _require_folder(path.parent)
             raise StoreError(
                 "the state folder cannot be written",
                 where=path.parent,
