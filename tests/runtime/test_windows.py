@@ -64,8 +64,8 @@ def test_games_are_written_by_play_and_by_the_client_no_lock_is_left_and_ctrl_br
         assert {"turn-001.mp4", "turn-002.mp4"} <= names and not {name for name in names if "lock" in name}, names
 
 
-# Keyword or text -> why Windows lacks it. `mypy --platform win32` (in `make check`) finds what its modules lack; it does
-# not know these.
+# Keyword or text -> why Windows lacks it. `mypy --platform win32` (in `make check`) finds what its modules lack, but
+# does not know these.
 ABSENT = {
     "pass_fds": "Popen raises ValueError",
     "preexec_fn": "Popen raises ValueError",

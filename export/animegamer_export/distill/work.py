@@ -113,7 +113,7 @@ class Distillation:
 
     def _require_same(self, asked: dict[str, object]) -> None:
         mark = self.folder / "distill.json"
-        found = json.loads(mark.read_text()) if mark.exists() else asked
+        found = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else asked
         if found != asked:
             other = [name for name in asked if found.get(name) != asked[name]]
             raise ConfigError(
