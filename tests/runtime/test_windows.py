@@ -69,8 +69,8 @@ def test_games_are_written_by_play_and_by_the_client_no_lock_is_left_and_ctrl_br
 ABSENT = {
     "pass_fds": "Popen raises ValueError",
     "preexec_fn": "Popen raises ValueError",
-    "dir_fd": "NotImplementedError",
-    "follow_symlinks": "NotImplementedError in chmod and utime",
+    "dir_fd": "refused",
+    "follow_symlinks": "refused by chmod and utime",
     "ipc://": "libzmq's wheels have no ipc",
     "/dev/": "no such files",
     "/tmp": "tempfile knows the folder",
