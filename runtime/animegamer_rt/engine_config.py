@@ -44,6 +44,10 @@ With `simulated:SECONDS:overlapping` the next turn may be predicted while one is
 """
 _SIMULATED = re.compile(r"simulated:(\d+(?:\.\d+)?)(:overlapping)?")
 
+_FRAME_SIZE = re.compile(r"(\d{1,5})x(\d{1,5})")
+MIN_SIDE, MAX_SIDE = 16, 4096
+"""Pixels of a frame's side that simulated engines may have: 4096 x 4096 in RGBA is the largest buffer of a message."""
+
 TORCH_DEVICES = ("torch", "torch-cpu")
 INT8_DEVICES = ("cpu",)
 """Devices that run a part's `int8_file` if it has one."""
@@ -83,6 +87,7 @@ class EngineConfig:
     device: one of DEVICES, or "simulated:SECONDS".
     precision, attention: only for PyTorch, one of PRECISIONS and of ATTENTIONS; None: PyTorch's own choice.
     threads: CPU threads of onnxruntime; None: one per core that this process may use.
+    frame_size: only for simulated engines, "WIDTHxHEIGHT" in pixels; None: the bundle's.
 
     Raises ConfigError for an unknown device, or a choice that the device does not have.
     """
@@ -91,9 +96,11 @@ class EngineConfig:
     precision: str | None = None
     attention: str | None = None
     threads: int | None = None
+    frame_size: str | None = None
 
     def __post_init__(self) -> None:
-        for name, kind in (("device", str), ("precision", str), ("attention", str), ("threads", int)):
+        texts = ("device", "precision", "attention", "frame_size")
+        for name, kind in (*((name, str) for name in texts), ("threads", int)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, kind) and (value is not None or name == "device"):
                 raise ConfigError("wrong type of value", where=name, found=f"{value!r:.60}", expected=kind.__name__)
@@ -117,6 +124,7 @@ class EngineConfig:
                 expected=" or ".join(TORCH_DEVICES),
                 do="omit them; animegamer-rt quantize makes a bundle of another precision",
             )
+        self._check_frame_size()
         if self.threads is None:
             return
         if self.device not in ONNXRUNTIME_DEVICES:
@@ -129,15 +137,28 @@ class EngineConfig:
         if not 1 <= self.threads <= MAX_THREADS:
             raise ConfigError("out of range", where="--threads", found=self.threads, expected=f"1 to {MAX_THREADS}")
 
+    def _check_frame_size(self) -> None:
+        if self.frame_size is None:
+            return
+        found = _FRAME_SIZE.fullmatch(self.frame_size)
+        if found is None or not all(MIN_SIDE <= int(side) <= MAX_SIDE for side in found.groups()):
+            expected = f"WIDTHxHEIGHT in pixels, {MIN_SIDE} to {MAX_SIDE} each, for example 720x480"
+            raise ConfigError("not a frame size", where="--frame-size", found=repr(self.frame_size), expected=expected)
+        if not self.simulated:
+            do = f"omit it, or use --device {SIMULATED}"
+            raise ConfigError("only simulated engines have frames of any size", found=f"--device {self.device}", do=do)
+
     @classmethod
     def from_arguments(cls, arguments: argparse.Namespace) -> EngineConfig:
         """The configuration in the options of `add_engine_options`. Raises ConfigError."""
-        return cls(arguments.device, arguments.precision, arguments.attention, arguments.threads)
+        size = getattr(arguments, "frame_size", None)
+        return cls(arguments.device, arguments.precision, arguments.attention, arguments.threads, size)
 
     def to_args(self) -> list[str]:
         """The options that give this configuration to another process."""
         threads = None if self.threads is None else str(self.threads)
         options = {"--precision": self.precision, "--attention": self.attention, "--threads": threads}
+        options["--frame-size"] = self.frame_size
         return ["--device", self.device, *_arguments(options)]
 
     def in_higher_precision(self, computed: Collection[str]) -> EngineConfig | None:
@@ -157,6 +178,14 @@ class EngineConfig:
     @property
     def simulated(self) -> bool:
         return self.device not in DEVICES
+
+    @property
+    def width_height(self) -> tuple[int, int] | None:
+        """The size of simulated frames in pixels; None: the bundle's."""
+        if self.frame_size is None:
+            return None
+        width, height = self.frame_size.split("x")
+        return int(width), int(height)
 
     @property
     def kind(self) -> str:
@@ -217,6 +246,12 @@ def add_engine_options(command: argparse.ArgumentParser, *, simulated: bool = Fa
         help=f"only for PyTorch: {_choices(ATTENTIONS)} (default: torch)",
     )
     add("--threads", type=int, metavar="N", help="only for onnxruntime: CPU threads (default: one per core)")
+    if simulated:
+        add(
+            "--frame-size",
+            metavar="WIDTHxHEIGHT",
+            help="only for simulated:SECONDS (default: the bundle's)",
+        )
 
 
 def _choices(choices: Mapping[str, str]) -> str:

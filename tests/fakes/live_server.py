@@ -15,19 +15,19 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import zmq
 
-import fakes
-from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 
 SOON = "from animegamer_rt.serving.server import workers; workers.BACKOFF_S = 0.05"
 """Workers that died are started again soon."""
+FULL_SIZE = ("--frame-size", "720x480")
+"""Options of a server with frames of 1.4 MB, in RGBA, from simulated engines."""
 TIMEOUT_S = 60.0
 """Longest wait for anything; only a failing test waits for so long."""
 
@@ -144,13 +144,6 @@ class LiveServer:
             if text in line:
                 return line
         raise AssertionError(f"the server never said {text!r}: {self.said}")
-
-
-def full_size(folder: Path, height: int = 480, width: int = 720) -> Path:
-    """A bundle that says its frames are 480 x 720, 1.4 MB each; engines of fixed cost paint them."""
-    tiny = fakes.write_bundle(folder)
-    geometry = replace(tiny.manifest.geometry, height=height, width=width)
-    return write_manifest(folder, replace(tiny.manifest, geometry=geometry)).folder
 
 
 def config_file(path: Path, **settings: object) -> list[str]:

@@ -22,7 +22,7 @@ def test_another_process_gets_the_same_configuration() -> None:
     more = (
         EngineConfig("cpu-fp32", threads=3),
         EngineConfig("torch", "fp8", "wgmma"),
-        EngineConfig("simulated:0.5:overlapping"),
+        EngineConfig("simulated:0.5:overlapping", frame_size="720x480"),
     )
     for config in (*map(EngineConfig, DEVICES), *more):
         assert parsed(*config.to_args()) == config

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -249,6 +249,10 @@ def _check_locations(bundle: Bundle) -> None:
                 )
 
 
-def open_bundle(name_or_path: str | Path = "pocket") -> Bundle:
-    """`load(find(..))`."""
-    return load(find(name_or_path))
+def open_bundle(name_or_path: str | Path = "pocket", frame_size: tuple[int, int] | None = None) -> Bundle:
+    """`load(find(..))`. frame_size: width and height in pixels, for simulated engines; None: the bundle's own."""
+    bundle = load(find(name_or_path))
+    if frame_size is None:
+        return bundle
+    geometry = replace(bundle.manifest.geometry, width=frame_size[0], height=frame_size[1])
+    return replace(bundle, manifest=replace(bundle.manifest, geometry=geometry))

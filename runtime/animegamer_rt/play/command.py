@@ -197,7 +197,7 @@ def warm_start(bundle: str, plan: str, out: str, *engine_arguments: str) -> str 
 def play(options: PlayOptions) -> int:
     """Play a game until the player quits; returns the exit code. Raises AnimeGamerError for user errors."""
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
-    bundle = open_bundle(options.bundle)
+    bundle = open_bundle(options.bundle, options.engines.width_height)
     script = [] if interactive else _script(options.instructions, bundle)
     try:
         _play_game(options, bundle, script, interactive)

@@ -103,7 +103,7 @@ def test_a_session_names_the_engines_that_made_its_last_turn(store: Store) -> No
     store.get(session.id).require_engines(None)
     fresh, branch = store.branch(session.id, 0)[0], store.branch(session.id, 1)[0]
     assert (store.get(session.id).engines, branch.engines, fresh.engines) == ("cpu", "cpu", None)
-    with pytest.raises(SessionRefusedError, match="found cpu; expected gpu; .*--continue-on-other-engines") as error:
+    with pytest.raises(SessionRefusedError, match="found cpu; expected gpu; .*continue_on_other_engines") as error:
         store.get(session.id).require_engines("gpu")
     assert error.value.code == "engines_mismatch"
     finish(4, "gpu")

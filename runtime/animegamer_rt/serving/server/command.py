@@ -17,7 +17,7 @@ from .options import FIELDS, ServeOptions, check, check_values
 
 COMMAND_LINE = (
     *("bundle", "plan", "host", "port", "state_dir", "keys", "authorized_keys", "workers", "ray"),
-    *("web", "web_password", "ahead", "continue_on_other_engines", "parent"),
+    *("web", "web_password", "ahead", "parent"),
 )
 """Settings that are also command-line options. The others are only in the file."""
 

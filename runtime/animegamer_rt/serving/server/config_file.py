@@ -25,6 +25,7 @@ ENGINES = {
     "precision": f"for torch and torch-cpu: {', '.join(PRECISIONS)}",
     "attention": f"for torch and torch-cpu: {', '.join(ATTENTIONS)}",
     "threads": "CPU threads of cpu, cpu-fp32 and cuda; unset: one per core",
+    "frame_size": "of a frame of simulated:SECONDS, WIDTHxHEIGHT in pixels; unset: the bundle's",
 }
 """Key of the table `engines` -> its comment."""
 

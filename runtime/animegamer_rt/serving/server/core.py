@@ -33,6 +33,7 @@ from animegamer_rt.serving.wire.worker_messages import (
     TurnResult,
 )
 
+from . import rehearsal
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
 from .dispatch import Begun, Dispatch, Fleet, HandOver, TakeBack
@@ -65,6 +66,7 @@ class ServerCore:
         self._ready_messages: deque[tuple[Turn, Message]] = deque()
         """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
         self._checked_at: float | None = None
+        self._rehearses = options.engines.simulated
 
     # Events: each method returns the effects.
     def admit(self, job: Job, now: float) -> list[Effect]:
@@ -260,6 +262,16 @@ class ServerCore:
             job.has_picture = True
             self._effects.append(Counted("first_picture", max(0.0, now - job.accepted_at)))
         self._publish(job, replace(message, session=job.session, turn=job.turn, id=None))
+        if self._rehearses and message.type == "state" and isinstance(job, Turn):
+            self._rehearse(job)
+
+    def _rehearse(self, job: Turn) -> None:
+        """Play the fault that the turn's instruction names, if any."""
+        fault = rehearsal.fault_in(job.instruction)
+        if fault == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
+            self._effects.append(Replace(job.worker))
+        elif fault in rehearsal.ENDED:
+            self._stop(job, rehearsal.rehearsed(fault))
 
     def _store(self, job: Turn, result: TurnResult) -> None:
         try:

@@ -17,6 +17,7 @@ from animegamer_rt.serving.store import StoredSession, StoredStart
 from animegamer_rt.serving.wire import MAJOR, MAX_LISTED, MESSAGES, Buffer, Message, decode
 from animegamer_rt.serving.wire.worker_messages import FrameOptions, GameStarted, StartJob
 
+from . import rehearsal
 from .clients import CONTROL, TURNS, Client
 from .core import ServerCore
 from .effects import Effect, Logged, Send, SendError
@@ -172,6 +173,8 @@ class Requests:
         if finished is not None and finished.turn <= session.turns:
             return self._replay_turn(subscriber, session, finished.turn, now)
         instruction = self._filter.read(fields["instruction"])
+        if self._options.engines.simulated:
+            rehearsal.check(instruction.text)
         requested_s = fields.get("deadline_s", math.inf)
         frame_options = self._check_job(session, client, now)
         job = Turn(

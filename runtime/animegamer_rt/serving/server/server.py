@@ -58,7 +58,7 @@ def serve(options: ServeOptions) -> int:
     """Serve until a signal comes; returns the exit code. Raises AnimeGamerError if the server cannot start."""
     check(options)
     log_to_stderr(options.log_format)
-    bundle = open_bundle(options.bundle)
+    bundle = open_bundle(options.bundle, options.engines.width_height)
     bundle.plan(options.plan)
     if options.ray is None:  # a cluster's nodes have their own libraries
         check_libraries(options.engines, reader=bundle.manifest.reader is not None)

@@ -63,8 +63,8 @@ class StoredSession:
                 where=f"session {self.id}",
                 found=unlike[0],
                 expected=unlike[1],
-                do="open a new session, or ask the operator to start the server with those engines, or with "
-                "--continue-on-other-engines",
+                do="open a new session, or ask the operator to start the server with those engines, or "
+                "with the setting continue_on_other_engines",
             )
 
 

@@ -73,7 +73,7 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
             socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
         socket.connect(options.server)
         socket.send_multipart(encode(Message(LOADING, {"secret": secret})))
-        bundle = open_bundle(options.bundle)
+        bundle = open_bundle(options.bundle, config.width_height)
         engines = open_engines(bundle, config, plan=options.plan)
         pipeline = Pipeline.open(bundle, engines, options.plan)
         higher = _higher_precision(pipeline, engines, config)

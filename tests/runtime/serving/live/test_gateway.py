@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from browser_socket import JSON, MSGPACK, Browser, gateway_pid, resident_mib, web
-from live_server import TIMEOUT_S, LiveServer, frames, full_size, refusal, until_timeout
+from live_server import FULL_SIZE, TIMEOUT_S, LiveServer, frames, refusal, until_timeout
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from animegamer_rt.serving.wire import VERSION, Message
@@ -149,9 +149,9 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
             assert browser.hello().type == "welcome"
 
 
-def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay(tmp_path: Path) -> None:
+def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay(bundle: Path, tmp_path: Path) -> None:
     limits = {"send_queue_mib": 8, "queue": 32, "turns_per_minute": 0, "web": "0"}
-    with LiveServer(full_size(tmp_path / "full"), tmp_path / "state", device="simulated:0.02", **limits) as server:
+    with LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits) as server:
         url = web(server.ready())
         with Browser(url, max_queue=1) as sleeper, Browser(url) as reader:
             sleeper.hello(codec="raw")

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from live_server import LiveServer, frames, full_size
+from live_server import FULL_SIZE, LiveServer, frames
 
 
 def stalled(socket: Any) -> None:
     socket.rcvhwm, socket.rcvbuf = 1, 65536
 
 
-def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Path) -> None:
-    bundle = full_size(tmp_path / "full")
+def test_a_client_that_does_not_read_delays_no_other_and_can_replay(bundle: Path, tmp_path: Path) -> None:
     limits = {"send_queue_mib": 32, "queue": 32, "turns_per_minute": 0}
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.02", **limits) as server:
+    with LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits) as server:
         with server.ready().client(configure=stalled) as sleeper, server.client() as reader:
             other = reader.open(seed=1)
             plain = reader.play(other)
@@ -47,10 +46,12 @@ def test_a_client_that_does_not_read_delays_no_other_and_can_replay(tmp_path: Pa
             assert len(frames([*missed[: have + 1], *rest])) == 17
 
 
-def test_many_that_do_not_read_together_stay_within_the_bound_of_all(tmp_path: Path) -> None:
-    bundle = full_size(tmp_path / "full")
+def test_many_that_do_not_read_together_stay_within_the_bound_of_all(bundle: Path, tmp_path: Path) -> None:
     limits = {"send_queue_mib": 8, "send_queues_mib": 16, "queue": 32, "turns_per_minute": 0}
-    with LiveServer(bundle, tmp_path / "state", device="simulated:0.02", **limits) as server, ExitStack() as held:
+    with (
+        LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits) as server,
+        ExitStack() as held,
+    ):
         server.ready()
         sleepers = [held.enter_context(server.client(configure=stalled)) for _ in range(12)]
         games = [sleeper.open() for sleeper in sleepers]
@@ -63,9 +64,8 @@ def test_many_that_do_not_read_together_stay_within_the_bound_of_all(tmp_path: P
         assert grown_mib < 16 + in_zeromq_mib + 48, "the events of the turn that runs, at most"
 
 
-def test_a_turn_too_large_to_keep_is_rendered_again_after_a_reconnect(tmp_path: Path) -> None:
-    bundle = full_size(tmp_path / "large", 1280, 1280)
-    with LiveServer(bundle, tmp_path / "state", device="simulated:2") as server:
+def test_a_turn_too_large_to_keep_is_rendered_again_after_a_reconnect(bundle: Path, tmp_path: Path) -> None:
+    with LiveServer(bundle, tmp_path / "state", "--frame-size", "1280x1280", device="simulated:2") as server:
         with server.ready().client() as first, server.client() as second:
             game = first.open()
             begun = first.begin(game)
