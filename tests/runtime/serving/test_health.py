@@ -186,6 +186,25 @@ def test_a_turn_that_killed_a_worker_leaves_the_others_alone_until_that_one_is_b
     assert any(worker.given for worker in server.workers), "a worker that never comes back is not awaited"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_turn_under_suspicion_has_its_turn_although_others_always_wait(
+    store: Store, tmp_path: Path, workers: int
+) -> None:
+    server = SimulatedServer(store, tmp_path, workers=workers)
+    unlucky, others = server.open(), [server.open() for _ in range(4 * workers)]
+    unlucky.turn("Mia waves.")
+    for game in others:
+        game.turn()
+    server.dies(next(worker for worker in server.workers if worker.job.session == unlucky.session))
+    for worker in [*server.workers] * 2 * len(others):
+        played = next((game for game in others if game.session == worker.job.session), None)
+        server.finish(worker)
+        if played is None:
+            break
+        played.turn()
+    assert unlucky.client.kinds()[-1] == "done"
+
+
 class Table:
     """Polite players, each with one turn after the other, beside one who sends poison; clock and workers simulated."""
 

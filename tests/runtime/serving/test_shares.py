@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,7 +104,10 @@ class Sockets:
     """Sockets that are not there. closed: whom the server disconnected."""
 
     def __init__(self) -> None:
-        self.turns, self.closed = StuckSocket(), list[bytes]()
+        self.turns, self.control, self.closed = StuckSocket(), StuckSocket(), list[bytes]()
+
+    def receive(self, _: object) -> tuple[bytes, list[bytes], None]:
+        return b"flood", [], None
 
     def disconnect(self, routing: bytes) -> None:
         self.closed.append(routing)
@@ -133,6 +137,13 @@ def test_the_slowest_reader_loses_its_frames_before_others_do() -> None:
     for turn in range(20):
         frame(slow, 200, f"greedy {turn}")
     assert reader.bytes == before, "who holds most drops his own"
+
+
+def test_endless_requests_that_take_long_leave_time_for_the_workers() -> None:
+    all_clients, _ = clients()
+    ready: Any = {all_clients._sockets.turns, all_clients._sockets.control}
+    handled = [name for _, name, _ in all_clients.requests(ready) if time.sleep(0.004) is None]
+    assert 1 <= handled.count("T") <= 3 and 1 <= handled.count("C") <= 3, "a round takes 10 ms, however many wait"
 
 
 def test_connections_without_a_job_make_room_and_then_those_of_whoever_has_most() -> None:

@@ -7,6 +7,7 @@ client with the most. The gap in `seq` tells it to replay.
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ TURNS, CONTROL = "T", "C"
 """The two sockets, as the protocol's table names them."""
 REMEMBERED_PER_CONNECTION = 4
 """Clients remembered per allowed connection. A forgotten client must send hello again."""
-REQUESTS_PER_ROUND = 32
-"""Requests read from one socket before the other sockets get a turn."""
+ROUND_S = 0.005
+"""How long requests of one socket are handled before the other sockets get a turn. Some requests take milliseconds."""
 _OVERHEAD_BYTES = 256
 """Counted per queued message on top of its frames."""
 
@@ -172,7 +173,8 @@ class Clients:
         The turn socket comes first: a cancel may be for a turn that arrived in the same round.
         """
         for socket, name in ((self._sockets.turns, TURNS), (self._sockets.control, CONTROL)):
-            for _ in range(REQUESTS_PER_ROUND if socket in ready else 0):
+            until = time.monotonic() + ROUND_S
+            while socket in ready and time.monotonic() < until:
                 try:
                     routing, frames, holder = self._sockets.receive(socket)
                 except zmq.Again:

@@ -156,10 +156,10 @@ class Dispatch:
             if job.worker in free:
                 return Begun(job)
         risks = self._may_risk_a_worker(queue, now)
-        first = next((job for job in queue.waiting if risks or not job.suspect), None)
-        if free and first is not None:
-            return TakeBack(first) if first.worker is not None else self._begin(first, free)
-        wanted = self._next_jobs(queue, now)
+        line = [job for job in queue.waiting if risks or not job.suspect]
+        if free and line:
+            return TakeBack(line[0]) if line[0].worker is not None else self._begin(line[0], free)
+        wanted = self._next_jobs(line, queue, now)
         for job in queue.waiting:
             if job.worker is not None and job.worker != wanted.get(job):
                 return TakeBack(job)
@@ -195,11 +195,11 @@ class Dispatch:
     def _begin(self, job: Job, free: Sequence[int]) -> HandOver:
         return HandOver(job, self.best(free, job.session), runs=True)
 
-    def _next_jobs(self, queue: JobQueue, now: float) -> dict[Job, int]:
-        """The jobs to assign next, and their workers."""
+    def _next_jobs(self, line: Sequence[Job], queue: JobQueue, now: float) -> dict[Job, int]:
+        """The jobs of the line to assign next, and their workers. One under suspicion waits for a free worker."""
         runs = {worker: job for worker in self.fleet.serving if (job := queue.running_at(worker)) is not None}
         in_time = [worker for worker, job in runs.items() if len(runs) == 1 or not self._is_late(job, now)]
-        line = [job for job in queue.waiting if not job.suspect][: len(in_time)]
+        line = [job for job in line[: len(in_time)] if not job.suspect]
         if self.fleet.count > 1:  # two workers must never write one export: only a free worker gets it
             line = list(takewhile(lambda job: not isinstance(job, Export), line))
         stay = {job: job.worker for job in line if job.worker is not None and job.worker in in_time}
