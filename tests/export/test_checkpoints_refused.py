@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_checkpoints import QKV, Executes, golden, read_tiny_denoiser, write_denoiser
 
-from animegamer_export.checkpoints import releases
+from animegamer_export.checkpoints import files, releases
 from animegamer_export.checkpoints.files import open_torch
 from animegamer_rt.errors import CheckpointError
 
@@ -74,3 +74,18 @@ def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
     torch.save([1], path)
     with pytest.raises(CheckpointError, match="list"):
         open_torch(path)
+
+
+def test_a_disk_that_cannot_map_files_is_blamed_and_not_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_device(*_: object, **__: object) -> None:
+        raise OSError(19, "No such device")
+
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(bytes(8) + b"{}")
+    monkeypatch.setattr(files, "safe_open", no_device)
+    with pytest.raises(
+        CheckpointError, match=r"cannot be read \(\[Errno 19\] No such device\); copy it to a local disk"
+    ):
+        files.open_safetensors(path)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from argparse import Namespace
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,7 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     "predictor in shards of safetensors": lambda t: t.trained(t.adapter(), "model.safetensors.index.json"),
     "predictor in shards of torch.save": lambda t: t.trained(t.adapter(), "pytorch_model.bin.index.json"),
     "predictor under state_dict": lambda t: t.trained(t.adapter(), wrapper="state_dict"),
+    "predictor under model": lambda t: t.trained(t.adapter(), wrapper="model"),
     "predictor under module": lambda t: t.trained(t.adapter(), wrapper="module"),
     "predictor of DistributedDataParallel": lambda t: t.trained({f"module.{k}": v for k, v in t.adapter().items()}),
     "predictor of torch.compile": lambda t: t.trained({f"_orig_mod.{k}": v for k, v in t.adapter().items()}),
@@ -93,6 +96,10 @@ LOADS: dict[str, Callable[[Tree], None]] = {
     ),
     "denoiser without a wrapper": lambda t: t.decoder(t.denoiser()),
     "denoiser under state_dict": lambda t: t.decoder(t.denoiser(), wrapper="state_dict"),
+    "denoiser beside classes of DeepSpeed": lambda t: torch.save(
+        {"module": t.denoiser(), "optimizer": {"scaler": Fraction(1, 3)}, "args": Namespace(x=1)},
+        t.steps / "1/mp_rank_00_model_states.pt",
+    ),
     "denoiser as safetensors": lambda t: t.decoder(t.denoiser(), "1/model.safetensors"),
     "denoiser in shards, in no step": lambda t: (
         (t.steps / "latest").unlink(),

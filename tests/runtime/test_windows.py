@@ -101,3 +101,24 @@ def test_nothing_that_windows_lacks_is_called_without_asking_where_it_runs() -> 
 
 def _docstrings(tree: ast.AST) -> set[int]:
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def test_a_file_that_a_scanner_has_open_is_replaced_once_it_lets_go(tmp_path: Path) -> None:
+    program = f"""import sys, threading
+{WINDOWS}from pathlib import Path
+from animegamer_rt.bundle.files import write_file
+from animegamer_rt.errors import OutputError
+path = Path("clip.mp4")
+write_file(path, b"old")
+scanner = open(path, "rb")
+threading.Timer(0.3, scanner.close).start()
+write_file(path, b"new")
+with open(path, "rb"):
+    try:
+        write_file(path, b"newer")
+    except OutputError as error:
+        print(path.read_bytes(), [one.name for one in Path().iterdir()], error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("b'new' ['clip.mp4'] clip.mp4: ") and "being used" in done.stdout

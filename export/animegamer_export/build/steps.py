@@ -27,7 +27,7 @@ from animegamer_export.support.progress import Progress
 from animegamer_export.towers import MOTION_MODEL, TEXT, Towers
 from animegamer_rt.bundle.claims import Claim, claim_folder
 from animegamer_rt.bundle.config import read_record, suggest_only, write_record
-from animegamer_rt.bundle.files import lock_folder, make_folder, require_space
+from animegamer_rt.bundle.files import lock_folder, make_folder, replace, require_space
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Manifest, MotionTokenizer, Part
 from animegamer_rt.bundle.manifest_file import MANIFEST, UNFINISHED
@@ -212,7 +212,7 @@ def _run_step(step: Step, state: ExportState, progress: Progress, claim: Claim) 
             claim.check(name)
     state.announce(files)
     for name in names:
-        os.replace(work / name, target / name)
+        replace(work / name, target / name)
     seconds = round(time.monotonic() - started, 1)
     # Record the step after all its files are in place.
     measured = {"seconds": seconds, "process_peak_memory_gib": _peak_memory_gib()}

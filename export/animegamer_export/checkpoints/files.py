@@ -24,8 +24,8 @@ FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F6
 """Dtypes of weights, by torch's and safetensors' names."""
 PUBLISHED_PIECES = 32000
 """Of Mistral's and T5's tokenizer, and of Llama 2's."""
-WRAPPERS = ("module", "state_dict")
-"""Entries under which DeepSpeed and Lightning save a model's tensors."""
+WRAPPERS = ("module", "state_dict", "model", "model_state_dict")
+"""Entries under which DeepSpeed, Lightning and others save a model's tensors."""
 ADDED_BY_TRAINING = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 """Components of keys: of DistributedDataParallel, torch.compile, FSDP and activation checkpointing."""
 QUANTISED = (
@@ -72,7 +72,9 @@ def load_torch(path: Path) -> Any:
         if zipfile.is_zipfile(path):
             _check_sums(path)
         return read_torch_file(path)
-    except (DamagedFileError, OSError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (DamagedFileError, RuntimeError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(
             f"truncated or not a PyTorch file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
@@ -129,7 +131,9 @@ def open_safetensors(path: Path) -> TensorFile:
         # Stays open: tensors are read from the mapping later.
         handle: Any = safe_open(path, framework="pt")
         slices = {key: handle.get_slice(key) for key in handle.keys()}
-    except (SafetensorError, OSError) as error:
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except SafetensorError as error:
         raise CheckpointError(
             f"truncated or not a safetensors file ({first_line(error)})", where=path, do=DOWNLOAD_AGAIN
         ) from error
@@ -172,13 +176,19 @@ def count_pieces(path: Path, published: str, do: str) -> int:
     """
     require_file(path)
     try:
-        pieces = int(sentencepiece.SentencePieceProcessor(model_file=str(path)).get_piece_size())
+        pieces = int(sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes()).get_piece_size())
     except (OSError, RuntimeError) as error:
         raise CheckpointError("not a sentencepiece model", where=path, do=do) from error
     if pieces == PUBLISHED_PIECES and (found := sha256(path)) != published:
         wrong: dict[str, tuple[object, object]] = {"sha256": (found, published)}
         raise CheckpointError("the tokenizer of another model", where=path, misshapen=wrong, do=do)
     return pieces
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    """The error of a disk that cannot map or read a file: some network disks cannot."""
+    do = "copy it to a local disk, or check its permissions"
+    return CheckpointError(f"the file cannot be read ({first_line(error)})", where=path, do=do)
 
 
 def _check_sums(path: Path) -> None:

@@ -7,14 +7,13 @@ huggingface_hub. Its own download restarts a file after an interruption, so part
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
-from animegamer_rt.bundle.files import remove, sha256, write_error
+from animegamer_rt.bundle.files import remove, replace, sha256, write_error
 from animegamer_rt.errors import ConfigError, HubError
 from animegamer_rt.untrusted import short
 
@@ -107,7 +106,7 @@ def download(repository: Repository, file: HubFile, to: Path, parts: Path) -> No
         what = "the downloaded file is not the published one, and was deleted"
         raise HubError(what, where=where, found="another checksum", expected=file.digest, do="run it again")
     try:
-        os.replace(part, to)
+        replace(part, to)
     except OSError as error:
         raise write_error(to, error) from error
 

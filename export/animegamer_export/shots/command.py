@@ -16,7 +16,6 @@ from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
-from animegamer_rt.errors import OutputError
 from animegamer_rt.noise import SEEDS, VERSION
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
@@ -78,10 +77,7 @@ def _write(options: argparse.Namespace) -> int:
 
     bundle, texts = _of_scripts(options), read_script(options.instructions)
     turns = _predict(_open(bundle, options), texts)
-    try:
-        write_turns(options.file, turns)
-    except (OSError, RuntimeError) as error:
-        raise OutputError("the shots cannot be written", where=options.file, found=str(error)) from error
+    write_turns(options.file, turns)
     print(f"{options.file}: {len(turns)} turns")
     return 0
 

@@ -6,6 +6,7 @@ Source: MODEL.md section 2. Reading runs no code from the file.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import torch
 
 from animegamer_export.checkpoints.files import load_torch
 from animegamer_export.checkpoints.torch_file import StoredTensor
+from animegamer_rt.bundle.files import write_file
 from animegamer_rt.errors import CheckpointError
 from animegamer_rt.state.game import MOTION_TABLES, OTHER_MOTION_SCOPE
 
@@ -50,14 +52,14 @@ def read_turns(path: Path, shape: tuple[int, int]) -> list[HandedTurn]:
 
 
 def write_turns(path: Path, turns: Sequence[HandedTurn]) -> None:
-    """Writes the file whole; the published decoder script plays it. Raises OSError."""
+    """Writes the file whole; the published decoder script plays it. Raises OutputError."""
     made = {
         f"turn_{number}": [torch.from_numpy(turn.shot)[None].bfloat16(), turn.instruction, list(turn.strengths)]
         for number, turn in enumerate(turns, start=1)
     }
-    partial = path.with_name(f".{path.name}.part")
-    torch.save(made, partial)
-    partial.replace(path)
+    content = io.BytesIO()
+    torch.save(made, content)
+    write_file(path, content.getvalue())
 
 
 def _turn(path: Path, name: str, entry: Any, shape: tuple[int, int]) -> HandedTurn:

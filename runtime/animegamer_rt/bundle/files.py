@@ -12,6 +12,7 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """How the small file begins that git leaves in place of one that Git LFS has not downloaded."""
 LOCK = ".lock"
 """The locked file inside a folder, only on Windows."""
+REPLACE_SECONDS = 2.0
 SPARE_BYTES = 64 * 2**20
 """Reserve for the file system itself, and for small files that were not counted."""
 
@@ -33,11 +35,24 @@ def write_file(path: Path, content: bytes) -> None:
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(content)
-        os.replace(part, path)
+        replace(part, path)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
         remove(part)
+
+
+def replace(part: Path, path: Path) -> None:
+    """os.replace, again for REPLACE_SECONDS where Windows refuses it: scanners and indexers open new files briefly."""
+    give_up = time.monotonic() + (REPLACE_SECONDS if sys.platform == "win32" else 0)
+    while True:
+        try:
+            os.replace(part, path)
+            return
+        except PermissionError:
+            if time.monotonic() >= give_up:
+                raise
+            time.sleep(0.05)
 
 
 def read_bounded(path: Path, limit: int) -> bytes:

@@ -19,7 +19,7 @@ import numpy as np
 
 from animegamer_rt.api import Clip
 from animegamer_rt.bundle.claims import Claim, claim_folder
-from animegamer_rt.bundle.files import make_folder, remove, require_space, write_error, write_file
+from animegamer_rt.bundle.files import make_folder, remove, replace, require_space, write_error, write_file
 from animegamer_rt.bundle.json_file import read_json
 from animegamer_rt.errors import OutputError
 from animegamer_rt.noise import VERSION
@@ -142,7 +142,7 @@ class GameFolder:
                 self._delete_earlier()
             for final, part in staged.items():
                 try:
-                    os.replace(part, final)
+                    replace(part, final)
                 except OSError as error:
                     raise write_error(final, error) from error
         except BaseException:
