@@ -229,24 +229,27 @@ def verify(bundle: Bundle) -> None:
 
 
 def _check_locations(bundle: Bundle) -> None:
-    """Raises BundleFileError if a part reads a data file that the manifest does not list for it."""
-    for part in bundle.manifest.parts.values():
-        for name in filter(None, (part.file, part.int8_file)):
-            path = bundle.folder / name
-            try:
-                used = {str(PurePosixPath(name).parent / one) for one in data_locations(path)}
-            except OSError as error:
-                raise unreadable(path, error) from error
-            except ValueError as error:
-                raise BundleFileError("not an ONNX file", where=path, found=str(error), do=FIX_MANIFEST) from error
-            if unlisted := sorted(used - set(part.data_files)):
-                raise BundleFileError(
-                    "the part reads a file that the manifest does not list for it",
-                    where=path,
-                    found=short(unlisted[0]),
-                    expected=", ".join(part.data_files) or "no data file",
-                    do=FIX_MANIFEST,
-                )
+    """Raises BundleFileError if a part or a typed graph reads a data file that the manifest does not list for it."""
+    manifest = bundle.manifest
+    graphs = [(part, name) for part in manifest.parts.values() for name in (part.file, part.int8_file) if name]
+    typed = {key.removesuffix("-rtx"): engine.file for key, engine in manifest.engines.items() if key.endswith("-rtx")}
+    graphs += [(manifest.parts[graph], name) for graph, name in typed.items() if graph in manifest.parts]
+    for part, name in graphs:
+        path = bundle.folder / name
+        try:
+            used = {str(PurePosixPath(name).parent / one) for one in data_locations(path)}
+        except OSError as error:
+            raise unreadable(path, error) from error
+        except ValueError as error:
+            raise BundleFileError("not an ONNX file", where=path, found=str(error), do=FIX_MANIFEST) from error
+        if unlisted := sorted(used - set(part.data_files)):
+            raise BundleFileError(
+                "the part reads a file that the manifest does not list for it",
+                where=path,
+                found=short(unlisted[0]),
+                expected=", ".join(part.data_files) or "no data file",
+                do=FIX_MANIFEST,
+            )
 
 
 def open_bundle(name_or_path: str | Path = "pocket", frame_size: tuple[int, int] | None = None) -> Bundle:

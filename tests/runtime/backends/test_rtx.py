@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,13 +19,15 @@ import pytest
 from project import ROOT
 
 import animegamer_rt
+from animegamer_export.tensorrt import command
+from animegamer_export.tensorrt.builder import build
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.onnxruntime import engines, loader, rtx
 from animegamer_rt.backends.tensorrt.engine_id import RTX_PLUGIN, choose
-from animegamer_rt.bundle.loader import Bundle, open_bundle
+from animegamer_rt.bundle.loader import Bundle, open_bundle, verify
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
-from animegamer_rt.errors import BackendError, EngineStaleError
+from animegamer_rt.errors import BackendError, BundleFileError, EngineStaleError
 from animegamer_rt.profiling import libraries
 
 
@@ -32,14 +35,16 @@ from animegamer_rt.profiling import libraries
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     """pocket with its typed graphs."""
     folder = shutil.copytree(ROOT / "engines/pocket", tmp_path_factory.mktemp("rtx") / "pocket")
-    assert main(["build-engines", "--bundle", str(folder), "--gpu", "rtx"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "_build_in_subprocess", build)  # eight processes would take most of the time
+        assert main(["build-engines", "--bundle", str(folder), "--gpu", "rtx"]) == 0
     return open_bundle(folder)
 
 
 def test_a_turn_of_the_typed_graphs_is_the_parts_turn(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def on_cpu(path: Path, role: str, ranges: rtx.Ranges, inputs: object, stream: bool) -> onnxruntime.InferenceSession:
+    def on_cpu(path: Path, provider: object) -> onnxruntime.InferenceSession:
         asked.append(path.name)
         return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
@@ -70,8 +75,10 @@ def test_graphs_that_are_not_written_or_of_other_weights_are_refused(bundle: Bun
 
 def test_the_plugin_is_told_shapes_cache_graphs_and_streaming(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANIMEGAMER_CACHE", "cache")
-    inputs: dict[str, list[int | str]] = {"ids": [1, "tokens"], "shot": [1, 226], "masks": ["rows", "tokens", "tokens"]}
-    options = rtx.provider_options("predictor", {"tokens": (1, 300, 600), "rows": (1, 2, 2)}, inputs, True)
+    shapes = {"ids": [1, "tokens"], "shot": [1, 226], "masks": ["rows", "tokens", "tokens"]}
+    inputs = {name: {"shape": shape} for name, shape in shapes.items()}
+    profiles = '[{"tokens": [1, 300, 600], "rows": [1, 2, 2]}]'
+    options = rtx.provider_options("predictor", profiles, inputs, True)
     assert options == {
         "enable_cuda_graph": "0",
         "nv_runtime_cache_path": str(Path("cache/rtx-plugin")),
@@ -80,18 +87,28 @@ def test_the_plugin_is_told_shapes_cache_graphs_and_streaming(monkeypatch: pytes
         "nv_profile_opt_shapes": "ids:1x300;masks:2x300x300",
         "nv_profile_max_shapes": "ids:1x600;masks:2x600x600",
     }
-    fixed = rtx.provider_options("vae", {}, {"latent": (1, 2)}, False)
+    fixed = rtx.provider_options("vae", "[{}]", {"latent": {"shape": [1, 2]}}, False)
     assert (fixed["enable_cuda_graph"], fixed["nv_weight_streaming_budget"]) == ("1", "0")
     assert "nv_profile_min_shapes" not in fixed
+    for wrong in ("", "[]", "[{}]", '[{"tokens": 1, "rows": "x"}]', '[{"tokens": [], "rows": []}]'):
+        with pytest.raises(BackendError, match="shapes of predictor's graph are not in the manifest"):
+            rtx.provider_options("predictor", wrong, inputs, True)
+
+
+def test_a_typed_graph_reads_no_file_but_its_parts(bundle: Bundle) -> None:
+    engines = dict(bundle.manifest.engines)
+    engines["encoder-rtx"] = engines["predictor-rtx"]
+    manifest = replace(bundle.manifest, engines=engines)
+    with pytest.raises(BundleFileError, match=r"predictor-rtx\.onnx: the part reads a file that .*predictor\.weights"):
+        verify(Bundle(bundle.folder, manifest))
 
 
 def test_no_node_is_left_to_the_cpu(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     """The CPU's own device stands for a plugin that takes no node: onnxruntime itself refuses the session."""
     (cpu,) = [one for one in onnxruntime.get_ep_devices() if one.ep_name == "CPUExecutionProvider"]
     monkeypatch.setattr(rtx, "card", lambda: cpu)
-    monkeypatch.setattr(rtx, "provider_options", lambda *given: {})
     with pytest.raises(BackendError, match=r"encoder-rtx\.onnx: TensorRT-RTX cannot load the part; .*fallback"):
-        rtx.open_session(bundle.folder / "encoder-rtx.onnx", "encoder", {}, {}, False)
+        rtx.open_session(bundle.folder / "encoder-rtx.onnx", {})
 
 
 def plugin(monkeypatch: pytest.MonkeyPatch, register: object) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import functools
 import io
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -131,9 +130,9 @@ def _load_rtx(bundle: Bundle, parts: PlanParts) -> Engines:
     stream = rtx.must_stream(sum(files[name].bytes for part in sources.values() for name in part.data_files))
     opened: dict[str, Part] = {}
     for graph, engine in graphs.items():
-        role, (ranges,) = bundle.graph_roles[graph], json.loads(engine.built_for["profiles"])
-        inputs = {name: value["shape"] for name, value in sources[graph].inputs.items()}
-        session = rtx.open_session(bundle.path(engine.file), role, ranges, inputs, stream)
+        inputs, profiles = sources[graph].inputs, engine.built_for.get("profiles", "")
+        options = rtx.provider_options(bundle.graph_roles[graph], profiles, inputs, stream)
+        session = rtx.open_session(bundle.path(engine.file), options)
         opened[graph] = Part(session, "cuda")
     by_role = {role: [opened[one] for one in parts.graphs(role) if one in opened] for role in (*PLAY_ROLES, ENCODER)}
     library = f"onnxruntime {onnxruntime.__version__}, {RTX_PLUGIN} {module_version(RTX_PLUGIN)}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling.libraries import RTX_PLUGIN
 from animegamer_rt.profiling.nvml import open_nvml
 
-Ranges = Mapping[str, Sequence[int]]
-"""Axis name -> (minimum, optimum, maximum)."""
 FIXED_SHAPES = (DENOISER, VAE)
 """Roles whose inputs keep their shapes from turn to turn, so that a CUDA graph of them can be replayed."""
 USE_ANOTHER = "or use --device tensorrt, cuda or cpu"
@@ -48,18 +47,15 @@ def card() -> Any:
     return found[0]
 
 
-def open_session(
-    path: Path, role: str, ranges: Ranges, inputs: Mapping[str, Sequence[int | str]], stream_weights: bool
-) -> onnxruntime.InferenceSession:
+def open_session(path: Path, provider: Mapping[str, str]) -> onnxruntime.InferenceSession:
     """A session in which every node runs on the card; onnxruntime refuses to leave one to the CPU.
 
-    inputs: name -> shape, whose named axes are in `ranges`. stream_weights: keep weights in host memory as needed.
-    Raises BackendError.
+    provider: of `provider_options`. Raises BackendError.
     """
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    options.add_provider_for_devices([card()], provider_options(role, ranges, inputs, stream_weights))
+    options.add_provider_for_devices([card()], provider)
     try:
         return onnxruntime.InferenceSession(str(path), options)
     except Exception as error:
@@ -67,16 +63,23 @@ def open_session(
         raise BackendError("TensorRT-RTX cannot load the part", where=path, found=str(error), do=do) from error
 
 
-def provider_options(
-    role: str, ranges: Ranges, inputs: Mapping[str, Sequence[int | str]], stream_weights: bool
-) -> dict[str, str]:
-    """The plugin's options, by the names in its header tensorrt_rtx_provider_options.h."""
+def provider_options(role: str, profiles: str, inputs: Mapping[str, Any], stream_weights: bool) -> dict[str, str]:
+    """The plugin's options, by the names in its header tensorrt_rtx_provider_options.h.
+
+    profiles: as `build-engines` records them: JSON of one {axis: (minimum, usual, maximum)}. inputs: of the part, by
+    name; their named axes are in it. stream_weights: keep weights in host memory as needed. Raises BackendError.
+    """
     ends = dict.fromkeys(("min", "opt", "max"), "")
-    for name, shape in inputs.items():
-        if any(isinstance(axis, str) for axis in shape):
-            for index, end in enumerate(ends):
-                lengths = [str(ranges[axis][index] if isinstance(axis, str) else axis) for axis in shape]
-                ends[end] += f"{';' if ends[end] else ''}{name}:{'x'.join(lengths)}"
+    try:
+        (ranges,) = json.loads(profiles)
+        for name, shape in ((name, value["shape"]) for name, value in inputs.items()):
+            if any(isinstance(axis, str) for axis in shape):
+                for index, end in enumerate(ends):
+                    lengths = [str(int(ranges[axis][index] if isinstance(axis, str) else axis)) for axis in shape]
+                    ends[end] += f"{';' if ends[end] else ''}{name}:{'x'.join(lengths)}"
+    except (ValueError, TypeError, LookupError) as error:
+        do = "run: animegamer-rt build-engines --gpu rtx"
+        raise BackendError(f"the shapes of {role}'s graph are not in the manifest", found=str(error), do=do) from error
     return {
         "enable_cuda_graph": "1" if role in FIXED_SHAPES else "0",
         "nv_runtime_cache_path": str(cache_folder() / "rtx-plugin"),
