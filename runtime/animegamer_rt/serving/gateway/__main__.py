@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -25,13 +26,25 @@ def _end_with_server() -> None:
     os._exit(0)
 
 
+class GatewayServer(HttpServer):
+    """Writes a byte to standard output each second: the server replaces a gateway that does not."""
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second by the event loop."""
+        if counter % 10 == 0:
+            with contextlib.suppress(OSError):  # the server is gone, or does not read
+                os.write(sys.stdout.fileno(), b".")
+        return await super().on_tick(counter)
+
+
 def main() -> None:
     """Serve until the server is gone."""
     settings = GatewaySettings.from_line(sys.stdin.buffer.readline())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_server, daemon=True).start()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s gateway: %(message)s")
-    server = HttpServer(
+    os.set_blocking(sys.stdout.fileno(), False)
+    server = GatewayServer(
         make_app(settings),
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # pictures are compressed already

@@ -1,7 +1,8 @@
 """Starts the web gateway, and restarts it when it dies. No game depends on it: it is a client of the server.
 
 The listening socket stays open across restarts: browsers wait instead of being refused. The gateway's standard input is
-a pipe that closes when the server dies, which ends the gateway.
+a pipe that closes when the server dies, which ends the gateway. Its standard output is one into which its event loop
+writes once a second: a gateway that hangs is replaced.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import logging
+import os
 import socket as tcp
 import subprocess
 import sys
@@ -27,7 +29,8 @@ from .sockets import ON_THIS_MACHINE, ServerSockets, is_loopback
 
 BACKOFF_S, MAX_BACKOFF_S, STEADY_S = 0.5, 30.0, 60.0
 """Wait before a restart. It doubles up to the second value each time the gateway dies sooner than the third."""
-STOP_S = 3.0
+STOP_S, SILENT_S = 3.0, 30.0
+"""How long it may take to stop, and to start or to be silent."""
 BIND_TRIES, BIND_WAIT_S = 20, 0.1
 """The gateway of a killed server holds its socket until it notices."""
 BACKLOG = 256
@@ -64,7 +67,7 @@ class GatewayProcess:
             connections=options.connections,
         )
         self._process: subprocess.Popen[bytes] | None = None
-        self._deaths, self._start_at, self._started_at = 0, 0.0, 0.0
+        self._deaths, self._start_at, self._started_at, self._heard_at = 0, 0.0, 0.0, 0.0
 
     def watch(self, now: float) -> None:
         """Start the gateway when it is time, and notice when it dies."""
@@ -72,11 +75,18 @@ class GatewayProcess:
             if now >= self._start_at:
                 self._start(now)
             return
+        assert self._process.stdout is not None
         code = self._process.poll()
-        if code is None:
+        if self._process.stdout.read():
+            self._heard_at = now
+        if code is None and now - self._heard_at < SILENT_S:
             return
+        if code is None:
+            self._process.kill()
+            self._process.wait()
         self._process = None
-        self._plan_start(now, f"the gateway ended with code {code}")
+        end = f"hung for {SILENT_S:g} s" if code is None else f"ended with code {code}"
+        self._plan_start(now, f"the gateway {end}")
 
     def stop(self) -> None:
         """End the gateway and close its socket."""
@@ -91,13 +101,18 @@ class GatewayProcess:
         self._socket.close()
 
     def _start(self, now: float) -> None:
-        self._started_at = now
+        self._started_at = self._heard_at = now
         command = child_command("animegamer_rt.serving.gateway")
         try:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, pass_fds=[self._settings.descriptor], start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[self._settings.descriptor],
+                start_new_session=True,
             )
-            assert self._process.stdin is not None
+            assert self._process.stdin is not None and self._process.stdout is not None
+            os.set_blocking(self._process.stdout.fileno(), False)
             self._process.stdin.write(self._settings.to_line())
             self._process.stdin.flush()
         except OSError as error:  # out of memory, or it died at once: may be temporary, and the games continue

@@ -174,8 +174,10 @@ def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay
             assert len(frames(sleeper.rest(again))) == 17
 
 
-def test_no_game_is_lost_when_the_gateway_is_killed(bundle: Path, tmp_path: Path) -> None:
-    with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:1") as server:
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hangs"])
+def test_no_game_is_lost_when_the_gateway_is_killed_or_hangs(bundle: Path, tmp_path: Path, end: int) -> None:
+    soon = "from animegamer_rt.serving.server import gateway_process; gateway_process.SILENT_S = 8.0"
+    with LiveServer(bundle, tmp_path / "state", "--web", "0", device="simulated:1", code=soon) as server:
         url = web(server.ready())
         with Browser(url) as browser, server.client() as program:
             first, game = gateway_pid(server), program.open(seed=6)
@@ -185,7 +187,7 @@ def test_no_game_is_lost_when_the_gateway_is_killed(bundle: Path, tmp_path: Path
             while browser.receive().type != "state":
                 pass
             mine = program.begin(game)
-            os.kill(first, signal.SIGKILL)
+            os.kill(first, end)
             with pytest.raises(ConnectionClosed):
                 browser.rest(begun)
             plain = frames(program.rest(mine))
