@@ -20,11 +20,15 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from animegamer_rt.serving.shares import FullError, Share
+
 REQUEST_S, ANSWER_S, CLOSE_S = 10.0, 60.0, 10.0
 """How long a request may take to arrive whole, its answer to be fetched, and a WebSocket to close."""
 HEADER_BYTES = 16 * 1024
 CONNECTIONS, BACKLOG = 128, 128
 """HTTP connections open at once, without WebSockets; those accepted in one go, before any is closed."""
+UNFINISHED_BYTES = 64 * 2**20
+"""Of all WebSocket messages that have not arrived whole: seven of the largest pictures."""
 LOG_S = 60.0
 FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -105,7 +109,39 @@ class LimitedHttp(H11Protocol):
 
 
 class LimitedWebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket whose connection ends with it, even if its browser no longer reads."""
+    """A WebSocket whose connection ends with it, even if its browser no longer reads.
+
+    Messages that have not arrived whole share UNFINISHED_BYTES; whoever has the most is closed.
+    """
+
+    unfinished = Share["LimitedWebSocket"](UNFINISHED_BYTES)
+    unfinished_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Make room for a part of a long message."""
+        self.unfinished_bytes += len(data)
+        super().data_received(data)
+        self.unfinished.drop(self)
+        if self.unfinished_bytes < HEADER_BYTES:
+            return
+        holder = peer_of(self.client) or self
+        try:
+            while (most := self.unfinished.giver(holder, self.unfinished_bytes)) is not None:
+                self.unfinished.drop(most)
+                most.transport.abort()
+            self.unfinished.set(self, holder, self.unfinished_bytes)
+        except FullError:
+            self.transport.abort()
+
+    def send_receive_event_to_app(self) -> None:
+        """A message has arrived whole."""
+        self.unfinished_bytes = 0
+        super().send_receive_event_to_app()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free its part."""
+        self.unfinished.drop(self)
+        super().connection_lost(exc)
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         """Wait a little for the browser's own close."""

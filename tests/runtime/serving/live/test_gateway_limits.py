@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from browser_socket import Browser, web
 from live_server import LiveServer, until_timeout
@@ -227,6 +228,21 @@ def test_sockets_that_do_not_play_give_way_to_new_visitors(bundle: Path, tmp_pat
         with pytest.raises(ConnectionClosed) as closed:
             idle[0].receive()
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
+
+
+def test_messages_that_never_end_share_a_bound_and_others_send_theirs(bundle: Path, tmp_path: Path) -> None:
+    with contextlib.ExitStack() as held, LiveServer(bundle, tmp_path, web="0") as server:
+        url = web(server.ready())
+        gateway = next(one for one in psutil.Process(server.process.pid).children() if "gateway" in str(one.cmdline()))
+        before = gateway.memory_info().rss
+        half, header = 4 * 2**20, b"\x02\xff" + (8 * 2**20).to_bytes(8, "big") + bytes(4)
+        for _ in range(40):
+            endless = held.enter_context(Browser(url))
+            with contextlib.suppress(OSError):  # closed, as it should be
+                endless.socket.socket.sendall(header + bytes(half))
+        with Browser(url) as browser:
+            assert browser.hello().type == "welcome"
+        assert gateway.memory_info().rss - before < 120 * 2**20, "not 160"
 
 
 def test_the_address_with_most_websockets_gives_way_and_first_those_that_do_not_play() -> None:
