@@ -18,8 +18,10 @@ from .stages.image import Picture
 Frames = npt.NDArray[np.uint8]
 """Video frames [T, H, W, 3], RGB24."""
 
-# Visually lossless for flat cartoon colours; a 17-frame pocket clip takes about 60 kB.
-CRF = "17"
+# Visually lossless for flat cartoon colours. As small and as near as preset veryfast at CRF 17, in a third of its time.
+ENCODER = {"preset": "ultrafast", "crf": "18"}
+# Without cpu-independent, x264 was seen to give noisy pictures other bytes from run to run.
+X264 = "cpu-independent=1:bframes=3:cabac=1:8x8dct=1"
 AV_FORMATS = {"rgb24": "rgb24", "rgba32": "rgba", "bgra32": "bgra"}
 """Pixel format -> its name in the codec library."""
 BT709, LIMITED = 1, 1
@@ -50,6 +52,7 @@ class ClipWriter:
         self, height: int, width: int, fps: float, scale: int | None = None, pixel_format: str = "rgb24"
     ) -> None:
         import av  # loads FFmpeg: a worker has this module without writing clips
+        from av.video.reformatter import VideoReformatter
 
         self._frame_of, self._format = av.VideoFrame.from_ndarray, AV_FORMATS[pixel_format]
         self._file = io.BytesIO()
@@ -65,14 +68,16 @@ class ClipWriter:
         # 4:2:0 colour needs even sides.
         stream.width, stream.height = (side * scale // 2 * 2 for side in (width, height))
         stream.pix_fmt = "yuv420p"
-        # Without cpu-independent, x264 was seen to give noisy pictures other bytes from run to run.
-        stream.options = {"crf": CRF, "preset": "veryfast", "x264-params": "cpu-independent=1"}
+        stream.options = {**ENCODER, "x264-params": X264}
         stream.color_range, stream.colorspace, stream.color_primaries, stream.color_trc = LIMITED, BT709, BT709, BT709
         self._stream = stream
+        # One for the clip: a frame's own would compute the filter's coefficients again.
+        self._reformatter = VideoReformatter()
 
     def add(self, frame: npt.NDArray[np.uint8]) -> None:
         """Encode one frame [H, W, C]."""
-        picture = self._frame_of(np.ascontiguousarray(frame), format=self._format).reformat(
+        picture = self._reformatter.reformat(
+            self._frame_of(np.ascontiguousarray(frame), format=self._format),
             self._stream.width,
             self._stream.height,
             "yuv420p",
