@@ -226,7 +226,7 @@ def test_profiles_hold_every_prompt_of_the_window(bundle: Bundle) -> None:
     prompt = PromptBuilder.from_bundle(bundle).build("Tobo runs.", [past] * 2)
     for tokens in (prompt.history, prompt.turn):
         assert tokens is not None
-        assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.masks) <= prompts["rows"][2]
+        assert tokens.ids.shape[1] <= most and prompts["rows"][0] <= len(tokens.history_index) <= prompts["rows"][2]
         assert prompts["history_tokens"][0] <= len(tokens.history_shots) <= prompts["history_tokens"][2]
         assert prompts["read_tokens"][0] <= len(tokens.readout) <= prompts["read_tokens"][2]
     assert [ranges["batch"] for ranges in command.profiles("denoiser", bundle)] == [(2, 2, 2), (1, 1, 1)]

@@ -80,7 +80,7 @@ def predictor_graph(predictor: Predictor) -> Graph:
 
 def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
     """The inputs of `Predictor.answer` by name, in order, on the cache's device."""
-    arrays = {name: np.ascontiguousarray(getattr(tokens, name)) for name in TokenBatch.__slots__}
+    arrays = {name: np.ascontiguousarray(array) for name, array in tokens.arrays().items()}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
     given["history_shots"] = given["history_shots"].to(past[0].dtype)
     return {**given, "keys": past[0], "values": past[1]}

@@ -208,7 +208,7 @@ def read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> t
     seen, index = torch.zeros(2, count, count, dtype=torch.bool), torch.zeros(2, count, dtype=torch.int64)
     for tokens, end in zip(runs, ends, strict=True):
         new = slice(int(end) - tokens.ids.shape[1], int(end))
-        seen[:, new, : new.start], seen[:, new, new] = True, torch.from_numpy(tokens.masks)
+        seen[:, new, : new.start], seen[:, new, new] = True, torch.from_numpy(tokens.arrays()["masks"].copy())
         places = np.where(tokens.history_index >= 0, tokens.history_index + first_shot, -1)
         index[:, new] = torch.from_numpy(places)
         first_shot += len(tokens.history_shots)

@@ -40,13 +40,13 @@ class TokenBatch:
     """Input of one predictor run: n tokens after a cached past, in b rows.
 
     ids i64 [1, n], the same in all rows; history_index i64 [b, n] (-1: the token's embedding, k >= 0: row k of the
-    resampled shots); masks bool [b, n, n] (True: may attend; all may attend to the past); history_shots f32 [s, D],
-    s >= 1; readout i64 [r]: positions where the first row reads the shot. `extend` continues the last row.
+    resampled shots); masks bool [b, n, n] (True: may attend; all may attend to the past), None: causal; history_shots
+    f32 [s, D], s >= 1; readout i64 [r]: positions where the first row reads the shot. `extend` continues the last row.
     """
 
     ids: IntArray
     history_index: IntArray
-    masks: npt.NDArray[np.bool_]
+    masks: npt.NDArray[np.bool_] | None
     history_shots: npt.NDArray[np.float32]
     readout: IntArray
 
@@ -57,7 +57,7 @@ class TokenBatch:
         return cls(
             ids=ids[None],
             history_index=np.full((1, count), -1, np.int64),
-            masks=np.tri(count, dtype=np.bool_)[None],
+            masks=None,
             history_shots=np.zeros((1, shot_width), np.float32),
             readout=np.zeros(1, np.int64),
         )
@@ -70,10 +70,16 @@ class TokenBatch:
         return TokenBatch(
             ids=self.ids[:, start:stop],
             history_index=np.where(index < 0, -1, index - first),
-            masks=self.masks[row : row + 1, start:stop, start:stop],
+            masks=None if self.masks is None else self.masks[row : row + 1, start:stop, start:stop],
             history_shots=self.history_shots[first:end],
             readout=np.zeros(1, np.int64) if row else (self.readout - start).clip(0),
         )
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All arrays by name, with causal masks written out."""
+        rows, count = self.history_index.shape
+        causal = np.broadcast_to(np.tri(count, dtype=np.bool_), (rows, count, count))
+        return {name: getattr(self, name) for name in self.__slots__} | ({"masks": causal} if self.masks is None else {})
 
     def same_as(self, other: TokenBatch) -> bool:
         """Whether all arrays are equal."""

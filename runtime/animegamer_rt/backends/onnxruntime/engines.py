@@ -100,7 +100,7 @@ class Predictor:
         if past is None and rows == 1 and self._part.device == "cpu":
             return self._read_history(tokens)
         past = self._nothing if past is None else past
-        if rows == 1 or self._part.device != "cpu":
+        if tokens.masks is None or rows == 1 or self._part.device != "cpu":
             return self._run(tokens, past)
         apart = (tokens.masks[0] != tokens.masks[1]).any(1) | (tokens.history_index[0] != tokens.history_index[1])
         shared = int(apart.argmax())
@@ -114,7 +114,7 @@ class Predictor:
         Blocks begin at the same tokens whatever was read before, so that a replay has the same bits on any processor.
         """
         count = tokens.ids.shape[1]
-        if len(tokens.readout) > 1 or not (tokens.masks == np.tri(count, dtype=np.bool_)).all():
+        if len(tokens.readout) > 1 or tokens.masks is not None:
             return self._run(tokens, self._nothing)
         start, cache = 0, self._nothing
         if self._begun is not None and tokens.span(0, 0, self._begun[0].ids.shape[1]).same_as(self._begun[0]):
@@ -128,7 +128,7 @@ class Predictor:
     def _run(self, tokens: TokenBatch, past: object) -> Prefill:
         assert isinstance(past, tuple)
         keys, values = past
-        inputs = {name: self._part.value(getattr(tokens, name)) for name in TokenBatch.__slots__}
+        inputs = {name: self._part.value(array) for name, array in tokens.arrays().items()}
         out = self._part.run(self._part.bind({**inputs, "keys": keys, "values": values}, on_cpu=("shot", "logits")))
         return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["next_keys"], out["next_values"]))
 

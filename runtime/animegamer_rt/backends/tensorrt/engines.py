@@ -173,7 +173,7 @@ class Predictor:
         total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines[PREDICTOR].tensors["keys"].shape[3]
         if total > most:
             raise _too_large("the prompt", PREDICTOR, f"{total} tokens with its history", f"{most}")
-        self._parts.send(context, PREDICTOR, {name: getattr(tokens, name) for name in TokenBatch.__slots__})
+        self._parts.send(context, PREDICTOR, tokens.arrays())
         slot = 1 - past.slot
         for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
             context.shape(name, past.shape)

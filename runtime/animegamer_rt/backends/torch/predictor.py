@@ -105,12 +105,12 @@ class Predictor:
         before = [] if past is None else self._chain_to(past)
         start, count = before[-1].length if before else 0, tokens.ids.shape[1]
         self._hold(start + count)
-        network, rows = self.network, len(tokens.masks)
+        network, rows = self.network, len(tokens.history_index)
         with self.torch_device.use():
             send = self.torch_device.to_device
             history = send(tokens.history_shots).to(self.torch_device.dtype)
             x = network.embed(send(tokens.ids).expand(rows, -1), send(tokens.history_index), history)
-            positions, masks = torch.arange(start + count, device=x.device), send(tokens.masks)
+            positions, masks = torch.arange(start + count, device=x.device), send(tokens.arrays()["masks"])
             masks = torch.cat([masks.new_ones(rows, count, start), masks], dim=2)
             masks = masks & network.in_window(positions[start:], positions)
 
