@@ -77,7 +77,7 @@ class LibraryPredictor:
 
     def _run(self, tokens: TokenBatch, past: Any) -> tuple[Tensor, FloatArray, KeysValues]:
         """Hidden states [b, n, D], logits [V] after the last row, and keys and values, past ones first."""
-        index, masks = torch.from_numpy(tokens.history_index), torch.from_numpy(tokens.arrays()["masks"].copy())
+        index, masks = torch.from_numpy(tokens.history_index), torch.from_numpy(tokens.arrays()["masks"])
         rows, count = index.shape
         embeddings = self.network.model.embed_tokens(torch.from_numpy(tokens.ids)).expand(rows, -1, -1)
         injected = self._ours.input_resampler(torch.from_numpy(tokens.history_shots))[index.clamp(min=0)]

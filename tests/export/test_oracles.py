@@ -79,12 +79,16 @@ def test_predictor_is_the_mistral_of_transformers() -> None:
     windowed = opened & (torch.arange(tokens)[:, None] - torch.arange(tokens) < 12)
 
     def error() -> float:
-        # As it is played: the history first, then the turn over its keys and values, in two rows with different masks.
-        nothing, masks = torch.zeros(2, 1, 2, 0, 8), torch.stack([opened, causal])
-        history = masks[1:, :before, :before]
-        _, _, *past = ours.answer(ids[:, :before], index[:, :before], history, shots, first, nothing, nothing)
-        rows, turn = index[:, before:].expand(2, -1), masks[:, before:, before:]
-        shot, logits, _, _ = ours.answer(ids[:, before:], rows, turn, shots, queries - before, *past)
+        # As it is played: the history first, then the turn over its keys and values, a row for each mask.
+        nothing, history = [torch.zeros(1, 2, 0, 8)] * 4, causal[None, :before, :before]
+        _, _, *past = ours.answer(ids[:, :before], index[:, :before], history, shots, first, *nothing)
+        opened_row, causal_row = (
+            ours.answer(
+                ids[:, before:], index[:, before:], mask[None, before:, before:], shots, queries - before, *past
+            )
+            for mask in (opened, causal)
+        )
+        shot, logits = opened_row[0], causal_row[1]
         embeddings = theirs.model.embed_tokens(ids).clone()
         embeddings[0, 3:7] = shots
         read = theirs.model(inputs_embeds=embeddings, attention_mask=windowed[None, None]).last_hidden_state

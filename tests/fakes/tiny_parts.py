@@ -7,15 +7,15 @@ from __future__ import annotations
 
 _HEADER = '<ir_version: 9, opset_import: ["": 20]>'
 PARTS = {
-    # A token's number is its id, or half the sum of its earlier shot's row; the last row's are the keys. The phase is a
+    # A token's number is its id, or half the sum of its earlier shot's row; they are the keys. The phase is a
     # hundredth of the sum of all keys; the shot is the sine of phase and numbers read, the logits are cosines.
     "predictor": f"""{_HEADER}
-predictor (int64[1, tokens] ids, int64[rows, tokens] history_index, bool[rows, tokens, tokens] masks,
+predictor (int64[1, tokens] ids, int64[1, tokens] history_index, bool[1, tokens, tokens] masks,
            float[history_tokens, 8] history_shots, int64[read_tokens] readout,
-           float[1, 1, 1, cached_tokens, 2] keys, float[1, 1, 1, cached_tokens, 2] values)
-       => (float[1, read_tokens, 8] shot, float[1, VOCABULARY] logits, float[1, 1, 1, longer, 2] next_keys,
-           float[1, 1, 1, longer, 2] next_values)
-<int64[1] zero = {{0}}, int64[1] last = {{-1}}, int64[5] as_keys = {{1, 1, 1, -1, 1}}, int64[3] as_shot = {{1, -1, 1}},
+           float[1, 1, cached_tokens, 2] cache_keys, float[1, 1, cached_tokens, 2] cache_values)
+       => (float[1, read_tokens, 8] shot, float[1, VOCABULARY] logits, float[1, 1, longer, 2] cache_next_keys,
+           float[1, 1, longer, 2] cache_next_values)
+<int64[1] zero = {{0}}, int64[1] last = {{-1}}, int64[4] as_keys = {{1, 1, -1, 1}}, int64[3] as_shot = {{1, -1, 1}},
  float[8] widths = {{0, 1, 2, 3, 4, 5, 6, 7}}, float[1] half = {{0.5}}, int64 start = {{0}},
  int64 end = {{VOCABULARY}}, int64 one = {{1}}, float[1] slow = {{0.01}}>
 {{
@@ -26,15 +26,13 @@ predictor (int64[1, tokens] ids, int64[rows, tokens] history_index, bool[rows, t
     shown = Gather<axis = 0>(halves, shot_rows)
     injected = GreaterOrEqual(history_index, zero)
     numbers = Where(injected, shown, ids_float)
-    first_row = Gather<axis = 0>(numbers, zero)
-    last_row = Gather<axis = 0>(numbers, last)
-    column = Reshape(last_row, as_keys)
-    pair = Concat<axis = 4>(column, column)
-    next_keys = Concat<axis = 3>(keys, pair)
-    next_values = Concat<axis = 3>(values, pair)
-    total = ReduceSum<keepdims = 0>(next_keys)
+    column = Reshape(numbers, as_keys)
+    pair = Concat<axis = 3>(column, column)
+    cache_next_keys = Concat<axis = 2>(cache_keys, pair)
+    cache_next_values = Concat<axis = 2>(cache_values, pair)
+    total = ReduceSum<keepdims = 0>(cache_next_keys)
     phase = Mul(total, slow)
-    read = Gather<axis = 1>(first_row, readout)
+    read = Gather<axis = 1>(numbers, readout)
     read_column = Reshape(read, as_shot)
     angles = Add(read_column, widths)
     turned = Add(angles, phase)

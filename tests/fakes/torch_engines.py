@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from animegamer_export.parts.predictor import empty_cache, feeds
+from animegamer_export.parts.predictor import empty_cache, read
 from animegamer_export.parts.vae import pixels
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames, IntArray, Prefill, TokenBatch
 from animegamer_rt.models.denoiser import Denoiser
@@ -31,12 +31,11 @@ class _Predictor:
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         past = empty_cache(self.model) if past is None else past
-        assert isinstance(past, tuple)
-        shot, logits, *cache = self.model.answer(**feeds(tokens, past))
-        return Prefill(shot[0].numpy(), logits[0].numpy(), tuple(cache))
+        assert isinstance(past, list)
+        shot, logits, *cache = read(self.model, tokens, past)
+        return Prefill(shot[0].numpy(), logits[0].numpy(), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        assert isinstance(cache, tuple)
         after = self.prefill(TokenBatch.text(tokens, self.model.size.shot_width), cache)
         return after.logits, after.cache
 

@@ -99,7 +99,7 @@ def test_tensorrt_plays_a_plan_with_the_engines_of_its_parts(tiny: Bundle) -> No
         return write_manifest(bundle.folder, replace(bundle.manifest, engines=engines))
 
     def opened(bundle: Bundle, plan: str) -> Engines:
-        parts, most = bundle.parts_of(plan), {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226}
+        parts, most = bundle.parts_of(plan), {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226}
         most |= {"cached_tokens": 1600, "longer": 1624, "channels": 4, "rows_count": 2}
         config = EngineConfig("tensorrt")
         engines = tensorrt.load(bundle, config, None, parts, device=FakeDevice(most), tell=lambda _: None)

@@ -18,7 +18,7 @@ from animegamer_export.checkpoints.predictor import predictor_weight_map
 from animegamer_export.checkpoints.weight_map import LowRankScale, WeightMap
 from animegamer_export.parity.checks import PREDICTOR, PREDICTOR_MERGED, SCHEDULE, Check, compare, count_differences
 from animegamer_export.parity.fixtures import FixtureFolder, FixtureSet
-from animegamer_export.parts.predictor import Answer, empty_cache, feeds, read_prompt
+from animegamer_export.parts.predictor import Answer, empty_cache, read, read_prompt
 from animegamer_export.parts.streamed.parts import with_weights
 from animegamer_rt.backends.interface import TokenBatch
 from animegamer_rt.errors import CheckpointError
@@ -173,9 +173,8 @@ def _read_apart(predictor: Predictor, prompt: _Prompt, state_index: Tensor, star
     """Each read-out in its own run."""
     shot_row = prompt.row(prompt.history_index, prompt.open_mask, start)
     state_row = prompt.row(state_index, prompt.causal_mask, start)
-    shot, *_ = predictor.answer(**feeds(shot_row, empty_cache(predictor)))
-    _, logits, keys, values = predictor.answer(**feeds(state_row, empty_cache(predictor)))
-    return shot, logits, keys, values
+    shot, *_ = read(predictor, shot_row, empty_cache(predictor))
+    return shot, *read(predictor, state_row, empty_cache(predictor))[1:]
 
 
 def _greedy(
@@ -187,9 +186,8 @@ def _greedy(
     count = len(fixture.tensor(f"text_ids_{variant}"))
     while len(text) < count:
         if text:
-            _, _, keys, values = answer
             following = TokenBatch.text(np.array([last]), predictor.size.shot_width)
-            answer = predictor.answer(**feeds(following, (keys, values)))
+            answer = read(predictor, following, answer[2:])
         scored = scores.apply(answer[1], last)
         last = int(scored.argmax())
         text.append(last)

@@ -5,7 +5,7 @@ Shape letters as in models/predictor.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
 from animegamer_rt.backends.interface import TokenBatch
+from animegamer_rt.bundle.roles import CACHE_PREFIX
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.prompt import Prompt, build_readouts
 
@@ -21,21 +22,17 @@ WEIGHTS = "predictor.weights"
 TOLERANCE = 1e-3
 """float32 in another order of operations, over all layers."""
 
-Cache = tuple[Tensor, Tensor]
-"""Keys and values."""
-Answer = tuple[Tensor, Tensor, Tensor, Tensor]
-"""Shot, logits, keys and values, in the order of `Predictor.answer`."""
+Cache = Sequence[Tensor]
+"""Each layer's keys, then its values."""
+Answer = tuple[Tensor, ...]
+"""Shot, logits and cache, in the order of `Predictor.answer`."""
 
-OUTPUTS = ("shot", "logits", "next_keys", "next_values")
-_CACHE_AXES = {3: "cached_tokens"}
 _AXES = {
     "ids": {1: "tokens"},
-    "history_index": {0: "rows", 1: "tokens"},
-    "masks": {0: "rows", 1: "tokens", 2: "tokens"},
+    "history_index": {1: "tokens"},
+    "masks": {1: "tokens", 2: "tokens"},
     "history_shots": {0: "history_tokens"},
     "readout": {0: "read_tokens"},
-    "keys": _CACHE_AXES,
-    "values": _CACHE_AXES,
 }
 
 
@@ -51,10 +48,9 @@ class _PredictorGraph(nn.Module):
         masks: Tensor,
         history_shots: Tensor,
         readout: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        *cache: Tensor,
     ) -> tuple[Tensor, ...]:
-        return self.predictor.answer(ids, history_index, masks, history_shots, readout, keys, values)
+        return self.predictor.answer(ids, history_index, masks, history_shots, readout, *cache)
 
 
 def export_predictor(predictor: Predictor, folder: Path, precision: Precision = "fp16") -> ExportResult:
@@ -72,32 +68,48 @@ def predictor_graph(predictor: Predictor) -> Graph:
     """The graph to export, with a turn after a history of two as an example."""
     size, prompt = predictor.size, example_prompt(predictor, history_turns=2)
     cached = prompt.runs[0].ids.shape[1]
-    cache = torch.zeros(size.layers, 1, size.kv_heads, cached, size.head_width)
+    cache = [torch.zeros(1, size.kv_heads, cached, size.head_width) for _ in range(2 * size.layers)]
     # A dynamic axis needs at least 2 in the example, and a turn after its history injects no shot.
-    inputs = feeds(prompt.turn, (cache, cache.clone())) | {"history_shots": torch.zeros(2, size.shot_width)}
-    return Graph("predictor", _PredictorGraph(predictor), inputs, OUTPUTS, _AXES)
+    inputs = feeds(prompt.turn.rows()[0], cache) | {"history_shots": torch.zeros(2, size.shot_width)}
+    axes = _AXES | {name: {2: "cached_tokens"} for name in inputs if name.startswith(CACHE_PREFIX)}
+    return Graph("predictor", _PredictorGraph(predictor), inputs, output_names(size.layers), axes)
+
+
+def output_names(layers: int) -> tuple[str, ...]:
+    """The graph's outputs, in the order of `Predictor.answer`."""
+    return ("shot", "logits", *(f"{CACHE_PREFIX}next_{name}" for name in _cache_names(layers)))
+
+
+def _cache_names(layers: int) -> list[str]:
+    return [f"{what}_{layer:02}" for layer in range(layers) for what in ("keys", "values")]
 
 
 def feeds(tokens: TokenBatch, past: Cache) -> dict[str, Tensor]:
-    """The inputs of `Predictor.answer` by name, in order, on the cache's device."""
+    """The graph's inputs for one row by name, in the order of `Predictor.answer`, on the cache's device."""
     arrays = {name: np.ascontiguousarray(array) for name, array in tokens.arrays().items()}
     given = {name: torch.from_numpy(array).to(past[0].device) for name, array in arrays.items()}
     given["history_shots"] = given["history_shots"].to(past[0].dtype)
-    return {**given, "keys": past[0], "values": past[1]}
+    names = _cache_names(len(past) // 2)
+    return given | {f"{CACHE_PREFIX}{name}": value for name, value in zip(names, past, strict=True)}
 
 
 def empty_cache(predictor: Predictor) -> Cache:
     """An empty KV cache."""
     size = predictor.size
-    nothing = predictor.embedding.weight.new_zeros(size.layers, 1, size.kv_heads, 0, size.head_width)
-    return nothing, nothing
+    return [predictor.embedding.weight.new_zeros(1, size.kv_heads, 0, size.head_width)] * (2 * size.layers)
+
+
+def read(predictor: Predictor, tokens: TokenBatch, past: Cache) -> Answer:
+    """`Predictor.answer` to one row or two: the shot is the first row's, all else the last one's."""
+    answers = [predictor.answer(*feeds(row, past).values()) for row in tokens.rows()]
+    return answers[0][0], *answers[-1][1:]
 
 
 def read_prompt(predictor: Predictor, prompt: Prompt) -> Answer:
     """Both read-outs in torch, run by run, like `animegamer_rt.stages.predictor.read` with an engine."""
     past = empty_cache(predictor)
     for tokens in prompt.runs:
-        answer = predictor.answer(**feeds(tokens, past))
+        answer = read(predictor, tokens, past)
         past = answer[2:]
     return answer
 
@@ -133,8 +145,9 @@ def _cases(predictor: Predictor) -> Iterator[tuple[str, Case]]:
             runs.append((f"extend {step + 1}", TokenBatch.text(text, predictor.size.shot_width)))
         past = empty_cache(predictor)
         for name, tokens in runs:
-            inputs = feeds(tokens, past)
-            answer = predictor.answer(**inputs)
-            outputs = dict(zip(OUTPUTS, answer, strict=True))
-            yield "predictor", Case(f"{history_turns} earlier turns, {name}", inputs, outputs)
+            for row in tokens.rows():
+                inputs = feeds(row, past)
+                answer = predictor.answer(*inputs.values())
+                outputs = dict(zip(output_names(predictor.size.layers), answer, strict=True))
+                yield "predictor", Case(f"{history_turns} earlier turns, {name}", inputs, outputs)
             past = answer[2:]

@@ -18,9 +18,10 @@ from typing import Any
 from animegamer_export.support.peak_memory import peak_mib
 from animegamer_rt.backends.tensorrt.engine_id import GRAPH_VERSION, RTX, RTX_PLUGIN
 from animegamer_rt.backends.tensorrt.error_log import error_log
+from animegamer_rt.bundle.roles import CACHE_PREFIX
 from animegamer_rt.errors import BundleError
 
-RESIDENT = ("keys", "values", "next_keys", "next_values", "cache_")
+RESIDENT = (CACHE_PREFIX,)
 """Prefixes of inputs and outputs that stay on the GPU between parts, in half precision."""
 
 Ranges = Mapping[str, tuple[int, int, int]]

@@ -105,7 +105,6 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
     if role == PREDICTOR:
         shots = max(1, longest // shortest)
         ranges: Ranges = {
-            "rows": (1, 2, 2),
             "tokens": (1, usual, longest),
             "history_tokens": (1, max(1, min(shots, turns) * shortest), shots * shortest),
             "read_tokens": (1, shortest, shortest),

@@ -23,8 +23,7 @@ from animegamer_export.evaluate.metrics import psnr, relative_error
 from animegamer_export.evaluate.turns import sample_instructions
 from animegamer_export.onnx_io.part_session import PartSession, latent_size
 from animegamer_export.parts.denoiser import INPUTS, OUTPUTS, example_step
-from animegamer_export.parts.predictor import OUTPUTS as PREDICTOR_OUTPUTS
-from animegamer_export.parts.predictor import empty_cache, feeds
+from animegamer_export.parts.predictor import empty_cache, feeds, output_names
 from animegamer_export.parts.streamed.parts import (
     Weights,
     denoiser_parameter,
@@ -183,14 +182,14 @@ def _predictor(compared: _Comparison) -> Figures:
     for kind, weights in compared.weights(PREDICTOR, predictor_parameter).items():
         model = block_streaming(lambda: Predictor(source.sizes.predictor), weights, log=compared.log)
         true[kind] = read_in_one(model, runs, len(prompt.runs))
-    past, answers = empty_cache(model), []
+    past, answers, outputs = empty_cache(model), [], output_names(model.size.layers)
     del model
     part = compared.open(PREDICTOR)
     for tokens in runs:
-        given = {name: value.numpy() for name, value in feeds(tokens, past).items()}
-        shot, logits, keys, values = part.run(PREDICTOR_OUTPUTS, given)
-        answers.append((shot, logits))
-        past = torch.from_numpy(keys), torch.from_numpy(values)
+        given = ({name: value.numpy() for name, value in feeds(row, past).items()} for row in tokens.rows())
+        read = [part.run(outputs, row) for row in given]
+        answers.append((read[0][0], read[-1][1]))
+        past = [torch.from_numpy(one) for one in read[-1][2:]]
     turn = len(prompt.runs) - 1
     tried = np.concatenate([logits for _, logits in answers[turn:]])
     figures: Figures = {}
@@ -208,7 +207,7 @@ def read_in_one(model: Predictor, runs: Sequence[TokenBatch], prompts: int) -> t
     seen, index = torch.zeros(2, count, count, dtype=torch.bool), torch.zeros(2, count, dtype=torch.int64)
     for tokens, end in zip(runs, ends, strict=True):
         new = slice(int(end) - tokens.ids.shape[1], int(end))
-        seen[:, new, : new.start], seen[:, new, new] = True, torch.from_numpy(tokens.arrays()["masks"].copy())
+        seen[:, new, : new.start], seen[:, new, new] = True, torch.from_numpy(tokens.arrays()["masks"])
         places = np.where(tokens.history_index >= 0, tokens.history_index + first_shot, -1)
         index[:, new] = torch.from_numpy(places)
         first_shot += len(tokens.history_shots)

@@ -208,7 +208,7 @@ def roll_out_games(
             row = game * turns.turns + turn
             state = turns.states[row]
             prompt = prompt_builder.build(turns.instructions[row], past[-history_turns:] if history_turns else [])
-            shot, logits, _, _ = read_prompt(predictor, prompt)
+            shot, logits, *_ = read_prompt(predictor, prompt)
             shots[at * turns.turns + turn] = shot[0].half().cpu().numpy()
             allowed = logits[0, list(prompt_builder.strength_ids)]
             right += int(allowed.argmax()) - 5 == state.motion_level

@@ -75,11 +75,17 @@ class TokenBatch:
             readout=np.zeros(1, np.int64) if row else (self.readout - start).clip(0),
         )
 
+    def rows(self) -> list[TokenBatch]:
+        """Each row alone."""
+        return [self.span(row, 0, self.ids.shape[1]) for row in range(len(self.history_index))]
+
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All arrays by name, with causal masks written out."""
         rows, count = self.history_index.shape
-        causal = np.broadcast_to(np.tri(count, dtype=np.bool_), (rows, count, count))
-        return {name: getattr(self, name) for name in self.__slots__} | ({"masks": causal} if self.masks is None else {})
+        causal = np.stack([np.tri(count, dtype=np.bool_)] * rows)
+        return {name: getattr(self, name) for name in self.__slots__} | (
+            {"masks": causal} if self.masks is None else {}
+        )
 
     def same_as(self, other: TokenBatch) -> bool:
         """Whether all arrays are equal."""

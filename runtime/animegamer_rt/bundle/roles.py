@@ -27,7 +27,8 @@ NETWORKS: Mapping[str, str] = MappingProxyType(
 )
 """Role -> kind of network of its default part."""
 CACHE_PREFIX = "cache_"
-"""Prefix of the names of the tensors that a part's first graph passes to its next one."""
+"""Prefix of the names of the tensors that a graph passes to the next run: the vae's to its second chunk, the
+predictor's keys and values."""
 _CHUNKS: Mapping[str, tuple[str, ...]] = MappingProxyType({VAE: ("first", "next")})
 
 

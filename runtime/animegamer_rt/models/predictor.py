@@ -78,25 +78,24 @@ class Attention(nn.Module):
         """x [B, n, D], mask [B, 1, n, c + n] as functional.scaled_dot_product_attention's, past [B, kv, c, width].
 
         asked i64 [a]: the positions whose output is needed; None for all n. The mask then has their rows only.
-        Returns the output [B, a or n, D] and the keys and values of the n new tokens.
+        Returns the output [B, a or n, D], and the past followed by the keys and values of the n new tokens.
         """
         asking, turned = x, rotary
         if asked is not None:
             asking, turned = x.index_select(1, asked), (rotary[0][asked], rotary[1][asked])
         query = rotate(self.split(self.query(asking), self.heads), turned)
-        key = rotate(self.split(self.key(x), self.kv_heads), rotary)
-        value = self.split(self.value(x), self.kv_heads)
-        keys, values = key, value
+        whole_keys = keys = rotate(self.split(self.key(x), self.kv_heads), rotary)
+        whole_values = values = self.split(self.value(x), self.kv_heads)
         if past is not None:
-            keys = torch.cat([past[0], key], dim=2)
-            values = torch.cat([past[1], value], dim=2)
+            whole_keys = keys = torch.cat([past[0], keys], dim=2)
+            whole_values = values = torch.cat([past[1], values], dim=2)
         if self.training and self.kv_heads != self.heads:
             # Fused attention with a mask has no grouped heads, and the fallback would hold all scores for backward.
             keys, values = (t.repeat_interleave(self.heads // self.kv_heads, dim=1) for t in (keys, values))
         mixed = functional.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, enable_gqa=keys.shape[1] != self.heads
         )
-        return self.output(mixed.transpose(1, 2).flatten(2)), key, value
+        return self.output(mixed.transpose(1, 2).flatten(2)), whole_keys, whole_values
 
 
 class Block(nn.Module):
@@ -151,9 +150,9 @@ class Predictor(nn.Module):
 
     def in_window(self, positions: Tensor, others: Tensor) -> Tensor:
         """bool [n, m]: whether each of `others` [m] is in the sliding window of each of `positions` [n]."""
-        distance = positions[:, None] - others[None]
         window = self.size.sliding_window
-        return distance < window if window is not None else torch.ones_like(distance, dtype=torch.bool)
+        first = torch.zeros_like(positions) if window is None else positions - (window - 1)
+        return others[None] >= first[:, None]
 
     def run(
         self,
@@ -165,8 +164,8 @@ class Predictor(nn.Module):
     ) -> tuple[Tensor, list[KeysValues]]:
         """All blocks and the final norm over embeddings [B, n, D] at positions [n]; mask [B, n, c + n], bool or added.
 
-        Returns hidden states [B, n, D] and every layer's keys and values of the new tokens. asked i64 [a]: return
-        the hidden states [B, a, D] of these positions only; the last block then computes no others.
+        Returns hidden states [B, n, D] and every layer's keys and values, past ones first. asked i64 [a]: return the
+        hidden states [B, a, D] of these positions only; the last block then computes no others.
         """
         rotary = rotation(positions, self.size.head_width, self.size.rope_theta)
         x, caches, last = embeddings, [], len(self.blocks) - 1
@@ -195,35 +194,25 @@ class Predictor(nn.Module):
         masks: Tensor,
         history_shots: Tensor,
         readout: Tensor,
-        keys: Tensor,
-        values: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Runs n new tokens after a past of c: a prompt with one row per readout, or a few more tokens.
+        *cache: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Runs n new tokens of one row after a past of c tokens.
 
-        ids i64 [1, n]; history_index i64 [B, n]; masks bool [B, n, n] between the new tokens, each of which may attend
-        to the past; history_shots [s, shot_width]; readout i64 [r], positions in row 0; keys and values [layers, 1, kv,
-        c, width] of the past (c may be 0).
-        Returns the shot [1, r, shot_width] read at `readout`, logits [1, V] after the last row's last token, and the
-        past followed by the last row's keys and values, [layers, 1, kv, c + n, width].
+        ids i64 [1, n]; history_index i64 [1, n]; masks bool [1, n, n] between the new tokens, each of which may attend
+        to the past; history_shots [s, shot_width]; readout i64 [r], positions. cache: each layer's keys, then its
+        values, [1, kv, c, width] (c may be 0).
+        Returns the shot [1, r, shot_width] read at `readout`, logits [1, V] after the last token, and the longer cache.
         """
-        rows, count = history_index.shape
-        positions = torch.arange(keys.shape[3] + count, device=ids.device)
-        new_positions = positions[keys.shape[3] :]
-        seen = torch.cat([torch.ones_like(masks[:, :, :1]).expand(-1, -1, keys.shape[3]), masks], dim=2)
-        past = [
-            (key.expand(rows, -1, -1, -1), value.expand(rows, -1, -1, -1))
-            for key, value in zip(keys.unbind(0), values.unbind(0), strict=True)
-        ]
-        embeddings = self.embed(ids.expand(rows, -1), history_index, history_shots)
+        past, count = list(zip(cache[::2], cache[1::2], strict=True)), ids.shape[1]
+        cached = cache[0].shape[2]
+        positions = torch.arange(cached + count, device=ids.device)
+        new_positions = positions[cached:]
+        seen = torch.cat([torch.ones_like(masks[:, :, :1]).expand(-1, -1, cached), masks], dim=2)
         seen = seen & self.in_window(new_positions, positions)
+        embeddings = self.embed(ids, history_index, history_shots)
         # Added to the scores: attention would make this of a bool mask again in every layer.
         added = torch.where(seen, 0.0, torch.finfo(embeddings.dtype).min).to(embeddings.dtype)
         asked = torch.cat([readout, torch.full_like(readout[:1], count - 1)])
-        hidden, new = self.run(embeddings, added, new_positions, past, asked)
-        new_keys, new_values = (torch.stack([layer[-1:] for layer in layers]) for layers in zip(*new, strict=True))
-        return (
-            self.output_resampler(hidden[0, :-1])[None],
-            self.head(hidden[-1:, -1]),
-            torch.cat([keys, new_keys], dim=3),
-            torch.cat([values, new_values], dim=3),
-        )
+        hidden, longer = self.run(embeddings, added, new_positions, past, asked)
+        shot, logits = self.output_resampler(hidden[0, :-1])[None], self.head(hidden[:, -1])
+        return shot, logits, *(whole for layer in longer for whole in layer)

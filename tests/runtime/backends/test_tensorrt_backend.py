@@ -33,7 +33,7 @@ from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
 from animegamer_rt.state.game import GameState
 from animegamer_rt.state.instruction import Instruction
 
-MOST = {"rows": 2, "tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
+MOST = {"tokens": 1600, "history_tokens": 1356, "read_tokens": 226, "cached_tokens": 1600, "longer": 1624}
 MOST |= {"channels": 4, "rows_count": 2}
 RANDOM = np.random.default_rng(0)
 SHOT = RANDOM.standard_normal((226, 8), dtype=np.float32)

@@ -57,7 +57,7 @@ def test_history_is_read_apart_and_says_nothing_of_the_instruction(prompt_builde
         Predictor(part, prompt_builder).predict(history, Instruction(text))
     assert len(part.read) == 4
     for field in ("ids", "history_index", "history_shots", "masks"):
-        assert (getattr(part.read[0], field) == getattr(part.read[2], field)).all()
+        assert np.array_equal(getattr(part.read[0], field), getattr(part.read[2], field))
     assert part.read[1].ids.shape != part.read[3].ids.shape
 
 

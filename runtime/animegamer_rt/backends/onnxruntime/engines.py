@@ -16,6 +16,7 @@ import numpy.typing as npt
 import onnxruntime
 
 from animegamer_rt.backends.interface import FloatArray, Frames, IntArray, Prefill, ReaderLogits, TokenBatch
+from animegamer_rt.bundle.roles import CACHE_PREFIX
 from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.noise import AnyNoise, as_array
 
@@ -77,30 +78,32 @@ class Part:
 
 
 class Predictor:
-    """A cache is a pair of keys and values [layers, 1, kv, c, width] on the device."""
+    """A cache is a list of each layer's keys and values [1, kv, c, width] on the device."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         shapes = {value.name: value.shape for value in part.session.get_inputs()}
         self._shot_width: int = shapes["history_shots"][1]
-        kept = next(value.type for value in part.session.get_inputs() if value.name == "keys")
+        self._cache = [name for name in shapes if name.startswith(CACHE_PREFIX)]
+        self._next_cache = [name for name in part.output_names if name.startswith(CACHE_PREFIX)]
+        kept = next(value.type for value in part.session.get_inputs() if value.name == self._cache[0])
         dtype = np.float16 if kept == "tensor(float16)" else np.float32
-        nothing = np.zeros([length if axis != 3 else 0 for axis, length in enumerate(shapes["keys"])], dtype)
-        self._nothing: object = (part.value(nothing), part.value(nothing))
+        one, heads, _, width = shapes[self._cache[0]]
+        self._nothing: object = [part.value(np.zeros((one, heads, 0, width), dtype))] * len(self._cache)
         self._begun: tuple[TokenBatch, object] | None = None
         """The whole blocks of the last history, and their cache."""
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
         """See interface.PredictorEngine.
 
-        Attention computes what a mask hides, at twice the cost. So on a CPU, tokens that two rows share are run once,
-        then each row by itself, and a history in blocks. The numbers are the same.
+        The graph has one row: tokens that two rows share are run once, then each row by itself. On a CPU attention
+        computes what a mask hides, at twice the cost, so a history is run in blocks. The numbers are the same.
         """
         rows, count = tokens.history_index.shape
         if past is None and rows == 1 and self._part.device == "cpu":
             return self._read_history(tokens)
         past = self._nothing if past is None else past
-        if tokens.masks is None or rows == 1 or self._part.device != "cpu":
+        if tokens.masks is None or rows == 1:
             return self._run(tokens, past)
         apart = (tokens.masks[0] != tokens.masks[1]).any(1) | (tokens.history_index[0] != tokens.history_index[1])
         shared = int(apart.argmax())
@@ -126,14 +129,13 @@ class Predictor:
         return self._run(tokens.span(0, start, count), cache)
 
     def _run(self, tokens: TokenBatch, past: object) -> Prefill:
-        assert isinstance(past, tuple)
-        keys, values = past
+        assert isinstance(past, list)
         inputs = {name: self._part.value(array) for name, array in tokens.arrays().items()}
-        out = self._part.run(self._part.bind({**inputs, "keys": keys, "values": values}, on_cpu=("shot", "logits")))
-        return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], (out["next_keys"], out["next_values"]))
+        inputs |= zip(self._cache, past, strict=True)
+        out = self._part.run(self._part.bind(inputs, on_cpu=("shot", "logits")))
+        return Prefill(out["shot"].numpy()[0], out["logits"].numpy()[0], [out[name] for name in self._next_cache])
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
-        assert isinstance(cache, tuple)
         longer = self.prefill(TokenBatch.text(tokens, self._shot_width), cache)
         return longer.logits, longer.cache
 

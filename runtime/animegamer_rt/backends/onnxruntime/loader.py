@@ -63,10 +63,7 @@ PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExec
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 TENSORS: Mapping[str, Names] = {
-    PREDICTOR: (
-        ("ids", "history_index", "masks", "history_shots", "readout", "keys", "values"),
-        ("shot", "logits", "next_keys", "next_values"),
-    ),
+    PREDICTOR: (("ids", "history_index", "masks", "history_shots", "readout"), ("shot", "logits")),
     DENOISER: (
         ("latent", "x0_prev", "noise", "difference", "coefficients", "timestep", "motion_scope", "shot", "rows"),
         ("next_latent", "x0", "next_difference"),

@@ -21,7 +21,6 @@ from . import runtime_cache
 from .buffers import Buffers
 from .device import Array, Context, Device, Engine, Shape, Stream
 
-CACHES, NEXT_CACHES = ("keys", "values"), ("next_keys", "next_values")
 STATE_TENSORS = (("latent", "next_latent"), ("x0_prev", "x0"), ("difference", "next_difference"))
 """(input, output) of a step: each output is copied to its input, so that all steps use the same addresses and share one
 graph per kind of step. It costs three copies of 1.7 MB per step at full size."""
@@ -65,7 +64,7 @@ class EngineSet:
         for part, engine in engines.items():
             sizes = {name: tensor.bytes for name, tensor in engine.tensors.items()}
             if part == PREDICTOR:
-                for cache, longer in zip(CACHES, NEXT_CACHES, strict=True):
+                for cache, longer in self.predictor_caches:
                     # The profile allows the longest past followed by the longest prompt, twice what is ever used.
                     sizes.pop(longer)
                     most = sizes.pop(cache)
@@ -76,6 +75,16 @@ class EngineSet:
         if device.draws:
             self.buffers.declare({NOISE_KEY: 24, NOISE_TABLE: load_table().nbytes})
         self.buffers.declare({f"{DENOISER}.rows.{len(rows)}": 8 * len(rows) for rows in (PAIR, SINGLE)})
+
+    @property
+    def predictor_caches(self) -> list[tuple[str, str]]:
+        """(input, output) of each of the predictor's caches."""
+        tensors = self.engines[PREDICTOR].tensors
+        names = (
+            [name for name in tensors if name.startswith(CACHE_PREFIX) and tensors[name].is_input is given]
+            for given in (True, False)
+        )
+        return list(zip(*names, strict=True))
 
     def save_compiled(self) -> None:
         """Saves compiled kernels, once, after every part has run; stops at the first file that cannot be written."""
@@ -102,8 +111,10 @@ class EngineSet:
             profile, assigned.stream, assigned.scratch, assigned.scratch_bytes, few_shapes
         )
         for name in self.engines[part].tensors:
-            if name not in (*CACHES, *NEXT_CACHES):
-                context.bind(name, self.buffers[name if name.startswith(CACHE_PREFIX) else f"{part}.{name}"])
+            if not name.startswith(CACHE_PREFIX):
+                context.bind(name, self.buffers[f"{part}.{name}"])
+            elif part != PREDICTOR:
+                context.bind(name, self.buffers[name])
         return context
 
     def send(self, context: Context, part: str, values: Mapping[str, Array]) -> None:
@@ -149,15 +160,20 @@ class Predictor:
     def __init__(self, parts: EngineSet) -> None:
         # Hardly any two prompts have the same length.
         self._parts, self._context = parts, parts.context(PREDICTOR, few_shapes=False)
-        keys = parts.engines[PREDICTOR].tensors["keys"].shape
-        self._empty_past = _Cache(1, 0, tuple(0 if axis == 3 else length for axis, length in enumerate(keys)))
+        self._caches = parts.predictor_caches
+        one, heads, self._most_tokens, width = parts.engines[PREDICTOR].tensors[self._caches[0][0]].shape
+        self._empty_past = _Cache(1, 0, (one, heads, 0, width))
         self._shot_width = parts.engines[PREDICTOR].tensors["history_shots"].shape[1]
         self._written = [0] * SLOTS
         self._calls = 0
 
     def prefill(self, tokens: TokenBatch, past: object | None = None) -> Prefill:
-        cache = self._run(tokens, self._empty_past if past is None else past)
+        first, *others = tokens.rows()
+        before = self._empty_past if past is None else past
+        cache = self._run(first, before)
         shot = self._parts.receive(self._context, PREDICTOR, "shot", np.float32)[0]
+        for row in others:
+            cache = self._run(row, before)
         return Prefill(shot, self._logits(), cache)
 
     def extend(self, tokens: IntArray, cache: object) -> tuple[FloatArray, object]:
@@ -170,12 +186,12 @@ class Predictor:
         self._parts.device.use()
         if past is not self._empty_past and self._written[past.slot] != past.written:
             raise BackendError("an attention cache was used after a later prompt or extend had overwritten it")
-        total, most = past.shape[3] + tokens.ids.shape[1], self._parts.engines[PREDICTOR].tensors["keys"].shape[3]
-        if total > most:
-            raise _too_large("the prompt", PREDICTOR, f"{total} tokens with its history", f"{most}")
+        total = past.shape[2] + tokens.ids.shape[1]
+        if total > self._most_tokens:
+            raise _too_large("the prompt", PREDICTOR, f"{total} tokens with its history", f"{self._most_tokens}")
         self._parts.send(context, PREDICTOR, tokens.arrays())
         slot = 1 - past.slot
-        for name, longer in zip(CACHES, NEXT_CACHES, strict=True):
+        for name, longer in self._caches:
             context.shape(name, past.shape)
             context.bind(name, self._parts.buffers[_slot(name, past.slot)])
             context.bind(longer, self._parts.buffers[_slot(name, slot)])
@@ -183,7 +199,7 @@ class Predictor:
         self._calls += 1
         self._written[slot] = self._calls
         context.execute()
-        return _Cache(slot, self._calls, context.output_shape("next_keys"))
+        return _Cache(slot, self._calls, context.output_shape(self._caches[0][1]))
 
     def _logits(self) -> FloatArray:
         logits: FloatArray = self._parts.receive(self._context, PREDICTOR, "logits", np.float32)[0]
