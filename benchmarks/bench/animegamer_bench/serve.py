@@ -121,7 +121,6 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
     for one in (bundle, full):
         with serve(one, simulated) as served:
             note("overhead", one, simulated, overhead(served, turns))
-            note("cancel", one, simulated, cancelling(served, turns))
             if one is bundle:
                 note("idle", one, simulated, idle(served, idle_s))
                 crowd([served], PLAYER_COUNTS, 2 * turns, plan)
@@ -138,6 +137,8 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
         servers: list[ServerProcess] = []
         for name in plans:
             servers.append(stack.enter_context(serve(bundle, COMPUTED, name)))
+            # Not simulated: a turn ends with the step that runs, and a simulated one of few steps has long ones.
+            note("cancel", bundle, COMPUTED, {"plans": [name], **cancelling(servers[-1], turns)})
             crowd(servers[-1:], PLAYER_COUNTS_COMPUTED, turns, name)
         if len(servers) > 1:
             crowd(servers, PLAYER_COUNTS_COMPUTED[1:], turns, *plans)

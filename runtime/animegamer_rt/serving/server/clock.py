@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 MAX_STEP_S = 1.0
-"""Only this much of a longer time between two readings counts; the server's loop reads the clock ten times a second."""
+"""Only this much of a longer time between two readings counts; the server's loop reads it four times a second."""
 
 
 class AwakeClock:

@@ -40,7 +40,7 @@ from .storage import Storage, open_store
 from .supervisor import Supervisor
 from .workers import Workers, open_workers
 
-IDLE_POLL_MS, RETRY_POLL_MS = 100, 1
+IDLE_POLL_MS, RETRY_POLL_MS = 250, 1
 """Longest sleep of the loop, when idle and when a message waits for its client to read. The second doubles up to the
 first while nothing happens: a client that has stopped reading must not keep the CPU busy."""
 TICK_S = 0.02
