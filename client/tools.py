@@ -37,6 +37,7 @@ CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
     ClientTools("Keys for C, C++, C# and Unreal", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
+    ClientTools("Engines' compiler flags", ("clang++",), ("clang",), ()),
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
     ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),

@@ -78,6 +78,25 @@ def test_the_package_is_found_by_cmake_and_pkg_config(build: Path) -> None:
     run("ctest", "--output-on-failure", cwd=build)
 
 
+@pytest.mark.parametrize("version", ["older", "newer"])
+def test_a_program_of_another_header_is_not_written_over(build: Path, server: LiveServer, version: str) -> None:
+    run(build / "tests" / f"abi_{version}", stories.address_of(server), cwd=build)
+
+
+@pytest.mark.skipif(
+    shutil.which("clang++") is None, reason="no Clang, which engines compile with; apt-get install clang"
+)
+def test_it_compiles_as_engines_compile_it(tmp_path: Path) -> None:
+    """All files as one, as Unreal does; the C++ header without exceptions, as games do."""
+    flags = ("-std=c++20", "-Wall", "-Werror", "-Wshadow", "-Wundef", "-fno-rtti", "-fsyntax-only")
+    where = f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"
+    whole, header = tmp_path / "whole.cpp", tmp_path / "header.cpp"
+    whole.write_text("".join(f'#include "{path}"\n' for path in sorted((NATIVE / "src").glob("*.cpp"))))
+    header.write_text('#include <animegamer.hpp>\nint main() { return ag::Client("tcp://127.0.0.1:1") ? 0 : 1; }\n')
+    run("clang++", *flags, *where, whole, cwd=tmp_path)
+    run("clang++", *flags, "-fno-exceptions", *where, header, cwd=tmp_path)
+
+
 def test_what_only_this_interface_has(build: Path, server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANIMEGAMER_ADDRESS", stories.address_of(server))
     run(build / "tests" / "game_test", cwd=build)

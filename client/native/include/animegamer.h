@@ -28,7 +28,8 @@
 extern "C" {
 #endif
 
-/* Version of this interface: structs only grow at their end while it stays. */
+/* Version of this interface: structs only grow at their end while it stays. A program that was compiled with an older or a newer
+ * header of it works with this library: it says the size of each struct that the library fills or reads. */
 #define AG_INTERFACE_VERSION 1
 
 typedef struct ag_client ag_client;
@@ -67,7 +68,7 @@ typedef enum ag_log_level { AG_LOG_DEBUG = 0, AG_LOG_INFO = 1, AG_LOG_WARNING = 
 typedef void (*ag_log_function)(void *user, ag_log_level level, const char *text);
 
 typedef struct ag_options {
-    size_t size;         /* sizeof(ag_options); set by ag_options_init */
+    size_t size;         /* of the caller's struct; set by ag_options_init */
     const char *address; /* tcp://HOST:PORT of the turns; control is the next port. Default tcp://127.0.0.1:5570 */
     double timeout_s;    /* seconds without an answer after which a request ends with AG_TIMED_OUT; default 30 */
     ag_pixel_format pixel_format;
@@ -79,7 +80,9 @@ typedef struct ag_options {
     void *log_user;
 } ag_options;
 
-AG_API void ag_options_init(ag_options *options);
+/* The defaults. size: sizeof(ag_options) of the caller, which the macro gives. */
+AG_API void ag_options_init_sized(ag_options *options, size_t size);
+#define ag_options_init(options) ag_options_init_sized((options), sizeof *(options))
 AG_API uint32_t ag_interface_version(void);
 
 /* A client. Its thread starts; it connects at the first request. NULL: ag_last_error says why. */
@@ -156,7 +159,8 @@ typedef struct ag_game_info {
     int64_t running_turn; /* a turn that ran when the game was opened; ag_replay follows it. 0: none */
 } ag_game_info;
 
-AG_API ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info);
+AG_API ag_result ag_game_get_sized(ag_client *client, ag_game game, ag_game_info *info, size_t size);
+#define ag_game_get(client, game, info) ag_game_get_sized((client), (game), (info), sizeof *(info))
 
 /* -- events */
 

@@ -12,6 +12,7 @@
 
 namespace ag {
 
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
 /// A call that was refused at once. What ends a request later is an event, AG_EVENT_ERROR.
 class Error : public std::runtime_error {
 public:
@@ -22,35 +23,42 @@ public:
     ag_result kind;
     std::string code, text, what_to_do;
 };
+#endif
+
+/// True, or throws Error. Compiled without exceptions it returns false, and ag_last_error says why.
+inline bool check(bool good) {
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+    if (!good) {
+        throw Error(*ag_last_error());
+    }
+#endif
+    return good;
+}
 
 /// ag_options with their defaults.
 struct Options : ag_options {
-    Options() { ag_options_init(this); }
+    Options() { ag_options_init(static_cast<ag_options *>(this)); }
     explicit Options(const char *address_) : Options() { address = address_; }
 };
 
-/// A connection to a server, and the games on it. Its functions throw Error; animegamer.h says what each does.
+/// A connection to a server, and the games on it. Its functions throw Error; animegamer.h says what each does. Compiled without
+/// exceptions, a request that is refused is 0, and a client that could not be made is false; ag_last_error says why.
 class Client {
 public:
-    explicit Client(const ag_options &options) : client_(ag_client_new(&options)) {
-        if (!client_) {
-            throw Error(*ag_last_error());
-        }
-    }
+    explicit Client(const ag_options &options) : client_(ag_client_new(&options)) { check(client_ != nullptr); }
     explicit Client(const char *address) : Client(Options(address)) {}
     /// For a server with keys, each 40 characters of Z85.
     Client(const ag_options &options, const std::string &server_key, const std::string &secret_key)
         : client_(ag_client_new_with_keys(&options, server_key.c_str(), secret_key.c_str())) {
-        if (!client_) {
-            throw Error(*ag_last_error());
-        }
+        check(client_ != nullptr);
     }
+    explicit operator bool() const { return client_ != nullptr; }
 
     /// Memory for pictures: `count` buffers of `bytes` (welcome.frames and welcome.buffer_bytes), freed with the client.
     void add_buffers(std::size_t count, std::size_t bytes) {
         for (std::size_t n = 0; n < count; ++n) {
             buffers_.emplace_back(bytes);
-            check(ag_give_buffer(client_.get(), buffers_.back().data(), bytes));
+            check(ag_give_buffer(client_.get(), buffers_.back().data(), bytes) == AG_OK);
         }
     }
 
@@ -97,8 +105,8 @@ public:
     ag_request ping() { return asked(&ag_ping); }
 
     ag_game_info info(ag_game game) const {
-        ag_game_info info;
-        check(ag_game_get(client_.get(), game, &info));
+        ag_game_info info{};
+        check(ag_game_get(client_.get(), game, &info) == AG_OK);
         return info;
     }
 
@@ -107,15 +115,9 @@ private:
         void operator()(ag_client *client) const { ag_client_free(client); }
     };
 
-    static void check(ag_result result) {
-        if (result != AG_OK) {
-            throw Error(*ag_last_error());
-        }
-    }
-
     template <typename Function, typename... Arguments> ag_request asked(Function function, Arguments... arguments) {
         ag_request request = 0;
-        check(function(client_.get(), arguments..., &request));
+        check(function(client_.get(), arguments..., &request) == AG_OK);
         return request;
     }
 

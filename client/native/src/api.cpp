@@ -1,5 +1,8 @@
 // The C interface: checks arguments, turns exceptions into errors, and nothing else.
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 #include <random>
 #include <string>
@@ -64,6 +67,14 @@ ag_result start(ag_client *client, const ag_game *game, Verb verb, const char *t
 }
 
 constexpr std::size_t most_wishes = 16;
+/// The oldest struct of version 1 ends with `log_user`; the bound guards against a size that was never set.
+constexpr std::size_t least_options_bytes = offsetof(ag_options, log_user) + sizeof(void *), most_options_bytes = 4096;
+
+/// Fill the caller's struct, which may be older and smaller, or newer and larger, than this library's.
+template <typename Struct> void copy_to_caller(Struct *to, std::size_t size, const Struct &from) {
+    std::memset(to, 0, size);
+    std::memcpy(to, &from, std::min(size, sizeof from));
+}
 
 const auto no_fields = [](Call &) { return AG_OK; };
 
@@ -99,13 +110,32 @@ ag_result fill_open(Request &open, std::int64_t seed, int history_turns) {
     return AG_OK;
 }
 
+/// Take the caller's options, whose struct may be older and smaller, or newer and larger, than this library's.
+ag_result copy_options(const ag_options &given, ag_options &own) {
+    const auto *const bytes = reinterpret_cast<const std::uint8_t *>(&given);
+    const std::size_t size = given.size;
+    if (size < least_options_bytes || size > most_options_bytes) {
+        return invalid("options.size is not the size of an ag_options", "call ag_options_init first");
+    }
+    for (std::size_t at = sizeof own; at < size; ++at) {
+        if (bytes[at] != 0) {
+            return invalid("an option is set that this library does not know", "leave it at its default, or use a newer library");
+        }
+    }
+    std::memcpy(&own, bytes, std::min(size, sizeof own));
+    return AG_OK;
+}
+
 ag_client *new_client(const ag_options *options, const char *server_key, const char *secret_key) {
     ag_client *client = nullptr;
     guarded([&] {
         Settings settings;
-        ag_options defaults;
-        ag_options_init(&defaults);
-        auto result = read_options(options == nullptr ? defaults : *options, settings);
+        ag_options own;
+        ag_options_init(&own);
+        auto result = options == nullptr ? AG_OK : copy_options(*options, own);
+        if (result == AG_OK) {
+            result = read_options(own, settings);
+        }
         if (result == AG_OK && (server_key != nullptr || secret_key != nullptr)) {
             result = read_keys(server_key, secret_key, settings);
         }
@@ -129,13 +159,14 @@ extern "C" {
 
 uint32_t ag_interface_version(void) { return AG_INTERFACE_VERSION; }
 
-void ag_options_init(ag_options *options) {
-    if (options != nullptr) {
-        *options = ag_options{};
-        options->size = sizeof(ag_options);
-        options->address = "tcp://127.0.0.1:5570";
-        options->timeout_s = 30.0;
-        options->jpeg_quality = 90;
+void ag_options_init_sized(ag_options *options, size_t size) {
+    if (options != nullptr && size >= least_options_bytes) {
+        ag_options defaults{};
+        defaults.size = size;
+        defaults.address = "tcp://127.0.0.1:5570";
+        defaults.timeout_s = 30.0;
+        defaults.jpeg_quality = 90;
+        copy_to_caller(options, size, defaults);
     }
 }
 
@@ -321,7 +352,7 @@ ag_result ag_status(ag_client *client, ag_request *request) { return start(clien
 
 ag_result ag_ping(ag_client *client, ag_request *request) { return start(client, nullptr, Verb::ping, "ping", request, no_fields); }
 
-ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info) {
+ag_result ag_game_get_sized(ag_client *client, ag_game game, ag_game_info *info, size_t size) {
     return guarded([&] {
         if (client == nullptr || info == nullptr) {
             return invalid("the client or info is NULL", "give both");
@@ -331,7 +362,7 @@ ag_result ag_game_get(ag_client *client, ag_game game, ag_game_info *info) {
             return no_game(game);
         }
         const std::lock_guard<std::mutex> lock(found->mutex);
-        *info = found->info;
+        copy_to_caller(info, size, found->info);
         return AG_OK;
     });
 }

@@ -43,9 +43,6 @@ bool parse_address(const char *text, Settings &settings) {
 ag_result read_options(const ag_options &given, Settings &settings) {
     static constexpr const char *formats[] = {"rgba32", "bgra32", "rgb24"};
     static constexpr const char *codecs[] = {"raw", "jpeg", "mp4"};
-    if (given.size != sizeof(ag_options)) {
-        return invalid("options.size is not that of this library's ag_options", "call ag_options_init first, with the header of this library's version");
-    }
     if (given.address == nullptr || !parse_address(given.address, settings)) {
         return invalid((std::string(given.address == nullptr ? "NULL" : given.address) + " is not the address of a server").c_str(),
                        "give tcp://HOST:PORT, as in tcp://127.0.0.1:5570");

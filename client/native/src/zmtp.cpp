@@ -243,23 +243,23 @@ bool Zmtp::handshake_with_keys(std::string_view name, std::string_view command) 
     return false;
 }
 
-bool Zmtp::handshake(std::string_view properties) {
-    for (std::size_t at = 0; at < properties.size();) {
-        const auto name_size = static_cast<std::size_t>(static_cast<std::uint8_t>(properties[at]));
-        if (properties.size() - at < 1 + name_size + 4) {
+bool Zmtp::handshake(std::string_view received) {
+    for (std::size_t at = 0; at < received.size();) {
+        const auto name_size = static_cast<std::size_t>(static_cast<std::uint8_t>(received[at]));
+        if (received.size() - at < 1 + name_size + 4) {
             break;
         }
-        const auto name = properties.substr(at + 1, name_size);
+        const auto name = received.substr(at + 1, name_size);
         at += 1 + name_size;
         std::uint32_t size = 0;
         for (int n = 0; n < 4; ++n) {
-            size = size << 8 | static_cast<std::uint8_t>(properties[at++]);
+            size = size << 8 | static_cast<std::uint8_t>(received[at++]);
         }
-        if (properties.size() - at < size) {
+        if (received.size() - at < size) {
             break;
         }
         if (name == "Socket-Type") {
-            const auto value = properties.substr(at, size);
+            const auto value = received.substr(at, size);
             if (value != "ROUTER") {
                 fault_ = protocol_fault("protocol",
                                         "the socket there is a " + printable(reinterpret_cast<const std::uint8_t *>(value.data()), value.size()) +

@@ -78,7 +78,7 @@ private:
     bool place_part();
     bool open_message();
     bool command();
-    bool handshake(std::string_view properties);
+    bool handshake(std::string_view received);
     bool handshake_with_keys(std::string_view name, std::string_view command);
     void send_frame(std::uint8_t flags, std::string_view body);
     bool seals() const { return curve_ && ready_; }
