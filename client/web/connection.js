@@ -2,8 +2,8 @@
 
 const SUBPROTOCOL = "animegamer.v1.json";
 const LOOK_MS = 5_000, PING_LOOKS = 4, SILENT_LOOKS = 7; // looks, not time: a page that was frozen did not wait
-const FIRST_WAIT_MS = 400, LONGEST_WAIT_MS = 5_000;
-const LOCAL = ["localhost", "127.0.0.1", "[::1]"], RAW_PIXELS = 40_000;
+const FIRST_WAIT_MS = 400, LONGEST_WAIT_MS = 5_000, OFFLINE_MS = 2_000;
+const PICTURES = { codec: "jpeg", jpeg_quality: 95 };
 
 export class Connection {
   /** onUp(welcome), onDown(): each time the connection is there or gone. onOffer(message): other turns are ready. */
@@ -15,6 +15,7 @@ export class Connection {
     this.count = 0;
     this.wait = FIRST_WAIT_MS;
     addEventListener("online", () => this.retry());
+    addEventListener("offline", () => this.doubt());
     document.addEventListener("visibilitychange", () => document.hidden || this.retry());
     this.connect();
   }
@@ -44,19 +45,23 @@ export class Connection {
   greet() {
     this.silentLooks = 0;
     this.pings = setInterval(() => this.look(), LOOK_MS);
-    this.usual = {};
-    this.form().then(async ({ fields }) => {
+    this.form().then(({ fields }) => {
       this.wait = FIRST_WAIT_MS;
-      // Small pictures lose colour in a JPEG. On the same machine their bytes cost nothing.
-      const raw = LOCAL.includes(location.hostname) && fields.bundle.width * fields.bundle.height < RAW_PIXELS;
-      if (raw) await this.form((this.usual = { codec: "raw" }));
       this.onUp(fields);
     }).catch(() => this.socket.close());
   }
 
   /** Ask for pictures in another form, or in the usual one, from the next turn on. */
-  form(fields = this.usual) {
+  form(fields = PICTURES) {
     return this.ask("hello", { versions: [1], minor: 3, client: "web page", ...fields });
+  }
+
+  /** The browser says that it is offline. A server on this machine answers all the same. */
+  doubt() {
+    const { socket } = this;
+    this.silentLooks += 1;
+    this.send("ping", {}, {});
+    setTimeout(() => this.silentLooks && this.lost(socket), OFFLINE_MS);
   }
 
   look() {

@@ -1,5 +1,6 @@
 // The filmstrips: one frame for each turn, and a strip of its own for each branch. This browser keeps them.
 
+import { keep, keptValue } from "./kept.js";
 import { t } from "./strings.js";
 
 const KEY = "animegamer.film", MOST_PICTURES = 80;
@@ -18,18 +19,15 @@ export class Film {
 
   /** Take what this browser kept, also when another tab of it wrote. */
   read() {
-    const kept = JSON.parse(localStorage.getItem(KEY) ?? "{}");
-    this.strips = kept.strips ?? [];
-    this.pictures = kept.pictures ?? {};
+    const { strips, pictures } = keptValue(KEY, (one) => typeof one?.pictures === "object" && Array.isArray(one.strips) && one.strips.every(isStrip)) ?? {};
+    this.strips = strips ?? [];
+    this.pictures = pictures ?? {};
   }
 
   keep() {
     for (const key of Object.keys(this.pictures).slice(0, -MOST_PICTURES)) delete this.pictures[key];
-    try {
-      localStorage.setItem(KEY, JSON.stringify({ strips: this.strips, pictures: this.pictures }));
-    } catch {
-      this.pictures = {}; // the browser's store is full: the strips show words alone
-    }
+    const written = (pictures) => keep(KEY, JSON.stringify({ strips: this.strips, pictures }));
+    written(this.pictures) || written({}); // the browser's store is full: after a reload the strips show words alone
   }
 
   get current() {
@@ -174,4 +172,9 @@ export class Film {
     const distance = (one) => Math.abs(one.getBoundingClientRect().left - left);
     return list && [...list.children].sort((one, other) => distance(one) - distance(other))[0];
   }
+}
+
+function isStrip({ session, token, parent, turns }, at, all) {
+  return typeof session === "string" && typeof token === "string" && (parent === null || all.slice(0, at).some((one) => one.session === parent))
+    && Array.isArray(turns) && turns.every((one) => Number.isInteger(one?.turn));
 }

@@ -1,5 +1,7 @@
 // One game: its token, its turns, the turn that is being drawn. It survives a reload and a restart of the server.
 
+import { keep, kept, keptValue } from "./kept.js";
+
 const TOKEN = "animegamer.token", PENDING = "animegamer.pending", TAB = "animegamer.tab";
 const ENDED = ["unknown_session", "session_closed", "bundle_mismatch", "engines_mismatch", "wrong_token"];
 const WAIT = ["starting", "draining", "degraded"];
@@ -8,7 +10,7 @@ const RETRY_MS = 1000, SILENT_MS = 10_000, RUNNING = "turn_running";
 export class Game {
   /**
    * on: functions by what happens. opened({turns, character, lost, picture, understood}), branched(session, token, turn), listed(turns),
-   * began(), event(message), ended(error or null), waits(error), gone(token).
+   * began(), event(message), ended(error or null, the instruction if it was a turn's), waits(error), gone(token).
    */
   constructor(connection, on) {
     this.connection = connection;
@@ -23,18 +25,18 @@ export class Game {
 
   /** The turn that this window waits for. Another one's is not asked for: its pictures would come here instead. */
   get pending() {
-    const { tab, turn } = JSON.parse(localStorage.getItem(PENDING)) ?? {};
-    return tab && tab === sessionStorage.getItem(TAB) ? turn : null;
+    const noted = keptValue(PENDING, (one) => one && one.tab === kept(TAB, true) && typeof one.turn?.instruction === "string" && typeof one.turn.turn_id === "string");
+    return noted?.turn ?? null;
   }
 
   set pending(turn) {
-    if (!sessionStorage.getItem(TAB)) sessionStorage.setItem(TAB, newId());
-    localStorage.setItem(PENDING, JSON.stringify({ tab: sessionStorage.getItem(TAB), turn }));
+    if (!kept(TAB, true)) keep(TAB, newId(), true);
+    keep(PENDING, turn && JSON.stringify({ tab: kept(TAB, true), turn }));
   }
 
   /** Go on with the kept game, or begin one. Then show a turn of it, the newest unless another is wanted. */
   async open(shown = Infinity) {
-    const token = localStorage.getItem(TOKEN);
+    const token = kept(TOKEN);
     this.halt();
     let opened, lost = false;
     try {
@@ -52,7 +54,7 @@ export class Game {
     }
     this.session = opened.session;
     this.token = opened.fields.token;
-    localStorage.setItem(TOKEN, this.token);
+    keep(TOKEN, this.token);
     this.on.opened({ ...opened.fields, lost });
     if (opened.fields.turns) await this.list();
     if (this.pending) this.ask(this.pending, [RUNNING]);
@@ -64,13 +66,13 @@ export class Game {
     const opened = await this.connection.ask("open", { motion }, {}, picture);
     this.halt();
     this.session = opened.session;
-    localStorage.setItem(TOKEN, (this.token = opened.fields.token));
+    keep(TOKEN, (this.token = opened.fields.token));
     this.on.opened({ ...opened.fields, lost: false, picture });
   }
 
   /** Go on with another game of this browser. */
   go(token, turn) {
-    localStorage.setItem(TOKEN, token);
+    keep(TOKEN, token);
     return this.open(turn);
   }
 
@@ -95,7 +97,7 @@ export class Game {
       this.session = opened.session;
       this.token = opened.fields.token;
       this.on.branched(this.session, this.token, after);
-      localStorage.setItem(TOKEN, this.token);
+      keep(TOKEN, this.token);
     }
     this.ask((this.pending = { instruction, turn_id: newId() }));
   }
@@ -152,8 +154,9 @@ export class Game {
 
   end(error) {
     this.halt();
-    if (this.pending) localStorage.removeItem(PENDING);
-    this.on.ended(error);
+    const { pending } = this;
+    if (pending) this.pending = null;
+    this.on.ended(error, pending?.instruction);
   }
 
   /** A finished turn as an mp4 file, which the server renders again. Rejects with the fields of an error. */
@@ -206,7 +209,7 @@ export class Game {
   }
 
   forget() {
-    for (const key of [TOKEN, PENDING]) localStorage.removeItem(key);
+    for (const key of [TOKEN, PENDING]) keep(key, null);
   }
 }
 

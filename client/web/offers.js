@@ -14,7 +14,7 @@ export class Offers {
       Object.assign(slip, { type: "button", lang: "en" });
       slip.hidden = true;
       slip.tabIndex = place ? -1 : 0;
-      slip.onclick = () => slip.getAttribute("aria-disabled") === "true" || onPick(slip.textContent);
+      slip.onclick = () => onPick(slip.textContent);
       return slip;
     });
     holder.querySelector("div").append(...this.slips);

@@ -3,26 +3,28 @@
 import { Connection } from "./connection.js";
 import { Film } from "./film.js";
 import { Game } from "./game.js";
+import { keep, kept } from "./kept.js";
 import { Offers } from "./offers.js";
 import { Screen } from "./screen.js";
-import { LANGUAGES, setLanguage, t } from "./strings.js";
+import { LANGUAGES, label, setLanguage, t } from "./strings.js";
 import { Values } from "./values.js";
 import { Words } from "./words.js";
 
 const LANGUAGE = "animegamer.language";
-const ATTRACT = { file: "attract.jpg", count: 17, fps: 8 };
-const GHOST_MS = 150, WISH_MS = 400;
+const ATTRACT = { count: 17, fps: 8 };
+const GHOST_MS = 150, WISH_MS = 400, TOLD = ["understood", "notice"];
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
 const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
 
 const screen = new Screen($("picture"), showFrame);
 const values = new Values($("values"));
-const words = new Words($("chips"), (sentence) => {
+const words = new Words($("chips"), (sentence, dropped) => {
   if (sentence || $("text").value === view.composed) $("text").value = sentence;
   view.composed = sentence;
   $("sentence").textContent = sentence || t("empty");
   $("sentence").classList.toggle("empty", !sentence);
+  if (dropped) say(() => t("room", { who: label(dropped) }));
   wish(sentence);
   showButtons();
 });
@@ -45,6 +47,7 @@ const game = new Game(connection, {
   opened({ turns, character, lost, picture, understood }) {
     Object.assign(view, { turns, turn: turns, drawing: false });
     film.use(game.session, game.token, turns);
+    if (!game.pending) view.before = null;
     for (const session of view.offers.keys()) if (!film.strips.some((one) => one.session === session)) view.offers.delete(session);
     values.show(character);
     say(() => (lost ? t("lost") : ""));
@@ -61,6 +64,7 @@ const game = new Game(connection, {
   gone: (token) => film.strips.filter((one) => one.token === token).forEach((one) => film.drop(one.session)),
   listed: (turns) => film.set(turns),
   began() {
+    checkpoint();
     Object.assign(view, { drawing: true, whole: false });
     showButtons();
   },
@@ -69,12 +73,12 @@ const game = new Game(connection, {
     release();
     say(() => (error.code === "starting" ? t("starting") : t(error.code) ?? error.text));
   },
-  ended(error) {
+  ended(error, instruction) {
     release();
     view.drawing = false;
     drawing(false);
-    if (error) tell(error);
-    if (error) progress(0);
+    if (error) refused(error, instruction);
+    view.before = null;
     showButtons();
   },
 });
@@ -83,6 +87,7 @@ function up(welcome) {
   document.body.classList.remove("off");
   view.bundle = welcome.bundle;
   view.offers.clear();
+  view.limits = { n: welcome.limits?.text_characters };
   view.pictures = welcome.capabilities?.includes("picture") && !kiosk;
   words.use(welcome.bundle);
   marks(welcome.bundle.frames);
@@ -109,7 +114,7 @@ function awaitPicture() {
 function hold(message) {
   view.held.push(message);
   if (message.type !== "frame" || message.fields.index) return;
-  createImageBitmap(picture(message.fields, message.buffer)).then((bitmap) => {
+  createImageBitmap(picture(message)).then((bitmap) => {
     message.bitmap = bitmap;
     release();
   }, release);
@@ -148,10 +153,40 @@ function onEvent(message) {
   } else if (message.type === "frame") {
     drawing(false);
     scene();
-    view.last = screen.take(fields.index, message.bitmap ?? picture(fields, message.buffer))
+    view.last = screen.take(fields.index, message.bitmap ?? picture(message))
       .then((taken) => taken && $("chart").children[fields.index]?.classList.add("here"));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
+}
+
+/** Remember what is on the table, until the turn that has begun is whole. */
+function checkpoint() {
+  if (view.before) return;
+  const { turn, instruction, whole, took, scene } = view, [understood, notice] = TOLD.map((id) => $(id).textContent);
+  view.before = { table: { turn, instruction, whole, took, scene }, told: [understood, notice], values: values.last };
+  screen.settle();
+}
+
+/** A turn that will not be whole leaves the table as it was, and gives back what was said. */
+function refused(error, text) {
+  if (view.before) {
+    const { table, told, values: shown } = view.before;
+    Object.assign(view, table);
+    screen.revert();
+    TOLD.forEach((id, at) => ($(id).textContent = told[at]));
+    [...$("chart").children].forEach((one) => one.classList.toggle("here", view.whole));
+    if (shown) values.show(...shown);
+    if (view.scene()) showScene();
+    film.mark(view.turn);
+    showBranching();
+  }
+  progress(0);
+  const room = !$("text").value.trim();
+  if (text && room) {
+    if (text === view.asked?.text) words.choose(view.asked.chosen);
+    $("text").value = text;
+  }
+  tell(error, text && !room ? text : "");
 }
 
 /** The clip before becomes a guide once it is clear that the next one takes a while: that is work for the machine, too. */
@@ -162,8 +197,8 @@ function drawing(now) {
   document.body.classList.toggle("drawing", now);
 }
 
-function picture({ codec, width, height }, bytes) {
-  return codec === "raw" ? new ImageData(new Uint8ClampedArray(bytes), width, height) : new Blob([bytes], { type: "image/jpeg" });
+function picture({ buffer }) {
+  return new Blob([buffer], { type: "image/jpeg" });
 }
 
 async function done({ turn, fields }) {
@@ -197,7 +232,7 @@ async function attract() {
   view.whole = false;
   showScene();
   $("understood").textContent = $("notice").textContent = "";
-  const picture = await createImageBitmap(await (await fetch(ATTRACT.file)).blob());
+  const picture = await createImageBitmap(await (await fetch(new URL("attract.jpg", import.meta.url))).blob());
   if (view.turn || view.drawing) return;
   screen.begin(ATTRACT.count, ATTRACT.fps);
   const height = picture.height / ATTRACT.count;
@@ -219,7 +254,7 @@ async function showStart(picture, understood) {
 
 /** Begin a game from a file: it is drawn upright as a JPEG of the clip's shape, whatever the browser can show. */
 async function startFrom(file) {
-  if (!view.pictures || view.drawing || !game.session) return;
+  if (!view.pictures || view.drawing || !game.session || !(await mayEnd())) return;
   view.drawing = true;
   say(() => t("looking"));
   showButtons();
@@ -271,30 +306,29 @@ function say(text, wrong = false) {
 }
 
 /** Say an error in the visitor's language if its code is known, else in the server's words. */
-function tell(error) {
-  const stopped = error.code === "cancelled";
-  say(() => (stopped ? t("stopped") : t(error.code) ?? ([error.text, error.do].filter(Boolean).join(" ") || t("internal"))), !stopped);
+function tell(error, sentence = "") {
+  const stopped = error.code === "cancelled", said = sentence && ` (${sentence})`;
+  say(() => (stopped ? t("stopped") : t(error.code, view.limits) ?? ([error.text, error.do].filter(Boolean).join(" ") || t("internal"))) + said, !stopped);
 }
 
 function showBranching() {
   if (view.held) return;
-  $("branching").hidden = !(view.turn && view.turn < view.turns);
+  hide("branching", !(view.turn && view.turn < view.turns));
   $("branching").firstElementChild.textContent = t("branching", { n: view.turn });
 }
 
 function showButtons() {
   if (view.held) return;
-  const text = $("text").value.trim(), ready = connection?.up && game?.session && !view.drawing;
-  $("draw").disabled = !ready || !(text || words.sentence());
-  $("deal").disabled = !ready || !words.groups?.length;
-  $("deal").hidden = Boolean(words.groups && !words.groups.length);
-  $("photo").hidden = !view.pictures;
-  $("photo").disabled = !ready;
-  $("cancel").hidden = !(view.drawing && game.pending);
-  $("fresh").disabled = !ready || !film.strips.some((one) => one.turns.length);
-  $("rewind").disabled = !ready;
-  $("mp4").hidden = !view.whole || kiosk;
-  $("mp4").disabled = !ready;
+  const said = Boolean($("text").value.trim() || words.sentence()), ready = Boolean(connection?.up && game?.session && !view.drawing);
+  $("draw").textContent = t(said ? "draw" : "deal");
+  able("draw", ready && (said || words.groups?.length));
+  hide("photo", !view.pictures);
+  able("photo", ready);
+  hide("cancel", !(view.drawing && game.pending));
+  able("fresh", ready && film.strips.some((one) => one.turns.length));
+  able("rewind", ready);
+  hide("mp4", !view.whole || kiosk);
+  able("mp4", ready);
   offers.show(offered(), ready);
 }
 
@@ -302,6 +336,16 @@ function showButtons() {
 function wish(text) {
   clearTimeout(view.wishes);
   view.wishes = setTimeout(() => text && view.ahead && connection.up && game.session && game.wish([text]), WISH_MS);
+}
+
+/** A button that does nothing now keeps the keyboard's focus, which `disabled` would take from it. */
+function able(id, yes) {
+  $(id).setAttribute("aria-disabled", String(!yes));
+}
+
+function hide(id, yes) {
+  if (yes && $(id).contains(document.activeElement)) $("draw").focus();
+  $(id).hidden = yes;
 }
 
 /** The sentences that are ready, if what is played next goes on from the turn on the table. */
@@ -319,6 +363,7 @@ function translate() {
   film.show();
   values.translate();
   showBranching();
+  showButtons();
   if (view.scene()) showScene();
   say(view.status);
 }
@@ -337,13 +382,23 @@ async function play(text) {
     await game.play(text, after);
   } catch (error) {
     release();
-    $("text").value = text;
     view.drawing = false;
-    tell(error);
+    refused(error, text);
   }
   showBranching();
   showButtons();
 }
+
+/** Ask before a film ends for good. A kiosk's visitor is not asked, as nobody may be there to answer. */
+function sure(question) {
+  if (kiosk) return true;
+  $("sure").querySelector("p").textContent = question;
+  $("sure").returnValue = "";
+  $("sure").showModal();
+  return new Promise((then) => ($("sure").onclose = () => then($("sure").returnValue === "yes")));
+}
+
+const mayEnd = () => !film.strips.some((one) => one.turns.length) || sure(t("end"));
 
 /** Save the turn on the table as an mp4 file, which the server renders again. */
 async function save() {
@@ -369,12 +424,20 @@ async function save() {
 
 $("sheet").onsubmit = (event) => {
   event.preventDefault();
-  const text = $("text").value.trim() || words.sentence();
-  if (!text || view.drawing || $("draw").disabled) return;
+  if (view.drawing || $("draw").getAttribute("aria-disabled") === "true") return;
+  const typed = $("text").value.trim();
+  if (typed === view.composed) words.fill(view.turns ? [] : ["who", "motion"]); // a film begins with somebody who does something
+  const text = (typed !== view.composed && typed) || words.sentence() || offered()[0] || words.deal(!view.turns);
+  view.asked = { text, chosen: words.chosen };
   play(text); // first: what follows takes time
   $("text").value = view.composed = "";
   words.clear();
 };
+addEventListener("click", (event) => { // see `able`
+  if (!event.target.closest?.("[aria-disabled=true]")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+}, true);
 $("text").oninput = () => {
   if ($("text").value !== view.composed) words.release();
   wish($("text").value.trim());
@@ -393,24 +456,28 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
     if (kind === "drop" && event.dataTransfer.files[0]) startFrom(event.dataTransfer.files[0]);
   });
 }
-$("deal").onclick = () => words.deal();
 $("cancel").onclick = () => game.cancel();
-$("fresh").onclick = () => game.fresh(film.strips);
+$("fresh").onclick = async () => {
+  if (!(await mayEnd())) return;
+  await game.fresh(film.strips);
+  film.keep(); // tells this browser's other windows
+};
 $("again").onclick = () => screen.again();
 $("mp4").onclick = save;
 $("rewind").onclick = () => game.rewind(view.turn).catch(tell);
 $("language").onchange = () => {
-  localStorage.setItem(LANGUAGE, setLanguage($("language").value));
+  keep(LANGUAGE, setLanguage($("language").value));
   translate();
 };
 addEventListener("storage", (event) => {
   if (event.key !== film.key || view.drawing || !game.session) return;
   film.read(); // another window drew a turn, branched, or began a new game
+  say(() => "");
   film.current ? game.list().then((listed) => listed && (view.turns = Math.max(view.turns, ...listed.fields.turns.map((one) => one.turn))) && showBranching()) : game.open();
 });
 if (kiosk) addEventListener("contextmenu", (event) => event.preventDefault());
 document.body.classList.toggle("kiosk", kiosk);
-const wanted = [localStorage.getItem(LANGUAGE), ...navigator.languages.map((one) => one.slice(0, 2))];
+const wanted = [kept(LANGUAGE), ...navigator.languages.map((one) => one.slice(0, 2))];
 $("language").value = setLanguage(wanted.find((one) => LANGUAGES.includes(one)));
 say(() => t("off"));
 translate();

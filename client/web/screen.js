@@ -12,7 +12,8 @@ export class Screen {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.onFrame = onFrame;
-    this.display = Object.assign(new Display(8, (bitmap) => bitmap.close()), { mode: "loop", atOnce: true });
+    this.kept = []; // pictures of the clip that `revert` goes back to
+    this.display = Object.assign(new Display(8, (bitmap) => this.kept.includes(bitmap) || bitmap.close()), { mode: "loop", atOnce: true });
     this.begun = 0; // clips
     this.shown = { turn: 0, index: -1 };
     this.share = 1; // how much of this clip is on the canvas; the rest is what was there
@@ -46,6 +47,24 @@ export class Screen {
   /** The last frame of the clip that was begun; undefined until it is there. */
   get last() {
     return this.next?.waiting[this.next.count - 1];
+  }
+
+  /** What is shown now is what `revert` goes back to. */
+  settle() {
+    const kept = this.display.clips.at(-1)?.pictures ?? [];
+    this.kept.filter((one) => !kept.includes(one)).forEach((one) => one.close());
+    this.kept = [...kept];
+  }
+
+  /** The clip that was begun since `settle` will not be whole: go back to the one before. */
+  revert() {
+    const { kept } = this, count = kept.length;
+    if (!count) return;
+    this.begin(count, this.display.fps);
+    Object.assign(this.next, { waiting: kept, added: count });
+    if (this.display.clips.at(-1)?.pictures[0] === kept[0]) return;
+    this.display.clear();
+    kept.forEach((one, at) => this.display.add(one, this.begun, at, count));
   }
 
   /** Play the clip from its beginning. */

@@ -17,7 +17,7 @@ const EN = {
   lost: "Your earlier game is no longer on this server. A new one has begun.", noise: "This server runs without a model: the pictures are only noise.",
   busy: "Many people are drawing. Try again in a moment.", rate_limited: "Too many turns in a minute. Take a breath.",
   too_many_sessions: "The table is full. Try again later.", blocked: "These words are not allowed here. Choose others.",
-  instruction: "Say a little less, or a little more.", turn_running: "This game is drawing in another window.",
+  instruction: "Say it in {n} characters at most.", turn_running: "This game is drawing in another window.",
   degraded: "The model cannot start right now; the server keeps trying. Your game is saved.", deadline: "That took too long. Try again.",
   worker_failed: "The model failed on this sentence. Try another.", unusable_output: "That drawing came out wrong. Try another sentence.",
   storage: "The server cannot save its games. Please tell its operator.", internal: "Something went wrong. Try again.",
@@ -25,6 +25,7 @@ const EN = {
   bundle_mismatch: "This game was drawn by another model. Start a new one.", unknown_session: "This game is gone. Start a new one.",
   session_closed: "This game was ended in another window. Start a new one.", wrong_token: "This game belongs to another browser. Start a new one.",
   ready: "ready", offers: "Already drawn: plays at once", offered: "Some sentences play at once.", slip: "Empty slip",
+  end: "This ends your film. Its turns cannot be brought back.", stay: "Keep it", go: "Go on", room: "A picture has room for two: {who} steps out.",
   too_large: "That is too long.", version: "The page and the server do not match. Reload the page.",
 };
 const ZH = {
@@ -39,11 +40,12 @@ const ZH = {
   branching: "台上是第 {n} 回合。接下来的话会从这里另起一条胶片。", rewind: "剪掉后面的回合", clip: "第 {n} 回合的画面：{text}", nothing: "台上还是空的，第一回合会画在这里。",
   draining: "服务器正在停止，游戏会保留。", lost: "先前的游戏已不在这台服务器上，新游戏开始了。", noise: "这台服务器没有模型，画面只是噪声。",
   busy: "大家都在画，请稍候再试。", rate_limited: "一分钟内回合太多，歇一会儿吧。", too_many_sessions: "位子满了，请稍后再来。",
-  blocked: "这些词这里不画，请换别的。", instruction: "请说得短一点，或多说一点。", turn_running: "这个游戏正在另一个窗口作画。",
+  blocked: "这些词这里不画，请换别的。", instruction: "请用不超过 {n} 个字符来说。", turn_running: "这个游戏正在另一个窗口作画。",
   degraded: "模型暂时无法启动，服务器会继续尝试，游戏会保留。", deadline: "时间太长了，请再试一次。", worker_failed: "模型画这句话时失败了，请换一句。",
   unusable_output: "这张画坏了，请换一句。", storage: "服务器无法保存游戏，请告诉管理员。", internal: "出错了，请再试一次。", no_such_turn: "这个回合已经没有了。",
   engines_mismatch: "这个游戏是另一个模型画的，请开始新游戏。", bundle_mismatch: "这个游戏是另一个模型画的，请开始新游戏。", unknown_session: "这个游戏已经没有了，请开始新游戏。",
   session_closed: "这个游戏已在另一个窗口结束，请开始新游戏。", wrong_token: "这个游戏属于另一个浏览器，请开始新游戏。", ready: "已画好", offers: "已经画好，立即播放", offered: "有几句已经画好，选了就播放。", slip: "空白纸条",
+  end: "您的影片会到此结束，无法恢复。", stay: "保留", go: "继续", room: "画面只容得下两位：{who}先离开。",
   too_large: "太长了。", version: "页面与服务器不匹配，请重新加载。",
 };
 const JA = {
@@ -61,13 +63,14 @@ const JA = {
   lost: "前のゲームはもうこのサーバーにありません。新しく始めました。", noise: "このサーバーにはモデルがなく、絵はノイズです。",
   busy: "混み合っています。少し待ってください。", rate_limited: "一分のターンが多すぎます。一息入れてください。",
   too_many_sessions: "満席です。後でもう一度どうぞ。", blocked: "そのことばは描けません。別のことばをどうぞ。",
-  instruction: "もう少し短く、または長く言ってください。", turn_running: "このゲームは別の窓で作画中です。",
+  instruction: "{n} 文字以内で言ってください。", turn_running: "このゲームは別の窓で作画中です。",
   degraded: "今はモデルを起動できません。サーバーが試し続けます。ゲームは残ります。", deadline: "時間がかかりすぎました。もう一度どうぞ。",
   worker_failed: "この文はうまく描けませんでした。別の文をどうぞ。", unusable_output: "絵が壊れました。別の文をどうぞ。", storage: "サーバーがゲームを保存できません。管理者に知らせてください。",
   internal: "問題が起きました。もう一度どうぞ。", no_such_turn: "そのターンはもうありません。", engines_mismatch: "このゲームは別のモデルが描きました。新しく始めてください。",
   bundle_mismatch: "このゲームは別のモデルが描きました。新しく始めてください。", unknown_session: "このゲームはもうありません。新しく始めてください。",
   session_closed: "このゲームは別の窓で終わりました。新しく始めてください。", wrong_token: "このゲームは別のブラウザーのものです。新しく始めてください。",
   ready: "描けた文", offers: "もう描けている文：すぐに流れます", offered: "もう描けている文があります。選ぶとすぐに流れます。", slip: "空きの紙",
+  end: "今のフィルムは終わり、元に戻せません。", stay: "残す", go: "進む", room: "絵に入るのは二人まで：{who}は外れます。",
   too_large: "長すぎます。", version: "ページとサーバーが合いません。読み込み直してください。",
 };
 const STRINGS = { en: EN, zh: ZH, ja: JA };

@@ -7,7 +7,7 @@ const EXAMPLES = { pocket: ["Tofi waves gently in the meadow.", "Mirel in a rain
 const MOST = { who: 2 }; // chips of a group that may be chosen together
 
 export class Words {
-  /** holder: the element that gets the chips. onChange(sentence): "" when nothing is chosen. */
+  /** holder: the element that gets the chips. onChange(sentence, dropped): "" when nothing is chosen; a word that gave way. */
   constructor(holder, onChange) {
     this.holder = holder;
     this.onChange = onChange;
@@ -64,19 +64,28 @@ export class Words {
   }
 
   toggle(name, word, chips) {
-    const rest = (this.chosen[name] ?? []).filter((one) => one !== word);
-    this.chosen[name] = this.has(name, word) ? rest : [...rest, word].slice(-(MOST[name] ?? 1));
+    const rest = (this.chosen[name] ?? []).filter((one) => one !== word), most = MOST[name] ?? 1;
+    this.chosen[name] = this.has(name, word) ? rest : [...rest, word].slice(-most);
     for (const chip of chips) chip.setAttribute("aria-pressed", String(this.has(name, chip.dataset.word)));
-    this.onChange(this.sentence());
+    this.onChange(this.sentence(), most > 1 && rest.length === most ? rest[0] : undefined);
   }
 
-  /** Choose at random: somebody doing something somewhere. */
-  deal() {
+  /** Choose at random: at first somebody doing something somewhere, later something that changes. Returns the sentence. */
+  deal(first) {
+    const names = this.groups.map(([name]) => name), one = any(names);
     this.chosen = {};
-    for (const [name, words] of this.groups) {
-      if (["clothes", "hour", "manner"].includes(name) && Math.random() < 0.5) continue;
-      this.chosen[name] = [words[Math.floor(Math.random() * words.length)]];
-    }
+    this.fill(names.filter((name) => ["motion", "examples"].includes(name) || (first ? ["who", "place"].includes(name) || Math.random() < 0.5 : name === one)));
+    return this.sentence();
+  }
+
+  /** Choose a word at random in each of these groups that has none yet. */
+  fill(names) {
+    for (const [name, words] of this.groups) if (names.includes(name) && !this.chosen[name]?.length) this.chosen[name] = [any(words)];
+  }
+
+  /** Choose these words again. */
+  choose(chosen) {
+    this.chosen = chosen;
     this.show();
   }
 
@@ -105,6 +114,10 @@ export class Words {
     if (!text) return "";
     return who.length ? `${text}.` : `Now ${text}.`;
   }
+}
+
+function any(words) {
+  return words[Math.floor(Math.random() * words.length)];
 }
 
 function thirdPerson(motion) {

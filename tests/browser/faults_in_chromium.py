@@ -21,6 +21,10 @@ never ready: the server plays no such sentence ahead."""
 SLIPS = "[...document.querySelectorAll('#ready button')].map((one) => one.textContent).filter(Boolean)"
 EMPTIED = f"""new MutationObserver(() => {SLIPS}.length || (window.emptied = true))
     .observe(document.querySelector('#ready'), {{ subtree: true, childList: true }}), 0"""
+ABLE = "((one) => document.querySelector(one)?.ariaDisabled === 'false')"
+TYPED = "document.querySelector('#text').value.trim()"
+TABLE = """[...['scene', 'understood', 'notice', 'values'].map((id) => document.getElementById(id).textContent),
+    document.querySelectorAll('#chart .here').length, document.querySelector('#mp4').hidden].join()"""
 DRAWING = "document.body.classList.contains('drawing')"
 
 
@@ -65,6 +69,55 @@ def pick_what_is_ready(page: Page, url: str, shots: Path) -> None:
     print("picked sentences that were ready")
 
 
+def what_is_refused(page: Page, url: str) -> None:
+    """The first press draws. A turn that is stopped or refused changes nothing and gives its sentence back."""
+    page.size(*SIZES["desk"])
+    page.open(url)
+    page.evaluate("document.querySelector('#draw').focus()")
+    page.until(f"{ABLE}('#draw')")
+    page.press("Enter")
+    await_turns(page, 1)
+    table = page.evaluate(TABLE)
+    for text, end in (("Tofi waves by day. " * 30, "500"), ("Dovan walks in the room by day.", "Stopped")):
+        page.evaluate("document.querySelector('#text').focus()")
+        page.type(text)
+        if end == "Stopped":
+            page.until("document.activeElement === document.body || !document.querySelector('#cancel').hidden")
+            page.evaluate("document.querySelector('#cancel').focus()")
+            page.until(DRAWING)
+            page.press("Enter")
+        page.until(f"document.querySelector('#status').textContent.includes('{end}')")
+        assert page.evaluate(TYPED) == text.strip() and page.evaluate(TABLE) == table, page.evaluate(TABLE)
+        assert page.evaluate("document.activeElement !== document.body"), "the keyboard's place is lost"
+        page.evaluate("document.querySelector('#text').value = ''")
+    click(page, "#fresh")
+    click(page, "#sure button:not([value])")
+    assert page.evaluate(TABLE) == table, "a film ends only when its visitor says so"
+    for damaged in ("'{bad'", "'null'", """'{"strips":[{}]}'"""):
+        page.evaluate(f"['film', 'pending'].forEach((key) => (localStorage['animegamer.' + key] = {damaged}))")
+        page.open(url)
+        await_turns(page, 1)
+    script = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('', 'SecurityError'); } })"
+    blocked = page.call("Page.addScriptToEvaluateOnNewDocument", source=script)["identifier"]
+    page.open(url)
+    page.until(f"{ABLE}('#draw')")
+    for turn in (1, 2):
+        click(page, "#draw")
+        await_turns(page, turn)
+    page.call("Page.removeScriptToEvaluateOnNewDocument", identifier=blocked)
+    page.open(url)
+    await_turns(page, 1)
+    click(page, "#fresh")
+    click(page, "#sure [value=yes]")
+    page.until("document.querySelectorAll('#turns .line').length === 0")
+    page.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.until("document.body.classList.contains('off')", timeout_s=3)
+    page.call("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+    page.until("!document.body.classList.contains('off')")
+    page.console.clear()  # of the requests that were refused
+    print("lost nothing to a refusal, a stop, a damaged or blocked store")
+
+
 def two_windows(one: Page, other: Page, url: str) -> None:
     """Both show the game, whichever window plays; who speaks into a running turn is told so and breaks nothing."""
     for window in (one, other):
@@ -73,10 +126,14 @@ def two_windows(one: Page, other: Page, url: str) -> None:
         await_turns(window, 2)
     say(one, "Dovan walks in the room by day.")
     one.until(DRAWING)
-    say(other, "Mirel bows in the forest by day.")
+    other.evaluate("document.querySelector('#text').focus()")
+    other.type("Mirel bows in the forest by day.")
     other.until("document.querySelector('#status').textContent.includes('another window')")
     await_turns(one, 3)
     other.until("document.querySelectorAll('#turns .line').length === 3")
+    other.until("!document.querySelector('#status').textContent.includes('another window')")
+    assert other.evaluate(TYPED) == "Mirel bows in the forest by day.", "what was typed is not lost"
+    other.evaluate("document.querySelector('#text').value = ''")
     choose(other, 3)
     say(other, "Bixo dances in the desert by day.")
     await_turns(other, 4)
@@ -96,6 +153,7 @@ def main() -> int:
         server.start()
         try:
             server.await_page()
+            what_is_refused(page, server.url)
             pick_what_is_ready(page, server.url, arguments.out)
             two_windows(page, page.tab(), server.url)
             choose(page, 4)

@@ -36,7 +36,7 @@ SAY = """(text) => {
   field.value = text;
   field.dispatchEvent(new Event("input"));
   dispatchEvent(new Event("keydown"));
-  if (document.getElementById("draw").disabled) { field.value = ""; return false; }
+  if (document.getElementById("draw").ariaDisabled === "true") { field.value = ""; return false; }
   document.getElementById("sheet").requestSubmit();
   return true;
 }"""

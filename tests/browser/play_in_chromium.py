@@ -29,7 +29,7 @@ CHIPS = {
 HEADINGS = {"zh": "谁", "ja": "だれが", "en": "who"}
 EXAMPLE = "#chips .examples button"
 TEXTS = ("the fox jumps on the beach in a raincoat", "Now quickly.", "Bixo and Mirel walk in the forest.")
-READY = "document.querySelector('#mp4').disabled === false"
+READY = "document.querySelector('#mp4').ariaDisabled === 'false'"
 HOSTILE = "<img src=x onerror=document.title='hit'> waves in the room"
 
 
@@ -86,7 +86,8 @@ def await_turns(page: Page, count: int) -> None:
 
 def click(page: Page, selector: str) -> None:
     """Click an element, which must be there and enabled."""
-    page.until(f"document.querySelector({json.dumps(selector)})?.disabled === false")
+    found = f"document.querySelector({json.dumps(selector)})"
+    page.until(f"{found} && {found}.ariaDisabled !== 'true'")
     page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
 
@@ -108,7 +109,7 @@ def choose_language(page: Page, language: str) -> None:
 
 def say_next(page: Page, text: str) -> None:
     """The same where there may be no clip yet."""
-    page.until("document.querySelector('#photo').disabled === false")
+    page.until("document.querySelector('#photo').ariaDisabled === 'false'")
     page.evaluate("document.querySelector('#text').focus()")
     page.type(text)
 
@@ -117,7 +118,7 @@ def choose(page: Page, turn: int) -> None:
     """Put an earlier turn of the game on the table, and wait for the whole clip."""
     page.evaluate(f"document.querySelectorAll('#turns .line button')[{turn - 1}].click()")
     page.until(f"document.querySelectorAll('#turns .line button')[{turn - 1}].ariaCurrent === 'true'")
-    page.until("!document.querySelector('#mp4').hidden && !document.querySelector('#mp4').disabled")
+    page.until(f"!document.querySelector('#mp4').hidden && {READY}")
 
 
 def check_access(page: Page) -> None:
@@ -191,7 +192,7 @@ def play(page: Page, server: Serve, shots: Path) -> None:
 
     page.evaluate("URL.createObjectURL = (blob) => ((window.saved = blob), 'blob:' + location.origin + '/none'), 0")
     click(page, "#mp4")
-    page.until("window.saved && !document.querySelector('#mp4').disabled")
+    page.until(f"window.saved && {READY}")
     saved = page.evaluate("window.saved.text()")
     assert "ftyp" in saved[:12] and 0 < saved.index("moov") < saved.index("mdat") and "moof" not in saved, (
         "a whole file"
@@ -211,11 +212,17 @@ def play(page: Page, server: Serve, shots: Path) -> None:
         page.evaluate(
             "['cancel', 'change'].forEach((kind) => document.querySelector('#file').dispatchEvent(new Event(kind)))"
         )
-        assert page.evaluate("!document.querySelector('#deal').disabled"), "a camera that is refused changes nothing"
+        assert page.evaluate(READY), "a camera that is refused changes nothing"
         click(page, "#turns ol:first-child li:nth-child(3) button")
         await_turns(page, 3)
         kept = page.evaluate("localStorage['animegamer.token']")
         page.evaluate(drop)
+        page.until("document.querySelector('#sure').open")
+        page.evaluate("document.querySelector('#sure button').click()")
+        await_turns(page, 3)
+        assert page.evaluate("localStorage['animegamer.token']") == kept, "a film ends only when its visitor says so"
+        page.evaluate(drop)
+        click(page, "#sure [value=yes]")
         page.until(f"localStorage['animegamer.token'] !== '{kept}'")
         page.until("document.querySelectorAll('#turns .line').length === 0")
         page.screenshot(shots / "picture.png")

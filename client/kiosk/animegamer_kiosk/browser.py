@@ -48,7 +48,7 @@ _STATE = """(() => {
 })()"""
 _END_GAME = """new Promise((done) => {
   const fresh = document.getElementById("fresh");
-  if (!fresh || fresh.disabled) return done(false);
+  if (!fresh || fresh.getAttribute("aria-disabled") === "true") return done(false);
   fresh.click();
   setTimeout(() => done(true), 1000);
 })"""

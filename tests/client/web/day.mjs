@@ -16,7 +16,7 @@ function play(text) {
   field.value = text;
   field.dispatchEvent(new Event("input"));
   window.animegamerTouched.at = performance.now();
-  if (document.getElementById("draw").disabled) return false;
+  if (document.getElementById("draw").getAttribute("aria-disabled") === "true") return false;
   document.getElementById("sheet").requestSubmit();
   return true;
 }

@@ -11,7 +11,7 @@ export const count = { drawn: 0, listeners: 0, pings: 0, opened: 0 };
 
 class Element {
   constructor(tag) {
-    Object.assign(this, { tagName: tag, children: [], parentElement: null, attributes: {}, classes: new Set(), text: "", value: "", hidden: false, disabled: false, width: 0, height: 0 });
+    Object.assign(this, { tagName: tag, children: [], parentElement: null, attributes: {}, classes: new Set(), text: "", value: "", hidden: false, width: 0, height: 0 });
     this.dataset = new Proxy(this.attributes, {
       get: (all, key) => all[`data-${key}`],
       set: (all, key, value) => ((all[`data-${key}`] = String(value)), true),

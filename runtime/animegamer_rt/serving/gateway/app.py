@@ -6,15 +6,20 @@ All addresses in the page are relative, so it works under any sub-path. WebSocke
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import zmq
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketState
 
 from .access import COOKIE, LOGIN_S, Access
@@ -39,6 +44,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+FOR_EVER = "public, max-age=31536000, immutable"
 
 
 def page_folder() -> Path:
@@ -52,11 +58,13 @@ def make_app(settings: GatewaySettings) -> Starlette:
     metrics, folder = GatewayMetrics(), page_folder()
     access = Access(settings.password, settings.origins, metrics.wrong_passwords.inc)
     link = ServerLink(settings, metrics)
-    files = {path.name: path for path in folder.iterdir() if path.suffix != ".md"}
+    files = StaticFiles(directory=folder)
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.iterdir()))).hexdigest()[:12]
+    """In the addresses of the page's files, which browsers therefore keep."""
 
     def html(name: str, hidden: str, shown: str, status: int = 200) -> Response:
-        text = files[name].read_text(encoding="utf-8").replace(hidden, shown)
-        return HTMLResponse(text, status, headers=HEADERS)
+        text = (folder / name).read_text(encoding="utf-8").replace(hidden, shown)
+        return HTMLResponse(re.sub(r'(href|src)="(?=\w+\.)', rf'\1="{version}/', text), status, headers=HEADERS)
 
     async def page(request: Request) -> Response:
         if not access.host_allowed(request):
@@ -66,10 +74,13 @@ def make_app(settings: GatewaySettings) -> Starlette:
         return html("index.html", *(("", "") if access.door is None else ('id="leave" hidden', 'id="leave"')))
 
     async def file(request: Request) -> Response:
-        path = files.get(request.path_params["name"])
-        if path is None or path.suffix == ".html":
-            return PlainTextResponse("not found\n", 404)
-        return FileResponse(path, headers=HEADERS)
+        name = request.path_params["name"]
+        if name.endswith(".html"):
+            raise HTTPException(404)
+        response = await files.get_response(name, request.scope)
+        kept = request.url.path.endswith(f"/{version}/{name}")
+        response.headers.update(HEADERS | ({"Cache-Control": FOR_EVER} if kept else {}))
+        return response
 
     async def form_of(request: Request) -> bytes:
         body = b""
@@ -153,7 +164,8 @@ def make_app(settings: GatewaySettings) -> Starlette:
             raise HTTPException(403, "send Authorization: Bearer PASSWORD\n")
         return Response(metrics.page(), media_type=CONTENT_TYPE)
 
-    return Starlette(
+    app = Starlette(
+        middleware=[Middleware(GZipMiddleware)],
         routes=[
             Route("/", page),
             Route("/healthz", alive),
@@ -163,5 +175,8 @@ def make_app(settings: GatewaySettings) -> Starlette:
             Route("/logout", logout, methods=["POST"]),
             WebSocketRoute("/ws", web_socket),
             Route("/{name}", file),
-        ]
+            Route(f"/{version}/{{name}}", file),
+        ],
     )
+    app.router.redirect_slashes = False  # it would name an address of which a proxy knows nothing
+    return app

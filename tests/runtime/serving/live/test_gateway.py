@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
+import re
 import signal
 import urllib.error
 import urllib.request
@@ -60,12 +62,21 @@ def test_the_page_comes_whole_and_asks_for_nothing_outside(page: tuple[LiveServe
         with urllib.request.urlopen(url + name) as answer:
             assert content in answer.headers["Content-Type"]
             assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+            tag = answer.headers.get("ETag", "none")
+            assert name == "" or status_of(url + name, None, **{"If-None-Match": tag}) == 304
+    with urllib.request.urlopen(url) as answer:
+        [script] = re.findall(r'src="(.*page.js)"', answer.read().decode())
+    asked = urllib.request.Request(url + script, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(asked) as answer:
+        assert "immutable" in answer.headers["Cache-Control"], "its address changes when it does"
+        assert b"import" in gzip.decompress(answer.read())
+    assert status_of(url + script + "/") == 404
     assert status_of(url + "healthz") == status_of(url + "readyz") == 200
     with urllib.request.urlopen(url + "metrics") as answer:
         assert b"animegamer_gateway_connections " in answer.read()
     assert {status_of(url + name) for name in ("..%2f..%2fpyproject.toml", "login.html", "%2e%2e/x", "app.py")} == {404}
     folder = Path(__file__).parents[4] / "client" / "web"
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 150_000
+    assert sum(len(gzip.compress(path.read_bytes())) for path in folder.iterdir()) <= 150_000
     for path in folder.iterdir():
         assert path.suffix == ".jpg" or not [
             line
