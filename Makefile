@@ -71,8 +71,9 @@ bench: $(VENV)/.play  ## measure suite 1 with every plan, and the server, on thi
 size: $(VENV)/.dev  ## count lines, words, and the files that a turn enters
 	$(BIN)/python benchmarks/size.py --turns
 
-picture: $(VENV)/.dev  ## play the game shown in README and make its animated picture
+picture: $(VENV)/.dev  ## make README's animated picture and the page's pictures
 	$(BIN)/python docs/picture.py $(ARGS)
+	$(BIN)/python docs/page_pictures.py
 
 dist: $(VENV)/.dev  ## build the three wheels and play them in a clean environment without the checkout (needs the network)
 	rm -rf dist

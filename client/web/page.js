@@ -426,7 +426,7 @@ $("sheet").onsubmit = (event) => {
   event.preventDefault();
   if (view.drawing || $("draw").getAttribute("aria-disabled") === "true") return;
   const typed = $("text").value.trim();
-  if (typed === view.composed) words.fill(view.turns ? [] : ["who", "motion"]); // a film begins with somebody who does something
+  if (words.sentence() && !view.turns) words.fill(["who", "motion"]); // a film begins with somebody who does something
   const text = (typed !== view.composed && typed) || words.sentence() || offered()[0] || words.deal(!view.turns);
   view.asked = { text, chosen: words.chosen };
   play(text); // first: what follows takes time

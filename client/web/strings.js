@@ -8,7 +8,7 @@ const EN = {
   what: "Say what happens next. A model on this machine draws two seconds of cartoon and remembers the story.",
   free: "or in your own words", save: "Save as mp4", saving: "Saving, {n} %", saved: "Saved.",
   strip: "Film {n}", holder: "the fox sneaks through the city, it is getting dark", empty: "Choose some words …",
-  who: "who", motion: "does", manner: "how", place: "where", hour: "when", clothes: "wearing", examples: "For example",
+  who: "who", motion: "does", manner: "how", place: "where", hour: "when", clothes: "wears", examples: "For example",
   off: "The lamp is off. Reconnecting …", starting: "The lamp is warming up …", waiting: "{n} ahead of you, about {s} s", drawing: "Drawing, {n} of {of}",
   thinking: "Reading …", restarting: "The pencil broke; a new one is being sharpened …", stopped: "Stopped.", attract: "Drawn earlier by this model",
   turn: "Turn {n}", seconds: "drawn in {n} s", stamina: "stamina", social: "social", entertainment: "fun",

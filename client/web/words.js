@@ -1,5 +1,6 @@
 // Chips that compose a sentence from the words that the bundle lists, or example sentences where it lists none.
 
+import { PICTURED } from "./pictured.js";
 import { label, t } from "./strings.js";
 
 const EXAMPLES = { pocket: ["Tofi waves gently in the meadow.", "Mirel in a raincoat jumps smoothly in the snowfield.", "Zelki and Tofi dance smoothly.",
@@ -19,6 +20,7 @@ export class Words {
     const groups = { who: bundle.people, motion: bundle.motions, manner: bundle.manners, place: bundle.places, hour: bundle.hours, clothes: bundle.clothes };
     this.groups = bundle.motions ? Object.entries(groups).filter(([, words]) => words?.length) : [["examples", EXAMPLES[bundle.name] ?? []]];
     if (!this.groups[0][1].length) this.groups = [];
+    this.pictured = bundle.name === "pocket" ? PICTURED : [];
     this.show();
   }
 
@@ -41,6 +43,8 @@ export class Words {
       chip.type = "button";
       chip.textContent = label(word);
       chip.dataset.word = word;
+      chip.classList.toggle("pictured", this.pictured.includes(word));
+      chip.style.setProperty("--at", this.pictured.indexOf(word));
       chip.tabIndex = place ? -1 : 0;
       chip.setAttribute("aria-pressed", String(this.has(name, word)));
       chip.onclick = () => this.toggle(name, word, chips);

@@ -149,7 +149,7 @@ export async function load(folder, address) {
     createElement: (tag) => new Element(tag), getElementById: (id) => ids.get(id) ?? null,
     querySelector: (selector) => root.querySelector(selector), querySelectorAll: (selector) => root.querySelectorAll(selector),
   };
-  class ImageBitmap { width = 144; height = 96; close() {} }
+  class ImageBitmap { width = 720; height = 480; close() {} }
   const globals = {
     document, crypto: webcrypto, ImageBitmap, ImageData: class {}, WebSocket: Server, location: new URL(address), localStorage: store(), sessionStorage: store(),
     navigator: { languages: ["en"] }, performance: { now: () => now }, matchMedia: () => ({ matches: false }), addEventListener: listen,
