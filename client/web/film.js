@@ -35,9 +35,9 @@ export class Film {
   }
 
   /** Turn to the strip of a game, which has so many turns. A game that is on no strip begins a film of its own. */
-  use(session, token, count) {
+  use(session, token, count, picture = false) {
     this.session = session;
-    if (!this.current) Object.assign(this, { strips: [{ session, token, parent: null, from: 0, turns: [] }], pictures: {} });
+    if (!this.current) Object.assign(this, { strips: [{ session, token, parent: null, from: 0, turns: [], picture }], pictures: {} });
     this.current.turns = this.current.turns.filter((one) => one.turn <= count);
     for (const child of this.children(this.current)) {
       if (child.from > count) child.from = count; // the turns that were cut off here are still in the branch
@@ -50,7 +50,7 @@ export class Film {
     const parent = this.current, turns = parent.turns.filter((one) => one.turn <= from);
     for (const { turn } of turns) this.pictures[`${session} ${turn}`] = this.pictures[`${parent.session} ${turn}`];
     const home = this.owner(parent, from); // a branch from a shared turn belongs to the strip that shows the turn
-    this.strips.push({ session, token, parent: home.session, from, turns });
+    this.strips.push({ session, token, parent: home.session, from, turns, picture: parent.picture });
     this.keep();
   }
 
@@ -66,6 +66,12 @@ export class Film {
   get spare() {
     const line = this.line();
     return this.strips.length < MOST_STRIPS ? undefined : this.strips.find((one) => !line.includes(one) && !this.children(one).length);
+  }
+
+  /** The instructions of the current game, if they are all of it: none began with a picture or are no longer listed. */
+  get story() {
+    const { turns, picture } = this.current ?? {};
+    return turns?.length && !picture && turns.every((one, at) => one.turn === at + 1) ? turns.map((one) => one.instruction) : null;
   }
 
   children(strip) {

@@ -35,25 +35,26 @@ export class Game {
   }
 
   /** Go on with the kept game, or begin one. Then show a turn of it, the newest unless another is wanted. */
-  async open(shown = Infinity) {
+  async open(shown = Infinity, seed = newSeed()) {
     const token = kept(TOKEN);
     this.halt();
     let opened, lost = false;
     try {
-      opened = await this.connection.ask("open", token ? { token } : {});
+      opened = await this.connection.ask("open", token ? { token } : { seed });
     } catch (error) {
       if (!token || !ENDED.includes(error.code)) return this.later(error);
       this.forget();
       this.on.gone(token);
       lost = true;
       try {
-        opened = await this.connection.ask("open");
+        opened = await this.connection.ask("open", { seed });
       } catch (second) {
         return this.later(second);
       }
     }
     this.session = opened.session;
     this.token = opened.fields.token;
+    this.seed = opened.fields.seed;
     keep(TOKEN, this.token);
     this.on.opened({ ...opened.fields, lost });
     if (opened.fields.turns) await this.list();
@@ -200,12 +201,12 @@ export class Game {
     return this.connection.ask("close", { token }, { session }).catch(() => {});
   }
 
-  /** End these games and begin another. */
-  async fresh(games) {
+  /** End these games and begin another, with this seed if there is one. */
+  async fresh(games, seed) {
     this.halt();
     await Promise.all(games.map((one) => this.close(one.session, one.token)));
     this.forget();
-    await this.open();
+    await this.open(Infinity, seed);
   }
 
   forget() {
@@ -216,4 +217,9 @@ export class Game {
 /** A random id; `crypto.randomUUID` is there only on secure pages. */
 function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16).padStart(2, "0")).join("");
+}
+
+/** A game's seed, which fits JavaScript's numbers, so that a story can name it. */
+function newSeed() {
+  return crypto.getRandomValues(new Uint32Array(1))[0];
 }

@@ -6,16 +6,19 @@ import { Game } from "./game.js";
 import { keep, kept } from "./kept.js";
 import { Offers } from "./offers.js";
 import { Screen } from "./screen.js";
+import { Recorder, addressOf, storyOf } from "./story.js";
 import { LANGUAGES, label, setLanguage, t } from "./strings.js";
 import { Values } from "./values.js";
 import { Words } from "./words.js";
 
 const LANGUAGE = "animegamer.language";
 const ATTRACT = { count: 17, fps: 8 };
-const GHOST_MS = 150, WISH_MS = 400, TOLD = ["understood", "notice"];
+const QUIET_TURNS = 30, LEAD_S = 0.3, BRIEF = ["busy", "rate_limited"], REST_MS = 3000;
+const GHOST_MS = 150, WISH_MS = 400;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
-const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "" };
+const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "", coming: [] };
+const run = { on: false, next: [], base: 0, quiet: 0, seconds: 1, rests: 0 }; // what is played by itself: see goOn
 
 const screen = new Screen($("picture"), showFrame);
 const values = new Values($("values"));
@@ -30,6 +33,7 @@ const words = new Words($("chips"), (sentence, dropped) => {
 });
 const film = new Film($("turns"), (strip, turn) => {
   if (view.drawing || !connection.up) return;
+  if (run.on) stop();
   if (strip.session !== game.session) return game.go(strip.token, turn);
   view.turn = turn;
   view.instruction = film.current.turns.find((one) => one.turn === turn)?.instruction ?? "";
@@ -46,15 +50,18 @@ const connection = new Connection(up, down, (offer) => {
 const game = new Game(connection, {
   opened({ turns, character, lost, picture, understood }) {
     Object.assign(view, { turns, turn: turns, drawing: false });
-    film.use(game.session, game.token, turns);
+    film.use(game.session, game.token, turns, Boolean(picture));
+    run.base = Math.min(run.base, turns);
     if (!game.pending) view.before = null;
     for (const session of view.offers.keys()) if (!film.strips.some((one) => one.session === session)) view.offers.delete(session);
     values.show(character);
     say(() => (lost ? t("lost") : ""));
     if (picture) showStart(picture, understood);
-    else if (!turns) attract();
+    else if (!turns && !run.on) attract();
     showBranching();
     showButtons();
+    if (view.story) offerStory();
+    goOn();
   },
   branched(session, token, turn) {
     film.branch(session, token, turn);
@@ -77,9 +84,13 @@ const game = new Game(connection, {
     release();
     view.drawing = false;
     drawing(false);
-    if (error) refused(error, instruction);
+    const again = run.on && BRIEF.includes(error?.code);
+    if (error) refused(error, again ? "" : instruction);
     view.before = null;
+    if (again) rest(instruction);
+    else if (error && run.on) stop();
     showButtons();
+    goOn();
   },
 });
 
@@ -138,42 +149,55 @@ function onEvent(message) {
     Object.assign(view, { turn, instruction: fields.instruction, drawing: true, whole: false, took: () => "" });
     if (turn > view.turns) view.offers.delete(game.session);
     screen.begin(view.bundle.frames, view.bundle.fps);
-    drawing(turn > view.turns);
-    say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
-    $("understood").textContent = $("notice").textContent = "";
-    [...$("chart").children].forEach((one) => one.classList.remove("here"));
+    view.coming = [];
+    later(() => told("", ""));
+    drawing(turn > view.turns && !run.on);
+    if (!run.on) say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
+    if (!run.on) [...$("chart").children].forEach((one) => one.classList.remove("here"));
     showButtons();
-  } else if (message.type === "understood") {
-    $("understood").textContent = fields.text;
-    $("notice").textContent = fields.notice ?? "";
-  } else if (message.type === "state") values.show(fields.shown, fields);
-  else if (message.type === "progress") {
+  } else if (message.type === "understood") later(() => told(fields.text, fields.notice ?? ""));
+  else if (message.type === "state") values.show(fields.shown, fields);
+  else if (message.type === "progress" && !run.on) {
     progress(fields.step / fields.steps);
     say(() => t("drawing", { n: fields.step, of: fields.steps }));
   } else if (message.type === "frame") {
     drawing(false);
-    scene();
+    if (!fields.index) {
+      run.seconds = Math.max(0.7 * run.seconds, (performance.now() - run.asked) / 1000 || 0);
+      const { turn: number, instruction } = view;
+      later(() => scene(number, instruction));
+    }
     view.last = screen.take(fields.index, message.bitmap ?? picture(message))
       .then((taken) => taken && $("chart").children[fields.index]?.classList.add("here"));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
 }
 
+/** What is said of a turn is shown with its clip, which may wait for the one before. */
+function later(show) {
+  run.on ? view.coming.push(show) : show();
+}
+
+function told(understood, notice) {
+  $("understood").textContent = understood;
+  $("notice").textContent = notice;
+}
+
 /** Remember what is on the table, until the turn that has begun is whole. */
 function checkpoint() {
   if (view.before) return;
-  const { turn, instruction, whole, took, scene } = view, [understood, notice] = TOLD.map((id) => $(id).textContent);
-  view.before = { table: { turn, instruction, whole, took, scene }, told: [understood, notice], values: values.last };
+  const { turn, instruction, whole, took, scene } = view, said = [$("understood").textContent, $("notice").textContent];
+  view.before = { table: { turn, instruction, whole, took, scene }, said, values: values.last };
   screen.settle();
 }
 
 /** A turn that will not be whole leaves the table as it was, and gives back what was said. */
 function refused(error, text) {
   if (view.before) {
-    const { table, told, values: shown } = view.before;
+    const { table, said, values: shown } = view.before;
     Object.assign(view, table);
     screen.revert();
-    TOLD.forEach((id, at) => ($(id).textContent = told[at]));
+    told(...said);
     [...$("chart").children].forEach((one) => one.classList.toggle("here", view.whole));
     if (shown) values.show(...shown);
     if (view.scene()) showScene();
@@ -182,7 +206,7 @@ function refused(error, text) {
   }
   progress(0);
   const room = !$("text").value.trim();
-  if (text && room) {
+  if (text && room && !view.asked?.quiet) {
     if (text === view.asked?.text) words.choose(view.asked.chosen);
     $("text").value = text;
   }
@@ -205,7 +229,7 @@ async function done({ turn, fields }) {
   if (turn > view.turns) view.turns = turn;
   const seconds = fields.seconds.total.toFixed(1);
   view.took = () => t("seconds", { n: seconds });
-  say(() => "");
+  if (!run.on) say(() => "");
   progress(0);
   await view.last;
   if (view.turn !== turn || !screen.last) return;
@@ -213,10 +237,11 @@ async function done({ turn, fields }) {
   film.add(turn, view.instruction, screen.thumbnail());
   showBranching();
   showButtons();
+  goOn();
 }
 
-function scene() {
-  const { turn, instruction } = view;
+function scene(turn, instruction) {
+  view.caption = instruction;
   view.scene = () => [t("turn", { n: turn }), t("clip", { n: turn, text: instruction })];
   showScene();
 }
@@ -287,9 +312,17 @@ function marks(count) {
   $("chart").replaceChildren(...Array.from({ length: count }, () => document.createElement("i")));
 }
 
-function showFrame(index, count) {
+function showFrame(index, count, clip) {
+  if (clip !== view.clip) {
+    view.clip = clip;
+    view.coming.splice(0).forEach((show) => show());
+    run.begins?.();
+    run.begins = null;
+  }
+  run.left = (count - index) / (view.bundle?.fps ?? ATTRACT.fps);
   [...$("chart").children].forEach((one, at) => one.classList.toggle("now", at === index));
-  $("again").hidden = !(screen.still.matches && index === count - 1);
+  $("again").hidden = run.on || !(screen.still.matches && index === count - 1);
+  goOn();
 }
 
 function progress(share) {
@@ -321,14 +354,20 @@ function showButtons() {
   if (view.held) return;
   const said = Boolean($("text").value.trim() || words.sentence()), ready = Boolean(connection?.up && game?.session && !view.drawing);
   $("draw").textContent = t(said ? "draw" : "deal");
-  able("draw", ready && (said || words.groups?.length));
+  able("draw", (ready || (run.on && connection.up)) && (said || words.groups?.length));
   hide("photo", !view.pictures);
   able("photo", ready);
-  hide("cancel", !(view.drawing && game.pending));
-  able("fresh", ready && film.strips.some((one) => one.turns.length));
+  hide("cancel", run.on || !(view.drawing && game.pending));
+  able("fresh", (ready || run.on) && film.strips.some((one) => one.turns.length));
   able("rewind", ready);
   hide("mp4", !view.whole || kiosk);
-  able("mp4", ready);
+  able("mp4", ready && !run.on);
+  hide("reel", kiosk || !film.current?.turns.length || !Recorder.type);
+  able("reel", ready && !run.on);
+  hide("link", kiosk || !film.story || !Number.isSafeInteger(game.seed));
+  hide("live", kiosk || !words.groups?.some(([name]) => name === "motion"));
+  able("live", run.on || ready);
+  $("live").setAttribute("aria-pressed", String(run.on));
   offers.show(offered(), ready);
 }
 
@@ -357,6 +396,7 @@ function offered() {
 function translate() {
   document.documentElement.lang = $("language").value;
   document.querySelectorAll("[data-t]").forEach((one) => (one.textContent = t(one.dataset.t)));
+  document.querySelectorAll("[data-tip]").forEach((one) => (one.title = t(one.dataset.tip)));
   document.querySelectorAll("[data-label]").forEach((one) => one.setAttribute("aria-label", t(one.dataset.label)));
   document.querySelectorAll("[data-holder]").forEach((one) => (one.placeholder = t(one.dataset.holder)));
   words.show();
@@ -373,8 +413,9 @@ async function play(text) {
   if (view.drawing) return;
   const after = view.turn && view.turn < view.turns ? view.turn : null, spare = after === null ? undefined : film.spare;
   view.drawing = true;
-  if (offered().includes(text)) awaitPicture();
-  else say(() => t("thinking"));
+  run.asked = performance.now();
+  if (offered().includes(text) && !run.on) awaitPicture();
+  else if (!run.on) say(() => t("thinking"));
   showButtons();
   try {
     if (spare) await game.close(spare.session, spare.token);
@@ -389,6 +430,59 @@ async function play(text) {
   showButtons();
 }
 
+/**
+ * Let clips follow each other: what is in `next`, sentences to play or turns to show again, then what `then` gives: null
+ * for later. Each is asked for shortly before the clip on the table ends, and begins when that was played once.
+ */
+function start(next, then, joins = view.turn > 0) {
+  Object.assign(run, { on: true, next, then, joins, quiet: 0, base: view.turns, ends: null });
+  showButtons();
+  goOn();
+}
+
+function stop() {
+  run.on = screen.joins = false;
+  view.coming.splice(0).forEach((show) => show());
+  run.ends?.();
+  showButtons();
+}
+
+/** The server has too much to do: ask again in a while. */
+function rest(instruction) {
+  if (instruction) run.next.unshift(view.asked);
+  run.rests = performance.now() + REST_MS;
+  setTimeout(goOn, REST_MS);
+}
+
+function goOn() {
+  if (!run.on || view.drawing || !connection.up || !game.session || document.hidden || performance.now() < run.rests) return;
+  if (screen.begun !== view.clip || (view.turn && !view.whole)) return; // the newest clip is not played yet
+  if (view.turn && run.joins && run.left > (run.next[0]?.asked ? Infinity : LEAD_S + 1.5 * run.seconds)) return;
+  const next = run.next.shift() ?? run.then?.();
+  if (next === null) return;
+  if (next === undefined) return run.left > 1.5 / view.bundle.fps || stop();
+  screen.joins = run.joins;
+  run.joins = true;
+  if (typeof next === "number") {
+    run.asked = performance.now();
+    view.instruction = film.current.turns.find((one) => one.turn === next)?.instruction ?? "";
+    return game.replay(next);
+  }
+  if (next.asked) Object.assign(run, { base: view.turns + 1, quiet: 0 });
+  if (next.asked && run.then) say(() => t("lives"));
+  view.asked = next;
+  play(next.text);
+}
+
+/** What happens while nobody says anything. After QUIET_TURNS of it the game goes back to what was last asked for. */
+function quiet() {
+  if (run.quiet++ < QUIET_TURNS) return { text: words.quiet(!view.turns), quiet: true };
+  run.quiet = 0;
+  view.drawing = true;
+  game.rewind(run.base).catch(stop);
+  return null;
+}
+
 /** Ask before a film ends for good. A kiosk's visitor is not asked, as nobody may be there to answer. */
 function sure(question) {
   if (kiosk) return true;
@@ -396,6 +490,46 @@ function sure(question) {
   $("sure").returnValue = "";
   $("sure").showModal();
   return new Promise((then) => ($("sure").onclose = () => then($("sure").returnValue === "yes")));
+}
+
+/** A link that tells a story was opened: it is played when its visitor says so. */
+async function offerStory() {
+  const { bundle, plan, seed, turns } = view.story, same = bundle === view.bundle.fingerprint && plan === view.bundle.plan;
+  view.story = null;
+  const said = [t("story", { n: turns.length }), !same && t("other"), film.strips.some((one) => one.turns.length) && t("end")];
+  if (!(await sure(said.filter(Boolean).join(" ")))) return;
+  run.on = true; // no clip of an empty table before it
+  await game.fresh(film.strips, seed);
+  start(turns.map((text) => ({ text })));
+}
+
+function copyLink() {
+  const { fingerprint, plan } = view.bundle, address = addressOf({ bundle: fingerprint, plan, seed: game.seed, turns: film.story });
+  const copied = navigator.clipboard?.writeText(address) ?? Promise.reject();
+  copied.then(() => say(() => t("linked")), () => prompt(t("link"), address)); // without TLS a page has no clipboard
+}
+
+/** Save the whole film: it plays once, with each turn's sentence below its clip. */
+function saveFilm() {
+  let recorder;
+  say(() => t("filming"));
+  start(film.current.turns.map((one) => one.turn), undefined, false);
+  run.begins = () => (recorder = new Recorder($("picture"), () => view.caption));
+  run.ends = async () => {
+    run.begins = null;
+    if (!recorder) return;
+    const blob = await recorder.finish();
+    download(blob, `animegamer-film.${blob.type.split("/")[1]}`);
+    say(() => t("saved"));
+  };
+}
+
+function download(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
 const mayEnd = () => !film.strips.some((one) => one.turns.length) || sure(t("end"));
@@ -408,11 +542,7 @@ async function save() {
   try {
     const turn = view.turn, share = (done) => (progress(done), say(() => t("saving", { n: Math.round(100 * done) })));
     share(0);
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await game.film(turn, share));
-    link.download = `animegamer-turn-${turn}.mp4`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    download(await game.film(turn, share), `animegamer-turn-${turn}.mp4`);
     say(() => t("saved"));
   } catch (error) {
     tell(error);
@@ -424,12 +554,18 @@ async function save() {
 
 $("sheet").onsubmit = (event) => {
   event.preventDefault();
-  if (view.drawing || $("draw").getAttribute("aria-disabled") === "true") return;
+  if ((view.drawing && !run.on) || $("draw").getAttribute("aria-disabled") === "true") return;
   const typed = $("text").value.trim();
   if (words.sentence() && !view.turns) words.fill(["who", "motion"]); // a film begins with somebody who does something
   const text = (typed !== view.composed && typed) || words.sentence() || offered()[0] || words.deal(!view.turns);
-  view.asked = { text, chosen: words.chosen };
-  play(text); // first: what follows takes time
+  const asked = { text, chosen: words.chosen, asked: true };
+  if (run.on) {
+    run.next.push(asked);
+    say(() => t("next"));
+  } else {
+    view.asked = asked;
+    play(text); // first: what follows takes time
+  }
   $("text").value = view.composed = "";
   words.clear();
 };
@@ -459,11 +595,19 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 $("cancel").onclick = () => game.cancel();
 $("fresh").onclick = async () => {
   if (!(await mayEnd())) return;
+  if (run.on) stop();
   await game.fresh(film.strips);
   film.keep(); // tells this browser's other windows
 };
 $("again").onclick = () => screen.again();
 $("mp4").onclick = save;
+$("reel").onclick = saveFilm;
+$("link").onclick = copyLink;
+$("live").onclick = () => {
+  run.on ? stop() : start([], quiet);
+  say(() => (run.on ? t("lives") : ""));
+};
+document.addEventListener("visibilitychange", goOn);
 $("rewind").onclick = () => game.rewind(view.turn).catch(tell);
 $("language").onchange = () => {
   keep(LANGUAGE, setLanguage($("language").value));
@@ -475,6 +619,8 @@ addEventListener("storage", (event) => {
   say(() => "");
   film.current ? game.list().then((listed) => listed && (view.turns = Math.max(view.turns, ...listed.fields.turns.map((one) => one.turn))) && showBranching()) : game.open();
 });
+view.story = storyOf(location.hash);
+if (location.hash) history.replaceState(null, "", location.href.split("#")[0]);
 if (kiosk) addEventListener("contextmenu", (event) => event.preventDefault());
 document.body.classList.toggle("kiosk", kiosk);
 const wanted = [kept(LANGUAGE), ...navigator.languages.map((one) => one.slice(0, 2))];

@@ -8,14 +8,15 @@ const SMALL_PX = 400, STRENGTH = 0.9, REACH = 2; // pictures that are narrower a
 const LINES = "#2f86b8", PAPER = "#fffdf6", PAPER_SHARE = 0.62; // the clip before, in construction blue under the next sheet
 
 export class Screen {
-  /** onFrame(index, count): when another frame is shown. */
+  /** onFrame(index, count, clip): when another frame is shown; clips are numbered as they are begun. */
   constructor(canvas, onFrame) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.onFrame = onFrame;
     this.kept = []; // pictures of the clip that `revert` goes back to
-    this.display = Object.assign(new Display(8, (bitmap) => this.kept.includes(bitmap) || bitmap.close()), { mode: "loop", atOnce: true });
+    this.display = Object.assign(new Display(8, (bitmap) => this.kept.includes(bitmap) || bitmap.close()), { mode: "loop" });
     this.begun = 0; // clips
+    this.joins = false; // true: a clip begins when the one before was played, which then waits for it
     this.shown = { turn: 0, index: -1 };
     this.share = 1; // how much of this clip is on the canvas; the rest is what was there
     this.ghost = false; // true: the clip is only a guide for the next one, which is being drawn
@@ -93,7 +94,7 @@ export class Screen {
 
   loop(now) {
     requestAnimationFrame(this.loop);
-    Object.assign(this.display, { rest: this.still.matches ? Infinity : PAUSE_S, fade: this.still.matches ? 0 : FADE_S });
+    Object.assign(this.display, { atOnce: !this.joins, rest: this.still.matches || this.joins ? Infinity : PAUSE_S, fade: this.still.matches ? 0 : FADE_S });
     const { picture, next, blend, turn, index } = this.display.advance(now / 1000);
     if (!picture) return;
     if (turn !== this.shown.turn) this.share = 0;
@@ -104,7 +105,7 @@ export class Screen {
     this.share = next ? Math.max(before, FIRST_SHARE + (1 - FIRST_SHARE) * blend) : 1;
     this.draw(next ?? picture, before === 1 ? 1 : (this.share - before) / (1 - before));
     if (this.ghost) this.fade();
-    this.onFrame(index, this.display.clips[0].count);
+    this.onFrame(index, this.display.clips[0].count, turn);
   }
 
   draw(bitmap, alpha) {

@@ -25,7 +25,10 @@ const EN = {
   bundle_mismatch: "This game was drawn by another model. Start a new one.", unknown_session: "This game is gone. Start a new one.",
   session_closed: "This game was ended in another window. Start a new one.", wrong_token: "This game belongs to another browser. Start a new one.",
   ready: "ready", offers: "Already drawn: plays at once", offered: "Some sentences play at once.", slip: "Empty slip",
-  end: "This ends your film. Its turns cannot be brought back.", stay: "Keep it", go: "Go on", room: "A picture has room for two: {who} steps out.",
+  end: "Your film ends with it and cannot be brought back. Go on?", stay: "No", go: "Yes", room: "A picture has room for two: {who} steps out.",
+  live: "Let it go on", lives: "The story goes on by itself. What you say comes next.", next: "Your sentence comes next.",
+  reel: "film", saveFilm: "Save the whole film with its sentences", copyLink: "Copy a link that plays this story again", filming: "The film plays once while it is saved …", link: "link", linked: "A link that plays this story again is copied.",
+  story: "This link tells a story of {n} turns. Play it?", other: "It was drawn by another model: it will look different.",
   too_large: "That is too long.", version: "The page and the server do not match. Reload the page.",
 };
 const ZH = {
@@ -45,7 +48,10 @@ const ZH = {
   unusable_output: "这张画坏了，请换一句。", storage: "服务器无法保存游戏，请告诉管理员。", internal: "出错了，请再试一次。", no_such_turn: "这个回合已经没有了。",
   engines_mismatch: "这个游戏是另一个模型画的，请开始新游戏。", bundle_mismatch: "这个游戏是另一个模型画的，请开始新游戏。", unknown_session: "这个游戏已经没有了，请开始新游戏。",
   session_closed: "这个游戏已在另一个窗口结束，请开始新游戏。", wrong_token: "这个游戏属于另一个浏览器，请开始新游戏。", ready: "已画好", offers: "已经画好，立即播放", offered: "有几句已经画好，选了就播放。", slip: "空白纸条",
-  end: "您的影片会到此结束，无法恢复。", stay: "保留", go: "继续", room: "画面只容得下两位：{who}先离开。",
+  end: "您的影片会到此结束，无法恢复。继续吗？", stay: "不", go: "是", room: "画面只容得下两位：{who}先离开。",
+  live: "自动继续", lives: "故事会自己继续。您说的话会排在下一个。", next: "您的话是下一个。",
+  reel: "影片", saveFilm: "保存带字幕的整部影片", copyLink: "复制可重放这个故事的链接", filming: "影片播放一遍，同时保存……", link: "链接", linked: "已复制链接，打开即可重放这个故事。",
+  story: "这个链接里有一个 {n} 回合的故事。播放吗？", other: "它由另一个模型画成，看起来会不同。",
   too_large: "太长了。", version: "页面与服务器不匹配，请重新加载。",
 };
 const JA = {
@@ -70,7 +76,10 @@ const JA = {
   bundle_mismatch: "このゲームは別のモデルが描きました。新しく始めてください。", unknown_session: "このゲームはもうありません。新しく始めてください。",
   session_closed: "このゲームは別の窓で終わりました。新しく始めてください。", wrong_token: "このゲームは別のブラウザーのものです。新しく始めてください。",
   ready: "描けた文", offers: "もう描けている文：すぐに流れます", offered: "もう描けている文があります。選ぶとすぐに流れます。", slip: "空きの紙",
-  end: "今のフィルムは終わり、元に戻せません。", stay: "残す", go: "進む", room: "絵に入るのは二人まで：{who}は外れます。",
+  end: "今のフィルムは終わり、元に戻せません。進みますか。", stay: "いいえ", go: "はい", room: "絵に入るのは二人まで：{who}は外れます。",
+  live: "ひとりでに続ける", lives: "物語はひとりでに続きます。言ったことが次になります。", next: "次はあなたの文です。",
+  reel: "フィルム", saveFilm: "文を添えてフィルム全体を保存", copyLink: "この物語をもう一度流すリンクをコピー", filming: "一度流しながら保存します…", link: "リンク", linked: "この物語をもう一度流すリンクをコピーしました。",
+  story: "このリンクには {n} ターンの物語があります。流しますか。", other: "別のモデルが描いたもので、見た目は変わります。",
   too_large: "長すぎます。", version: "ページとサーバーが合いません。読み込み直してください。",
 };
 const STRINGS = { en: EN, zh: ZH, ja: JA };

@@ -5,6 +5,7 @@ import { label, t } from "./strings.js";
 
 const EXAMPLES = { pocket: ["Tofi waves gently in the meadow.", "Mirel in a raincoat jumps smoothly in the snowfield.", "Zelki and Tofi dance smoothly.",
   "Bixo runs quickly in the city at night.", "Dovan sits at the beach.", "Zelki flies wildly in the cloudland at night."] };
+const CHANGES = 0.2; // share of the quiet turns in which more than the motion is another
 const MOST = { who: 2 }; // chips of a group that may be chosen together
 
 export class Words {
@@ -80,6 +81,18 @@ export class Words {
     this.chosen = {};
     this.fill(names.filter((name) => ["motion", "examples"].includes(name) || (first ? ["who", "place"].includes(name) || Math.random() < 0.5 : name === one)));
     return this.sentence();
+  }
+
+  /** A sentence for a turn that nobody asked for: somebody else, somewhere else or another hour now and then. */
+  quiet(first) {
+    const kept = this.chosen;
+    const of = (name) => this.groups.find((one) => one[0] === name)?.[1] ?? [], change = any(["who", "place", "hour"]);
+    this.chosen = {};
+    this.fill(first ? ["who", "motion", "place"] : Math.random() < CHANGES ? ["motion", change] : ["motion"]);
+    if (of("manner").length) this.chosen.manner = [any(of("manner").slice(0, 3))];
+    const text = this.sentence();
+    this.chosen = kept;
+    return text;
   }
 
   /** Choose a word at random in each of these groups that has none yet. */

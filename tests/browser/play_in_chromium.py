@@ -243,6 +243,41 @@ def play(page: Page, server: Serve, shots: Path) -> None:
     assert page.evaluate("getComputedStyle(document.querySelector('#free')).display") == "none"
     page.screenshot(shots / "kiosk.png")
     print(f"screenshots in {shots}")
+    let_it_go_on(page, server)
+
+
+def let_it_go_on(page: Page, server: Serve) -> None:
+    """Clips follow each other until a sentence comes; the film is saved, and its link plays the story again."""
+    page.size(*SIZES["desk"])
+    page.open(server.url)
+    await_turns(page, 3)
+    click(page, "#fresh")
+    click(page, "#sure [value=yes]")
+    page.until("document.querySelectorAll('#turns .line').length === 0")
+    click(page, "#live")
+    page.until("document.querySelectorAll('#turns .line').length >= 2")
+    page.evaluate("document.querySelector('#text').focus()")
+    page.type("Zelki flies in the city at night.")
+    page.until(
+        "[...document.querySelectorAll('#turns .line span')].some((one) => one.textContent.startsWith('Zelki f'))"
+    )
+    click(page, "#live")
+    page.until(READY)
+    told = "[...document.querySelectorAll('#turns .line span')].map((one) => one.textContent).join()"
+    story = page.evaluate(told)
+    page.evaluate("URL.createObjectURL = (blob) => ((window.saved = blob), 'blob:' + location.origin + '/none'), 0")
+    click(page, "#reel")
+    page.until("Boolean(window.saved)")
+    assert page.evaluate("window.saved.size") > 100_000
+    page.evaluate("navigator.clipboard.writeText = async (text) => { window.link = text; }, 0")
+    click(page, "#link")
+    link = page.until("window.link")
+    page.open("about:blank")
+    page.open(link)
+    page.until("document.querySelector('#sure').open")
+    click(page, "#sure [value=yes]")
+    page.until(f"{told} === {json.dumps(story)} && document.querySelector('#live').ariaPressed === 'false'")
+    print("let it go on, saved the film, and played its link")
 
 
 def main() -> int:
