@@ -22,6 +22,4 @@ def source() -> ExportSource:
 def whole(source: ExportSource, traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Bundle:  # noqa: F811
     """The tiny bundle, every part fp16. Tests leave it as it is."""
     with each_network_traced_once(traces):
-        bundle = export(source, ExportRequest(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())
-    assert bundle is not None
-    return bundle
+        return export(source, ExportRequest(FP16, tmp_path_factory.mktemp("bundles") / "tiny"), Watching())

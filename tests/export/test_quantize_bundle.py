@@ -15,6 +15,7 @@ from animegamer_export.quantize import command
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.command import parse_precisions
 from animegamer_export.quantize.scheme import scheme
+from animegamer_export.support.new_bundle import MARK, MARKED
 from animegamer_export.verify.bundles import SampleCounts, compare
 from animegamer_rt import cli
 from animegamer_rt.bundle.loader import Bundle, load, open_bundle
@@ -93,8 +94,9 @@ def test_ctrl_c_leaves_nothing_and_the_next_run_makes_the_bundle(
     assert "stopped" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
     # As a run that was killed leaves it.
-    (tmp_path / ".new.quantize").mkdir()
-    (tmp_path / ".new.quantize" / "predictor.onnx").write_bytes(b"half")
+    (tmp_path / ".new.unfinished").mkdir()
+    (tmp_path / ".new.unfinished" / MARK).write_bytes(MARKED)
+    (tmp_path / ".new.unfinished" / "predictor.onnx").write_bytes(b"half")
     watching = Watching()
     quantize_bundle(pocket, tmp_path / "new", INT4, step=watching.step)
     assert load(tmp_path / "new").manifest.parts["predictor"].precision == "int4-qdq"

@@ -1,5 +1,5 @@
 """`animegamer-rt export`: from the release's checkpoints, or random weights, to a bundle.
 
 `command` reads the options, `checkpoint_folders` finds the files, `weight_source` and `sizes` describe the model,
-`steps` does the work, `state_file` records it, and `carry_over` keeps plans and engines of an earlier manifest.
+and `steps` does the work.
 """

@@ -18,8 +18,8 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt export`."""
     parser.set_defaults(run=_run)
     parser.description = (
-        "Make a bundle from the release's checkpoints or random weights. An interrupted export continues when it is "
-        "run again."
+        "Make a bundle from the release's checkpoints or random weights. A run that is interrupted leaves nothing "
+        "behind."
     )
     parser.epilog = "The folders that --checkpoints expects:\n\n" + TREE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -31,8 +31,10 @@ def add_command(parser: argparse.ArgumentParser) -> None:
         metavar="SEED",
         help="random weights from this seed, for timing and memory",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="folder of the bundle")
-    parser.add_argument("--parts", default=PARTS, help=f"default: {PARTS}; encoder: with towers")
+    parser.add_argument("--out", type=Path, required=True, metavar="BUNDLE", help="folder of the new bundle")
+    parser.add_argument(
+        "--parts", default=PARTS, help=f"default: {PARTS}; the encoder, with its towers, may be left out"
+    )
     parser.add_argument(
         "--precision",
         action="append",

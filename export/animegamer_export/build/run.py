@@ -39,12 +39,9 @@ def run(options: argparse.Namespace) -> int:
         names = " and ".join(TOWER_PARTS)
         say(f"without {names}: {source.towers_missing}; needed only to start a game from a picture")
     bundle = export(source, ExportRequest(precision, options.out), Progress(console))
-    if bundle is None:
-        say(f"{options.out}: parts exported; export the remaining parts before playing")
-    else:
-        say(f"{options.out}: complete, {bundle.bytes / 1e6:.1f} MB; compare it with torch: {_verify_command(options)}")
-        if bundle.unmeasured_plans:
-            say(f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}")
+    say(f"{options.out}: {bundle.bytes / 1e6:.1f} MB; compare it with torch: {_verify_command(options)}")
+    if bundle.unmeasured_plans:
+        say(f"only exact can be played until other plans are measured: animegamer-rt search-plans {options.out}")
     return 0
 
 

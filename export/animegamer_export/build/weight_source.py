@@ -55,9 +55,9 @@ NO_ALPHA: Mapping[str, float] = {}
 class ExportSource:
     """A model to export.
 
-    fingerprint: identifies the model, for the manifest. made_of: the inputs of each part and of the tokenizer; a part
-    is exported again when its entry changes. towers_missing: why there are no towers, as text. unpublished: sizes that
-    differ from the published model's, as text. not_used: what no part uses of the checkpoints, and why, as lines.
+    made_of: identifies the model, for the manifest. towers_missing: why there are no towers, as text. unpublished:
+    sizes that differ from the published model's, as text. not_used: what no part uses of the checkpoints, and why, as
+    lines.
     """
 
     sizes: ModelSizes
@@ -66,7 +66,6 @@ class ExportSource:
     added_tokens: Mapping[str, int]
     origin: str
     description: str
-    fingerprint: Mapping[str, Any]
     made_of: Mapping[str, Any]
     towers: Towers | None = None
     towers_missing: str = ""
@@ -127,11 +126,6 @@ def from_checkpoints(
     absent = missing_towers(folder)
     towers = None if absent else open_towers(folder / TOWERS[0], folder / TOWERS[1], encoder)
     stamps = {name: [_file_stamp(folder, path) for path in paths] for name, paths in found.files().items()}
-    # The frame size is part of the denoiser's position table and of the vae's graphs.
-    made_of: dict[str, Any] = {**stamps, **{name: [stamps[name], height, width] for name in (DENOISER, VAE)}}
-    made_of |= {name: [made_of[name], value] for name, value in alpha.items()}
-    if towers is not None:
-        made_of |= dict.fromkeys(TOWER_PARTS, towers.stamps)
     sizes = ModelSizes(predictor, denoiser, encoder, vae)
     unpublished = sizes.unlike_published()
     return ExportSource(
@@ -149,7 +143,6 @@ def from_checkpoints(
             "unlike_published": unpublished,
             "alpha": dict(alpha),
         },
-        made_of,
         towers,
         f"{folder} has no {' and no '.join(absent)}",
         unpublished,
@@ -186,7 +179,6 @@ def from_seed(seed: int, size: str) -> ExportSource:
         "random weights",
         f"random weights (seed {seed}) of {size} size: for time and memory only",
         {"seed": seed, "size": size},
-        dict.fromkeys((*PARTS, *TOWER_PARTS, "tokenizer"), [seed, size]),
         towers=_random_towers(seed, sizes, pocket / "tokenizer.model"),
     )
 

@@ -1,14 +1,10 @@
-"""Writes a copy of a bundle with some parts in another precision.
-
-The copy is written to a hidden sibling folder and renamed when complete, so an incomplete bundle is never visible.
-"""
+"""Writes a copy of a bundle with some parts in another precision."""
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +16,10 @@ from animegamer_export.quantize.nodes import Ranges
 from animegamer_export.quantize.recording import RecordingDenoiser
 from animegamer_export.quantize.scheme import Scheme
 from animegamer_export.quantize.weights import Exclude, RewriteReport, expected_bytes, read_weight, rewrite_files
-from animegamer_export.support.disk import disk_full_error
+from animegamer_export.support.new_bundle import new_bundle
 from animegamer_export.support.plans import clear_fidelity
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.claims import claim_folder
 from animegamer_rt.bundle.config import suggest
-from animegamer_rt.bundle.files import lock_folder, make_folder, read_bounded, require_space, write_error, write_file
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import EXACT
 from animegamer_rt.bundle.manifest_file import MANIFEST
@@ -40,10 +34,6 @@ from .smoothing import activation_ranges
 
 CALIBRATION_SEED = 1000
 """`verify` compares turns from seed 0, so calibration uses other ones."""
-MARK, MARKED = "quantize.unfinished", b"animegamer-rt quantize writes a bundle here\n"
-"""The file that marks the folder of a killed run, and its content."""
-MOVE_IT = "move it, or choose another --out"
-NO_SPACE_HINT = "choose another --out, or free some space"
 
 ProgressStep = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Shows a long step: takes its name and approximate size in bytes; yields a callback for the bytes of each write."""
@@ -74,12 +64,9 @@ def quantize_bundle(
 ) -> dict[str, RewriteReport]:
     """Writes the bundle to `out`, which must be new or empty and appears once the bundle is complete.
 
-    Removes the leftovers of a killed run. Before writing anything, raises BundleError, ConfigError, and OutputError if
-    the disk is too small. Also raises OutputError if the disk fills up, or if another process writes to `out`.
+    Raises ConfigError for a part that the bundle lacks, BundleError for one without weights to quantise, and what
+    `new_bundle` raises.
     """
-    out = Path(os.path.abspath(out))
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BundleError("the output folder is not empty", where=out, do="choose a new one")
     rules = {name: fp16_exclusions(name) for name in precisions}
     names = {name: part_names(bundle, name) for name in precisions}
     copied = _unchanged_files(bundle, {part for parts in names.values() for part in parts})
@@ -87,11 +74,8 @@ def quantize_bundle(
         name: expected_bytes([bundle.part_path(part) for part in names[name]], scheme, rules[name])
         for name, scheme in precisions.items()
     }
-    require_space(out, sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied), NO_SPACE_HINT)
-    work = out.with_name(f".{out.name}.quantize")
-    make_folder(work)
-    ours = {*bundle.manifest.files, MANIFEST, *(f"{name}.weights" for name in precisions)}
-    with lock_folder(work), _clean_folder(work, ours), disk_full_error(out, "it starts again"):
+    size = sum(sizes.values()) + sum(bundle.manifest.files[name].bytes for name in copied)
+    with new_bundle(out, size) as work:
         _copy(bundle, copied, work, step)
         reports = {}
         for name, scheme in precisions.items():
@@ -109,37 +93,7 @@ def quantize_bundle(
                 )
         with step("files hashed", 0):
             _write_manifest(bundle, work, precisions, names)
-        _move_into_place(work, out)
     return reports
-
-
-@contextmanager
-def _clean_folder(work: Path, ours: Collection[str]) -> Iterator[None]:
-    """Empties the folder of a killed run, and removes it at the end in any case.
-
-    Raises OutputError for a folder with foreign files and without this command's mark.
-    """
-    mark = work / MARK
-
-    def listed(folder: Path) -> list[str] | None:
-        left = {path.name.removeprefix(".").removesuffix(".part") for path in folder.iterdir()}
-        return [] if _is_mark(mark) or (left and left <= {*ours, MARK}) else None
-
-    claim_folder(work, "a copy under way", listed, do=MOVE_IT)
-    try:
-        write_file(mark, MARKED)
-        for path in work.iterdir():
-            if path != mark:
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        yield
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-
-
-def _is_mark(mark: Path) -> bool:
-    with suppress(OSError):
-        return read_bounded(mark, len(MARKED)) == MARKED
-    return False
 
 
 def _write_manifest(
@@ -151,25 +105,9 @@ def _write_manifest(
             parts[part] = replace(parts[part], precision=scheme.name, data_files=(f"{name}.weights",), int8_file="")
     schemes = {name: scheme.name for name, scheme in precisions.items()}
     provenance = {**manifest.provenance, "quantized": schemes, "quantized_from": bundle.fingerprint}
-    if "export" in provenance:
-        # A later export must not mistake a quantised part for its own.
-        steps = provenance["export"]["steps"].items()
-        others = {name: record for name, record in steps if name.split()[0] not in precisions}
-        provenance["export"] = {**provenance["export"], "steps": others}
     # Measured with other weights.
     plans = clear_fidelity(manifest.plans)
     write_manifest(folder, replace(manifest, parts=parts, plans=plans, quality={}, provenance=provenance, engines={}))
-
-
-def _move_into_place(work: Path, out: Path) -> None:
-    """Renames the complete bundle to `out`."""
-    try:
-        (work / MARK).unlink()
-        if out.exists():
-            out.rmdir()  # Empty; not every system can replace a folder.
-        os.replace(work, out)
-    except OSError as error:
-        raise write_error(out, error) from error
 
 
 def calibrate_activations(bundle: Bundle, name: str, scheme: Scheme, exclude: Exclude, turns: int) -> dict[str, Ranges]:

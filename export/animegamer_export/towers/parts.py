@@ -33,15 +33,13 @@ MOTION_MODEL = "motion.model"
 class Towers:
     """Sizes and weights of both towers.
 
-    tokenizer: the file to copy as the bundle's MOTION_MODEL. end: the end-of-text id. stamps: names, sizes and
-    modification times of the files.
+    tokenizer: the file to copy as the bundle's MOTION_MODEL. end: the end-of-text id.
     """
 
     text: tuple[TextTowerSize, Weights]
     image: tuple[ImageTowerSize, Weights]
     tokenizer: Path
     end: int = 1
-    stamps: tuple[tuple[str, int, int], ...] = ()
 
     def part(self, name: str) -> StreamedPart:
         """A tower as a part to write."""
@@ -81,9 +79,7 @@ def open_towers(t5: Path, clip: Path, encoder: EncoderSize) -> Towers:
     _check_fit(
         clip, "image features", (image[0].grid ** 2, image[0].width), (encoder.image_tokens, encoder.image_width)
     )
-    files = [path for folder in (t5, clip) for path in sorted(folder.iterdir()) if path.is_file()]
-    stamps = ((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files)
-    return Towers(text, image, tokenizer, end, tuple(stamps))
+    return Towers(text, image, tokenizer, end)
 
 
 def tower_shapes(size: TextTowerSize | ImageTowerSize) -> dict[str, Shape]:

@@ -39,20 +39,19 @@ def claim_folder(
     kind: str,
     listed: Callable[[Path], Collection[str] | None],
     *,
-    ignored: Collection[str] = (),
     do: str = "choose another folder with --out",
 ) -> Claim:
     """Creates the folder if needed, and checks that a writer of this kind may use it.
 
     kind: what the writer creates, in words ("a game"). listed: reads the writer's own record in the folder and returns
-    the names of its files; None if there is no such record. ignored: names that do not make a folder used.
+    the names of its files; None if there is no such record.
     Raises OutputError if the folder cannot be written, or has other content.
     """
     make_folder(folder)
     found = listed(folder)
     if found is not None:
         return Claim(folder, True, frozenset(found), do)
-    others = sorted({entry.name for entry in os.scandir(folder)} - {LOCK, *OF_NOBODY, *ignored})
+    others = sorted({entry.name for entry in os.scandir(folder)} - {LOCK, *OF_NOBODY})
     if others:
         raise OutputError(
             f"the folder has other files, and no record of {kind}",

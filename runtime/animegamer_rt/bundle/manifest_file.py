@@ -1,4 +1,4 @@
-"""Reads `manifest.json` of a bundle's folder, and refuses one that is unfinished, of another format, or impossible."""
+"""Reads `manifest.json` of a bundle's folder, and refuses one that is of another format or impossible."""
 
 from __future__ import annotations
 
@@ -28,13 +28,10 @@ FORMAT_VERSIONS = (FORMAT_VERSION, READER_FORMAT_VERSION, PARTS_FORMAT_VERSION)
 MAX_SIZE = 2**40
 """Limit of a network's `sizes`; the largest one is the number of positions."""
 FIX_MANIFEST = "build the bundle again, or correct the manifest"
-UNFINISHED = "export.json"
-"""File that marks an unfinished export, an incomplete bundle. Its `missing` lists what is missing."""
 
 
 def read_manifest(path: Path) -> Manifest:
     """The checked manifest at a path. Raises BundleNotFoundError, BundleFileError or BundleFormatError."""
-    _refuse_unfinished(path.parent)
     if not is_file(path):
         raise BundleNotFoundError("no bundle here", where=path.parent, expected=f"a folder with a {MANIFEST}")
     try:
@@ -91,21 +88,6 @@ def refuse_pointer(path: Path) -> None:
         if file.read(len(LFS_POINTER)) == LFS_POINTER:
             fetch = "run git lfs pull in its folder, or download the file"
             raise BundleFileError("a Git LFS pointer, not the file", where=path, do=fetch)
-
-
-def _refuse_unfinished(folder: Path) -> None:
-    if not is_file(folder / UNFINISHED):
-        return
-    try:
-        missing = ", ".join(read_json(folder / UNFINISHED)["missing"])
-    except (OSError, ValueError, KeyError, TypeError):
-        missing = ""
-    raise BundleFileError(
-        "the export of this bundle is not finished",
-        where=folder,
-        found=f"missing: {missing or 'unknown'}",
-        do="run the same `animegamer-rt export` again: it continues where it stopped",
-    )
 
 
 def check_manifest(manifest: Manifest, path: Path) -> None:

@@ -12,7 +12,7 @@ from animegamer_rt.untrusted import short
 
 from .config import suggest_only
 from .files import checkout_folder
-from .manifest_file import MANIFEST, UNFINISHED, is_file
+from .manifest_file import MANIFEST, is_file
 
 SEARCH_PATH = "ANIMEGAMER_BUNDLES"
 """Environment variable: folders, separated as in PATH, that contain bundles (or are one)."""
@@ -36,7 +36,7 @@ def find(name_or_path: str | Path) -> Path:
         for root in _roots():
             places += [root / name, *([root] if root.name == name else [])]
     for place in places:
-        if is_file(place / MANIFEST) or is_file(place / UNFINISHED):
+        if is_file(place / MANIFEST):
             return place
     looked = ", ".join(str(place) for place in places)
     raise BundleNotFoundError(
