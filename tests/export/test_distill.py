@@ -229,7 +229,7 @@ def a_full_disk(bundle: Bundle, patch: pytest.MonkeyPatch) -> list[str]:
         (without_room, "not enough space on the disk"),
         (of_other_options, "what another distillation made.*'rank': 4.*another --work folder"),
         (no_games, "no game was found"),
-        (a_full_disk, "cannot be written.*No space left.*it goes on from what is there"),
+        (a_full_disk, "cannot be written.*No space left.*it continues from there"),
         (lambda *_: ["--timesteps", "999,x"], "not timesteps.*a list like 999,319,19"),
         (lambda *_: ["--timesteps", "999,500"], "impossible noise"),
         (lambda *_: ["--teacher", "gentle"], "no plan 'gentle'"),

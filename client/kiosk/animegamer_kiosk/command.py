@@ -40,7 +40,11 @@ def add_kiosk(kiosk: argparse.ArgumentParser) -> None:
 
 def _add_root(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
-        "--root", type=Path, default=Path("/"), metavar="DIR", help="of another system; runs no command (default: /)"
+        "--root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="root of another system; runs no command (default: /)",
     )
 
 

@@ -14,7 +14,7 @@ from animegamer_rt.errors import ConfigError
 
 WHAT = (
     "Train a student of a bundle's denoiser and a light decoder, and write them into the bundle as the plan turbo. "
-    "A run that was interrupted goes on where it ended."
+    "An interrupted run continues where it stopped."
 )
 TIMESTEPS = "999,319,19"
 
@@ -26,20 +26,26 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("bundle", help="name or folder; its plan turbo is replaced")
     add_engine_options(parser)
-    add("--work", type=Path, required=True, metavar="DIR", help="folder for what is made on the way")
-    about = "saved games, or a text file with a line for each turn and an empty one between games"
+    add("--work", type=Path, required=True, metavar="DIR", help="folder for training data and checkpoints")
+    about = "saved games, or a text file with one turn per line and an empty line between games"
     add("--games", type=Path, metavar="PATH", help=f"{about} (default: the bundle's own words)")
     add("--teacher", default="balanced", metavar="PLAN", help="plan to learn from (default: %(default)s)")
     add("--timesteps", default=TIMESTEPS, metavar="T,T,..", help="the student's steps (default: %(default)s)")
-    add("--pairs", type=whole(1, 10**6), default=2000, metavar="N", help="turns to learn from (default: %(default)s)")
-    about = "train a difference of this rank, in a fifth of the memory (default: 0, all weights)"
+    add("--pairs", type=whole(1, 10**6), default=2000, metavar="N", help="training turns (default: %(default)s)")
+    about = "train a LoRA of this rank, in a fifth of the memory (default: 0, all weights)"
     add("--rank", type=whole(0, 4096), default=0, metavar="N", help=about)
-    add("--batch", type=whole(1, 4096), default=8, metavar="N", help="turns in a student's step (default: %(default)s)")
+    add(
+        "--batch",
+        type=whole(1, 4096),
+        default=8,
+        metavar="N",
+        help="turns per step of the student (default: %(default)s)",
+    )
     for what, steps in (("student", 1000), ("decoder", 10000)):
         about = f"training steps of the {what} (default: %(default)s)"
         add(f"--{what}-steps", type=whole(1, 10**8), default=steps, metavar="N", help=about)
     for option in ("--student", "--light-decoder"):
-        add(option, type=Path, metavar="FILE", help="a finished one, instead of training it")
+        add(option, type=Path, metavar="FILE", help="use this trained file")
     add("--default", action="store_true", help="make turbo the default plan")
 
 

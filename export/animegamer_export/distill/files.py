@@ -95,7 +95,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         unfinished.replace(path)
     except (OSError, SafetensorError, RuntimeError) as error:  # RuntimeError: torch.save's, for a full disk
         remove(unfinished)
-        do = "free some space and run it again: it goes on from what is there"
+        do = "free some space and run it again: it continues from there"
         raise OutputError("cannot be written", where=path, found=str(error), do=do) from error
 
 

@@ -1,4 +1,4 @@
-"""A training that may end at any moment and goes on at its last checkpoint."""
+"""Training that may be stopped at any moment and continues from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Training:
                     saved = now
         except KeyboardInterrupt:
             self._save(finished, trained, average)
-            log(f"{self.name}: stopped after step {finished} of {steps}; the same command goes on from there")
+            log(f"{self.name}: stopped after step {finished} of {steps}; run the same command to continue")
             raise
         if first < steps:
             self._save(steps, trained, average)
