@@ -55,7 +55,7 @@ const game = new Game(connection, {
     if (!game.pending) view.before = null;
     for (const session of view.offers.keys()) if (!film.strips.some((one) => one.session === session)) view.offers.delete(session);
     values.show(character);
-    say(() => (lost ? t("lost") : ""));
+    say(() => (lost ? t("lost") : run.on && run.then ? t("lives") : ""));
     if (picture) showStart(picture, understood);
     else if (!turns && !run.on) attract();
     showBranching();
