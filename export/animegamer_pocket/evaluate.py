@@ -69,13 +69,12 @@ def fields_right(asked: LabelledTurn, reading: Reading | None) -> dict[str, bool
     if reading is None:
         return dict.fromkeys(given, False)
     worn = dict(zip(asked.who, asked.outfits or (), strict=False))
-    seen = [reading.outfits[name] == outfit for name, outfit in worn.items() if name in reading.outfits]
     right = {
         "who": reading.shows_once_each(frozenset(asked.who)),
         "motion": reading.motion == asked.motion,
         "place": reading.place == asked.place,
         "night": reading.night == asked.night,
-        "outfits": bool(seen) and all(seen),
+        "outfits": all(reading.outfits.get(name) == outfit for name, outfit in worn.items()),
         "level_within_one": asked.level is not None and abs(reading.level - asked.level) <= 1,
         "one_of_each": reading.one_of_each,
     }
