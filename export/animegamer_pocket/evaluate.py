@@ -56,7 +56,7 @@ class PlayedTurn:
 def fields_right(asked: LabelledTurn, reading: Reading | None) -> dict[str, bool]:
     """Which of a turn's labelled fields are right; none without a reading.
 
-    Clothes are right if a requested character is seen, and all requested characters seen wear theirs.
+    Clothes are right if every requested character is seen and wears its own.
     """
     has = {
         "motion": asked.motion,

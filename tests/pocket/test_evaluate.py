@@ -94,6 +94,7 @@ def test_exactly_the_people_asked_for_once_each_are_right() -> None:
     assert three_foxes.wrong == ["who", "one_of_each"] and not three_foxes.all_right
     assert smeared.wrong == ["one_of_each"] and not smeared.all_right
     assert stranger.wrong == ["who"] and not stranger.all_right
+    assert played(seen(Mirel=1)).wrong == ["who", "outfits"], "who is lost is not dressed right"
     assert set(refused.wrong) == SHARES
     assert worst([both, three_foxes, refused], 2) == [refused, three_foxes]
     later = PlayedTurn(ASKED, False, 1, both.reading, both.right)
