@@ -63,9 +63,7 @@ def main() -> None:
         strip.paste(picture, (SIDE * place, 0))
     strip.save(WEB / "words.jpg", quality=86)
     names = json.dumps([*people, *motions, *places, *hours])
-    text = (
-        f"// The words of pocket, as in words.jpg. By docs/page_pictures.py.\nexport const PICTURED = {names};\n"
-    )
+    text = f"// The words of pocket, as in words.jpg. By docs/page_pictures.py.\nexport const PICTURED = {names};\n"
     (WEB / "pictured.js").write_text(text, encoding="utf-8")
 
 

@@ -186,7 +186,7 @@ def _rows(prompt: Prompt) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         index = np.concatenate([run.history_index[min(row, len(run.history_index) - 1)] for run in prompt.runs])
         mask = np.tri(len(ids), dtype=np.bool_)
         before = len(ids) - prompt.turn.ids.shape[1]
-        mask[before:, before:] = prompt.turn.masks[row]
+        mask[before:, before:] = prompt.turn.arrays()["masks"][row]
         rows.append((ids, index, mask))
     return rows
 
