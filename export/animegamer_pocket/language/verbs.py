@@ -95,7 +95,7 @@ class Verbs(State):
             return self.rng.choice(_MOTION_IDS.get(motion, (motion,)))
         if slot in ("wb", "w", "wing", "mw", "mwid"):
             assert self.before is not None
-            old = self.old_vp.replace("{pos}", "the").replace("{self}", "")
+            old = self.old_vp.replace("{pos}", "the").replace(" {self}", "")
             if slot == "wing":
                 return inflect.ing(old)
             if slot == "w":
