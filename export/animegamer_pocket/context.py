@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from animegamer_export.build.default_plans import COMPATIBILITY, WINDOW_TOKENS
+from animegamer_export.distill.optimiser import PhaseConfig
+from animegamer_export.distill.progress import Progress
 from animegamer_rt.models.denoiser import Denoiser
 from animegamer_rt.models.encoder import Encoder
 from animegamer_rt.models.predictor import Predictor
@@ -47,6 +49,10 @@ class BuildContext:
     def weights_path(self, name: str) -> Path:
         """The file of a phase's weights."""
         return self.work / f"{name}.pt"
+
+    def progress(self, name: str, phase: PhaseConfig, seed: int) -> Progress:
+        """The steps of a phase, with its checkpoint in the work folder."""
+        return Progress(name, phase.steps, self.work / f"{name}.state", seed)
 
     @cached_property
     def corpus(self) -> Corpus:

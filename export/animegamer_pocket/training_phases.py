@@ -1,6 +1,6 @@
 """The phases that train pocket's networks. Each reads earlier phases' files in the work folder and leaves one file.
 
-A phase whose file exists does nothing.
+A phase whose file exists does nothing; one that was stopped goes on (`Progress`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from .context import BuildContext
 from .reader.picture import picture_accuracy, train_picture_reader
 from .reader.training import train_reader
 from .training import autoencoder, checkpoint, decoder_start, diffusion, prediction
-from .training.progress import run_phase
 
 PREDICTED_SHOT_SHARE = 1 / 3
 """The share of generated clips that come from a predicted shot; the others come from the encoder's shot."""
@@ -43,7 +42,8 @@ def train_frames(context: BuildContext) -> None:
     torch.manual_seed(seed)
     encoder, decoder = context.new_autoencoder()
     decoder_start.init_latent_norms(decoder)
-    run_phase("frames", autoencoder.train_frames(encoder, decoder, context.corpus.clips, phase, seed), phase.steps)
+    progress = context.progress("frames", phase, seed)
+    progress.run(autoencoder.train_frames(encoder, decoder, context.corpus.clips, phase, progress))
     checkpoint.save(context.weights_path("frames"), ("encoder", encoder), ("decoder", decoder))
 
 
@@ -55,8 +55,8 @@ def train_autoencoder(context: BuildContext) -> None:
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("frames"), ("encoder", encoder), ("decoder", decoder))
     decoder_start.init_temporal_taps(decoder)
-    losses = autoencoder.train_autoencoder(encoder, decoder, context.corpus.clips, phase, seed)
-    run_phase("autoencoder", losses, phase.steps)
+    progress = context.progress("autoencoder", phase, seed)
+    progress.run(autoencoder.train_autoencoder(encoder, decoder, context.corpus.clips, phase, progress))
     spread = float(autoencoder.encode_all(encoder, context.corpus.clips[:256]).astype(np.float32).std())
     checkpoint.save(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder), scale=1.0 / spread)
 
@@ -69,8 +69,8 @@ def train_decoder(context: BuildContext) -> None:
     encoder, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("autoencoder"), ("encoder", encoder), ("decoder", decoder))
     ema = exponential_average(decoder)
-    losses = autoencoder.train_decoder(decoder, context.mean_latents("corpus"), context.corpus.clips, phase, ema, seed)
-    run_phase("decoder", losses, phase.steps)
+    progress, latents = context.progress("decoder", phase, seed), context.mean_latents("corpus")
+    progress.run(autoencoder.train_decoder(decoder, latents, context.corpus.clips, phase, ema, progress))
     checkpoint.save(context.weights_path("decoder"), ("decoder", ema.module))
     finished = cast(VaeDecoder, ema.module)
     decibels = autoencoder.psnr_db(finished, context.mean_latents("held", 60), context.held_out.clips[:60])
@@ -87,8 +87,8 @@ def train_denoiser(context: BuildContext) -> None:
     both = nn.ModuleList([denoiser, shot_encoder])
     ema = exponential_average(both)
     examples = context.denoiser_examples(context.corpus, context.latents("corpus"))
-    losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
-    run_phase("denoiser", losses, phase.steps)
+    progress = context.progress("denoiser", phase, seed)
+    progress.run(diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, progress))
     checkpoint.save(context.weights_path("denoiser"), ("both", ema.module))
     held_out = context.denoiser_examples(context.held_out, context.latents("held", 40), 40)
     averaged_denoiser, averaged_encoder = cast(nn.ModuleList, ema.module)
@@ -106,8 +106,8 @@ def train_predictor(context: BuildContext) -> None:
     predictor = context.new_predictor()
     ema = exponential_average(predictor)
     history, prompt_builder = COMPATIBILITY.history_turns, context.prompt_builder
-    losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed)
-    run_phase("predictor", losses, phase.steps)
+    progress = context.progress("predictor", phase, seed)
+    progress.run(prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, progress))
     predictor = cast(Predictor, ema.module)
     # At play the history holds predicted shots, which differ from the encoder's, and the reader passes complete
     # captions.
@@ -115,8 +115,8 @@ def train_predictor(context: BuildContext) -> None:
     phase, games = context.config.rollout_phase, range(min(turns.games, context.config.rollout_games))
     rollouts, _ = prediction.roll_out_games(predictor, prompt_builder, turns, games, history)
     ema = exponential_average(predictor)
-    losses = prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, seed + 100, rollouts)
-    run_phase("predictor", losses, phase.steps)
+    progress = context.progress("rollout", phase, seed + 100)
+    progress.run(prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, progress, rollouts))
     checkpoint.save(context.weights_path("predictor"), ("predictor", ema.module))
 
 
@@ -129,8 +129,8 @@ def adapt_denoiser(context: BuildContext) -> None:
     examples = context.denoiser_examples(context.corpus, context.latents("corpus"))
     examples = replace(examples, predicted=context.predicted_shots())
     ema = exponential_average(nn.ModuleList([denoiser, shot_encoder]))
-    losses = diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, seed)
-    run_phase("adapt", losses, phase.steps)
+    progress = context.progress("adapt", phase, seed)
+    progress.run(diffusion.train_denoiser(denoiser, shot_encoder, examples, phase, ema, progress))
     checkpoint.save(context.weights_path("adapted"), ("both", ema.module))
 
 
@@ -156,16 +156,17 @@ def adapt_decoder(context: BuildContext) -> None:
     _, decoder = context.new_autoencoder()
     checkpoint.load(context.weights_path("decoder"), ("decoder", decoder))
     ema, phase = exponential_average(decoder), config.adapt_decoder_phase
+    progress = context.progress("adapt_decoder", phase, seed)
     losses = autoencoder.train_decoder(
         decoder,
         context.mean_latents("corpus"),
         context.corpus.clips,
         phase,
         ema,
-        seed,
+        progress,
         autoencoder.GeneratedLatents(rows, means),
     )
-    run_phase("adapt decoder", losses, phase.steps)
+    progress.run(losses)
     checkpoint.save(context.weights_path("adapted_decoder"), ("decoder", ema.module))
 
 

@@ -117,8 +117,8 @@ def test_memory_is_what_arithmetic_says(rank: int) -> None:
         weight.grad = torch.ones_like(weight) if weight.requires_grad else None
     gradients = sum(weight.grad.nbytes for weight in network.parameters() if weight.grad is not None)
     optimisers.update(0)
-    state = [one for part in optimisers.state() for each in part["state"].values() for one in each.values()]
-    kept = sum(one.nbytes for one in state if one.ndim > 0)
+    states = [each for part in optimisers.state_dict().values() for each in part["state"].values()]
+    kept = sum(one.nbytes for each in states for one in each.values() if one.ndim > 0)
     weights = sum(weight.nbytes for weight in network.parameters())
     assert student.trained_bytes(network) == weights + 2 * gradients + kept  # the average is as large as the gradients
     with torch.device("meta"):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
+from animegamer_export.distill.optimiser import Optimisers
 from animegamer_export.quantize.bundle import quantize_bundle
 from animegamer_export.quantize.scheme import scheme
 from animegamer_export.verify import bundles
@@ -45,6 +49,32 @@ def test_every_phase_runs_in_order(built: tuple[Bundle, str, Path]) -> None:
     named = [line[3:] for line in printed.splitlines() if line.startswith("== ")]
     trained = ["corpus", "frames", "autoencoder", "decoder", "denoiser", "predictor", "adapt", "adapt_decoder"]
     assert named == [*trained, "readers", "bundle", "plans", "answers", "quality"]
+
+
+def test_an_interrupted_phase_goes_on_to_the_same_weights(
+    built: tuple[Bundle, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work, update = shutil.copytree(built[2], tmp_path / "work"), Optimisers.step
+
+    def interrupted(optimisers: Optimisers, loss: Tensor, step: int) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+        update(optimisers, loss, step)
+
+    for phase in ("frames", "denoiser"):
+        command = [*SHORT, "--work", str(work), "--out", str(tmp_path / "out"), "--phase", phase]
+        for suffix in (".pt", ".state"):
+            (work / phase).with_suffix(suffix).unlink()
+        monkeypatch.setattr(Optimisers, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            main(command)
+        assert f"{phase}: stopped after step 1 of" in capsys.readouterr().out
+        monkeypatch.setattr(Optimisers, "step", update)
+        assert main(command) == 0
+        again, straight = (torch.load(folder / f"{phase}.pt", weights_only=True) for folder in (work, built[2]))
+        for network in again.keys() - {"facts"}:
+            for name, weight in again[network].items():
+                assert torch.equal(weight, straight[network][name]), (phase, name)
 
 
 def test_the_manifest_carries_measured_figures(built: tuple[Bundle, str, Path]) -> None:

@@ -73,14 +73,14 @@ class Optimisers:
         for weight in self._weights:
             weight.grad = None
 
-    def state(self) -> list[dict[str, Any]]:
+    def state_dict(self) -> dict[str, Any]:
         """The optimisers' state, for a checkpoint."""
-        return [optimiser.state_dict() for optimiser, _ in self._pairs]
+        return {str(index): optimiser.state_dict() for index, (optimiser, _) in enumerate(self._pairs)}
 
-    def load(self, state: Sequence[dict[str, Any]]) -> None:
-        """The inverse of `state`."""
-        for (optimiser, _), one in zip(self._pairs, state, strict=True):
-            optimiser.load_state_dict(one)
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        """The inverse of `state_dict`."""
+        for index, (optimiser, _) in enumerate(self._pairs):
+            optimiser.load_state_dict(state_dict[str(index)])
 
 
 def learning_rate_factor(step: int, phase: PhaseConfig) -> float:

@@ -27,6 +27,7 @@ from animegamer_rt.pipeline import Pipeline
 
 from .decoder import decoder_loss, decoder_optimisers, start
 from .files import read_student, student_plan, teacher_hash, write_light_decoder, write_student, write_whole
+from .progress import Progress
 from .student import (
     Steps,
     draw_latents,
@@ -37,7 +38,7 @@ from .student import (
     trained_bytes,
     trained_weights,
 )
-from .training import Training
+from .training import train
 from .turns import (
     CLIPS,
     GAMES_EACH,
@@ -133,13 +134,12 @@ class Distillation:
         self._fill(TEACHER, draw_targets)
         network, weights = self._trainable()
         print(f"student: {trained_bytes(network) / 2**30:.2f} GiB without activations", flush=True)
-        Training(
-            "student",
+        train(
             network,
             student_optimisers(network, recipe.student_steps, recipe.batch, recipe.rank),
             student_loss(network, self._steps, Rows(self.folder, [SHOTS, TEACHER], self.numbers), recipe.batch),
-            self.folder / "student.checkpoint",
-        ).run()
+            Progress("student", recipe.student_steps, self.folder / "student.checkpoint"),
+        )
         write_student(path, trained_weights(network, weights), self.teacher, recipe.timesteps)
         return path
 
@@ -166,13 +166,12 @@ class Distillation:
         )
         start(decoder, clips)
         decoder.to(self.device)
-        Training(
-            "light decoder",
+        train(
             decoder,
             decoder_optimisers(decoder, recipe.decoder_steps),
             decoder_loss(decoder, clips, recipe.decoder_steps),
-            self.folder / "decoder.checkpoint",
-        ).run()
+            Progress("light decoder", recipe.decoder_steps, self.folder / "decoder.checkpoint"),
+        )
         write_light_decoder(path, decoder)
         return path
 

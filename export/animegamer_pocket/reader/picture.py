@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_export.distill.optimiser import PhaseConfig, autocast
+from animegamer_export.distill.progress import Progress
 from animegamer_pocket.training import checkpoint
-from animegamer_pocket.training.progress import run_phase
 from animegamer_pocket.world.drawing import downsample
 from animegamer_pocket.world.places import paint_place
 from animegamer_pocket.world.render import render
@@ -61,20 +61,21 @@ def train_picture_reader(path: Path, phase: PhaseConfig, seed: int = 3) -> Pictu
         checkpoint.load(path, ("reader", reader))
         return reader.eval()
     torch.manual_seed(seed)
-    run_phase("picture reader", _losses(reader, phase, seed), phase.steps)
+    progress = Progress("picture reader", phase.steps, path.with_suffix(".state"), seed)
+    progress.run(_losses(reader, phase, progress))
     checkpoint.save(path, ("reader", reader))
     return reader.eval()
 
 
-def _losses(reader: PictureReader, phase: PhaseConfig, seed: int) -> Iterator[dict[str, float]]:
+def _losses(reader: PictureReader, phase: PhaseConfig, progress: Progress) -> Iterator[dict[str, float]]:
     optimizer = torch.optim.AdamW(reader.parameters(), lr=phase.learning_rate, weight_decay=0.02)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, phase.learning_rate, total_steps=phase.steps, pct_start=0.1
     )
-    rng = random.Random(seed)
+    progress.resume(network=reader, optimizer=optimizer, schedule=schedule)
     reader.train().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    for _ in range(phase.steps):
-        pictures, truth = picture_batch(rng, phase.batch)
+    for step in progress.remaining():
+        pictures, truth = picture_batch(random.Random(f"{progress.seed} {step}"), phase.batch)
         with autocast(torch.device("cpu")):
             logits = reader(pictures.contiguous(memory_format=torch.channels_last))
         loss = picture_loss(logits, truth)

@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.distill.frame_loss import change_loss, reconstruction_loss
 from animegamer_export.distill.optimiser import Optimisers, PhaseConfig, autocast, device_of
+from animegamer_export.distill.progress import Progress
 from animegamer_export.evaluate.metrics import psnr
 from animegamer_rt.models.vae import VaeDecoder
 
@@ -48,7 +49,7 @@ def decode_chunks(decoder: nn.Module, latent: Tensor) -> Tensor:
 
 
 def train_frames(
-    encoder: VaeEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: PhaseConfig, seed: int
+    encoder: VaeEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: PhaseConfig, progress: Progress
 ) -> Iterator[dict[str, float]]:
     """Trains encoder and decoder together on single frames; motion is learned later. Yields each step's losses."""
 
@@ -59,11 +60,11 @@ def train_frames(
     def decode(latent: Tensor) -> Tensor:
         return decode_frames(decoder, latent[:, :, 0].contiguous(memory_format=torch.channels_last)).unsqueeze(2)
 
-    yield from _train_both(encoder, decoder, pick, decode, phase, seed)
+    yield from _train_both(encoder, decoder, pick, decode, phase, progress)
 
 
 def train_autoencoder(
-    encoder: VaeEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: PhaseConfig, seed: int
+    encoder: VaeEncoder, decoder: VaeDecoder, clips: np.ndarray, phase: PhaseConfig, progress: Progress
 ) -> Iterator[dict[str, float]]:
     """Trains encoder and decoder together on whole clips, uint8 [N, 17, H, W, 3]. Yields each step's losses."""
 
@@ -74,7 +75,7 @@ def train_autoencoder(
     def decode(latent: Tensor) -> Tensor:
         return decode_chunks(decoder, latent.contiguous(memory_format=torch.channels_last_3d))
 
-    yield from _train_both(encoder, decoder, pick, decode, phase, seed)
+    yield from _train_both(encoder, decoder, pick, decode, phase, progress)
 
 
 def _train_both(
@@ -83,14 +84,14 @@ def _train_both(
     pick: Callable[[np.random.Generator], np.ndarray],
     decode: Callable[[Tensor], Tensor],
     phase: PhaseConfig,
-    seed: int,
+    progress: Progress,
 ) -> Iterator[dict[str, float]]:
     """pick: a step's clips, uint8 [B, T, H, W, 3]; decode: their latent -> [B, 3, T, H, W]."""
-    rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
-    optimisers, device = Optimisers(nn.ModuleList([encoder, decoder]), phase), device_of(decoder)
-    for step in range(phase.steps):
-        pixels = to_pixels(pick(rng), device)
+    networks, device = nn.ModuleList([encoder, decoder]), device_of(decoder)
+    optimisers = Optimisers(networks, phase)
+    progress.resume(networks=networks, optimisers=optimisers)
+    for step in progress.remaining():
+        pixels = to_pixels(pick(np.random.default_rng((progress.seed, step))), device)
         with autocast(device):
             mean, log_variance = encoder(pixels)
             decoded = decode(mean + torch.randn_like(mean) * (0.5 * log_variance).exp())
@@ -114,7 +115,7 @@ def train_decoder(
     clips: np.ndarray,
     phase: PhaseConfig,
     ema: AveragedModel,
-    seed: int,
+    progress: Progress,
     generated: GeneratedLatents | None = None,
 ) -> Iterator[dict[str, float]]:
     """Trains the decoder alone on mean latents [N, 16, 5, h, w] with a little noise. Yields each step's loss.
@@ -122,10 +123,10 @@ def train_decoder(
     With `generated` half of the steps use its latents, and the loss includes `change_loss`. Guidance makes generated
     latents stronger than the encoder's, so a decoder trained without them would first meet them at play.
     """
-    rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
     optimisers, device = Optimisers(decoder, phase), device_of(decoder)
-    for step in range(phase.steps):
+    progress.resume(network=decoder, ema=ema, optimisers=optimisers)
+    for step in progress.remaining():
+        rng = np.random.default_rng((progress.seed, step))
         if generated is None or rng.random() >= GENERATED_SHARE:
             chosen = np.sort(rng.choice(len(clips), phase.batch, replace=phase.batch > len(clips)))
             means = latents[chosen]

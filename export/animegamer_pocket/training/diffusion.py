@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.distill.optimiser import Optimisers, PhaseConfig, autocast, device_of
+from animegamer_export.distill.progress import Progress
 from animegamer_export.distill.student import motion_weights
 from animegamer_pocket.towers import ImageTower, TextTower
 from animegamer_rt.bundle.denoise_plan import DenoisePlan
@@ -103,21 +104,21 @@ def train_denoiser(
     examples: DenoiserExamples,
     phase: PhaseConfig,
     ema: AveragedModel,
-    seed: int,
+    progress: Progress,
 ) -> Iterator[dict[str, float]]:
     """Phase one (no predicted shots: encoder and denoiser train together) or three (only the denoiser trains).
 
     ema: the average of nn.ModuleList([denoiser, shot_encoder]). Yields each step's loss.
     """
-    rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
     adapting = examples.predicted is not None
-    trained: nn.Module = denoiser if adapting else nn.ModuleList([denoiser, shot_encoder])
+    networks = nn.ModuleList([denoiser, shot_encoder])
     shot_encoder.requires_grad_(not adapting)
-    optimisers, device = Optimisers(trained, phase), device_of(denoiser)
+    optimisers, device = Optimisers(denoiser if adapting else networks, phase), device_of(denoiser)
+    progress.resume(networks=networks, ema=ema, optimisers=optimisers)
     count = len(examples.latents)
     probabilities = motion_probabilities(examples.latents) if adapting else None
-    for step in range(phase.steps):
+    for step in progress.remaining():
+        rng = np.random.default_rng((progress.seed, step))
         rows = np.sort(rng.choice(count, phase.batch, replace=phase.batch > count, p=probabilities))
         latents = torch.from_numpy(examples.latents[rows]).to(device).float()
         motion_ids = torch.from_numpy(examples.motion_ids[rows]).to(device)
@@ -132,7 +133,7 @@ def train_denoiser(
         weights = motion_weights(latents) if adapting else None
         loss = denoiser_loss(denoiser, latents, timesteps, scopes, shots, torch.randn_like(latents), weights)
         optimisers.step(loss, step)
-        ema.update_parameters(nn.ModuleList([denoiser, shot_encoder]))
+        ema.update_parameters(networks)
         yield {"v_loss": loss.item()}
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from animegamer_export.distill.optimiser import Optimisers, PhaseConfig, autocast, device_of
+from animegamer_export.distill.progress import Progress
 from animegamer_export.parts.predictor import read_prompt
 from animegamer_rt.models.predictor import Predictor
 from animegamer_rt.stages.prompt import HistoryTurn, Prompt, PromptBuilder
@@ -68,7 +69,7 @@ def train_predictor(
     history_turns: int,
     phase: PhaseConfig,
     ema: AveragedModel,
-    seed: int,
+    progress: Progress,
     rollouts: np.ndarray | None = None,
 ) -> Iterator[dict[str, float]]:
     """Trains the predictor for one phase; yields each step's losses.
@@ -76,16 +77,16 @@ def train_predictor(
     A batch has the same turn of several games, each with its shot and, at every fourth step, its strengths. rollouts:
     None, or for the rollout phase the predictor's own shots of the first games (`roll_out_games`).
     """
-    rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
     device = device_of(predictor)
     # Names change few of the shot's tokens, so squared error alone takes over an hour to learn them. A linear probe
     # that reads the scene's labels off the shot's hidden states cuts that to minutes (docs/LOG.md).
     probe = nn.Linear(predictor.size.hidden, turns.labels.shape[1]).to(device)
-    optimisers = Optimisers(nn.ModuleList([predictor, probe]), phase)
+    networks = nn.ModuleList([predictor, probe])
+    optimisers = Optimisers(networks, phase)
+    progress.resume(networks=networks, ema=ema, optimisers=optimisers)
     predictor.train()
-    for step in range(phase.steps):
-        earlier = None
+    for step in progress.remaining():
+        rng, earlier = np.random.default_rng((progress.seed, step)), None
         if rollouts is None:
             # First turns alone, then one more turn of history per tenth of the phase.
             turn = int(rng.integers(min(turns.turns, 1 + 2 * turns.turns * step // phase.steps)))
