@@ -28,11 +28,10 @@ from .training import autoencoder, checkpoint, diffusion, prediction
 from .training.corpus import Corpus, build_corpus
 from .training.diffusion import DenoiserExamples, ShotEncoder
 from .training.vae_encoder import VaeEncoder
-from .world.captions import complete_caption
 from .world.scene import ADVERBS, Scene, scene_labels, strengths
 
 MOVED_WEIGHT = 2.0
-"""Added to the weight of a turn that starts at another position than the turn before (others have weight 1)."""
+"""Added to the weight of a turn that starts at another spot than the turn before (others have weight 1)."""
 HARD_WEIGHT = 1.5
 """Added for two characters, and for lying down: their shots are the hardest to predict (docs/LOG.md)."""
 
@@ -76,8 +75,9 @@ class BuildContext:
 
     @cached_property
     def vocabulary_size(self) -> int:
-        """Trains the tokenizer on the training games' instructions; returns the vocabulary size."""
-        return train_tokenizer(self.corpus.instructions, self.config.vocabulary_pieces, self.work / "tokenizer")
+        """Trains the tokenizer on the training games' instructions and captions; returns the vocabulary size."""
+        texts = [*self.corpus.instructions, *self.corpus.captions]
+        return train_tokenizer(texts, self.config.vocabulary_pieces, self.work / "tokenizer")
 
     @cached_property
     def prompt_builder(self) -> PromptBuilder:
@@ -148,12 +148,15 @@ class BuildContext:
     @torch.no_grad()
     def encoder_shots(self, shot_encoder: ShotEncoder, corpus: Corpus) -> np.ndarray:
         """The encoder's shot of every turn, float16 [N, 226, D]."""
-        ids, parts = self.motion_ids(corpus.scenes), []
+        ids, shots = self.motion_ids(corpus.scenes), np.empty((0,), np.float16)
         for start in range(0, len(ids), 64):
             pictures = diffusion.to_pictures(corpus.clips[start : start + 64, 0], self.device)
             motion_ids = torch.from_numpy(ids[start : start + 64]).to(self.device)
-            parts.append(shot_encoder(motion_ids, pictures).half().cpu().numpy())
-        return np.concatenate(parts)
+            part = shot_encoder(motion_ids, pictures).half().cpu().numpy()
+            if start == 0:
+                shots = np.empty((len(ids), *part.shape[1:]), np.float16)  # gigabytes: never twice
+            shots[start : start + len(part)] = part
+        return shots
 
     def predicted_shots(self) -> np.ndarray:
         """The predictor's shot of every turn of a corpus, after its own earlier shots: float16 [N, 226, D]; cached."""
@@ -161,7 +164,6 @@ class BuildContext:
         if not path.exists():
             _, shot_encoder = self.load_denoiser("denoiser")
             turns = self.game_turns(self.corpus, self.encoder_shots(shot_encoder, self.corpus))
-            turns = self.with_complete_captions(turns, self.corpus)
             history, games = COMPATIBILITY.history_turns, range(turns.games)
             shots, right = prediction.roll_out_games(self.load_predictor(), self.prompt_builder, turns, games, history)
             error = float(np.mean((shots.astype(np.float32) - turns.shots.astype(np.float32)) ** 2))
@@ -176,12 +178,7 @@ class BuildContext:
         hard = [scene.is_pair + (scene.motion == "lie down") for scene in corpus.scenes]
         weights = 1.0 + MOVED_WEIGHT * np.asarray(corpus.moved) + HARD_WEIGHT * np.asarray(hard)
         states = [strengths(scene) for scene in corpus.scenes]
-        return prediction.GameTurns(corpus.instructions, states, shots, labels, weights, corpus.turns)
-
-    @staticmethod
-    def with_complete_captions(turns: prediction.GameTurns, corpus: Corpus) -> prediction.GameTurns:
-        """The same turns, with instructions as the reader passes them to the predictor."""
-        return replace(turns, instructions=[complete_caption(scene) for scene in corpus.scenes])
+        return prediction.GameTurns(corpus.captions, states, shots, labels, weights, corpus.turns)
 
     def load_decoder(self) -> VaeDecoder:
         """The trained decoder. Its size holds the measured latent scale."""

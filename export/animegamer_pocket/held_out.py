@@ -18,7 +18,7 @@ from .judge.reading import Judge, Reading
 from .world.captions import caption, said_parts
 from .world.render import render
 from .world.sampling import sample_game, sample_scenes
-from .world.scene import DEFAULT_OUTFIT, Scene, position_x, strengths
+from .world.scene import DEFAULT_OUTFIT, Scene, follow, strengths
 
 Clip: TypeAlias = npt.NDArray[np.uint8]
 PlayGame: TypeAlias = Callable[[list[str], int], Sequence[tuple[Clip, GameState]]]
@@ -55,8 +55,7 @@ def held_out_turns(count: int, seed: int) -> list[tuple[Scene, str]]:
     """First turns with combinations excluded from training, as reference captions; levels cycle through 1..5."""
     turns = []
     for index, scene in enumerate(sample_scenes(count, seed, train=False)):
-        start_x = position_x("centre", len(scene.characters))
-        scene = dataclasses.replace(scene, level=1 + index % LEVELS, start_x=start_x)
+        scene = follow(None, dataclasses.replace(scene, level=1 + index % LEVELS))
         turns.append((scene, caption(scene)))
     return turns
 

@@ -109,9 +109,7 @@ def train_predictor(context: BuildContext) -> None:
     progress = context.progress("predictor", phase, seed)
     progress.run(prediction.train_predictor(predictor, prompt_builder, turns, history, phase, ema, progress))
     predictor = cast(Predictor, ema.module)
-    # At play the history holds predicted shots, which differ from the encoder's, and the reader passes complete
-    # captions.
-    turns = context.with_complete_captions(turns, context.predictor_corpus)
+    # At play the history holds predicted shots, which differ from the encoder's.
     phase, games = context.config.rollout_phase, range(min(turns.games, context.config.rollout_games))
     rollouts, _ = prediction.roll_out_games(predictor, prompt_builder, turns, games, history)
     ema = exponential_average(predictor)

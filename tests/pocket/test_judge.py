@@ -91,7 +91,7 @@ def test_figures_count_what_was_seen_against_what_was_asked() -> None:
     assert instruction_figures([first, second])["place"] == 0.5
     kept = consistency_figures([[first, second]])
     assert kept["place_kept"] == 0.0 and kept["outfit_kept"] == 1.0 and kept["day_or_night_kept"] == 1.0
-    assert kept["position_kept"] == 0.0 and kept["position_error_px"] == 84.0
+    assert kept["position_kept"] == 0.0 and kept["position_error_px"] == 68.0
     assert kept["instruction_mean_by_turn"] == [1.0, 0.8]
     wrong = dataclasses.replace(first, state=GameState(1, 0, 0, -1))
     assert state_figures([first, wrong])["motion_level"] == 0.5

@@ -17,7 +17,8 @@ from animegamer_pocket.language.inflect import ing, past, third_person
 from animegamer_pocket.language.lexicon import load
 from animegamer_pocket.language.sentences import MAX_CHARACTERS, say
 from animegamer_pocket.language.voices import VOICE_BY_NAME
-from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene, next_start_x
+from animegamer_pocket.world import scene as world
+from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene
 
 TIDY = dataclasses.replace(VOICE_BY_NAME["plain"], noise=-1.0, described=0.0, nicked=0.0)
 """The plain voice without typos, in the characters' own names. Case still changes."""
@@ -35,7 +36,7 @@ def scene(
 
 def follow(before: Scene, **changes: object) -> Scene:
     after = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
-    return dataclasses.replace(after, start_x=next_start_x(before, after.characters))
+    return world.follow(before, after)
 
 
 def names_phrase(text: str, texts: tuple[str, ...]) -> bool:
@@ -90,7 +91,7 @@ CASES = [
     (FIRST, follow(FIRST, night=True), {"place": "meadow", "night": True}),
     (FIRST, follow(FIRST, motion="bow"), {"motion": "bow", "level": 3, "night": False}),
     (FIRST, follow(FIRST, outfits=("party",)), {"motion": "walk", "outfits": ["party"]}),
-    (FIRST, follow(FIRST, characters=("Mirel", "Tofi"), outfits=("everyday",) * 2), {"who": ["Mirel", "Tofi"]}),
+    (FIRST, follow(FIRST, characters=("Mirel", "Tofi"), outfits=("everyday",) * 2), {"who": ["Tofi", "Mirel"]}),
     (FIRST, follow(FIRST, characters=("Dovan",), motion="fly"), {"who": ["Dovan"], "motion": "fly", "place": "meadow"}),
     (PAIR, follow(PAIR, characters=("Bixo",), outfits=("everyday",)), {"who": ["Bixo"], "motion": "dance"}),
     (PAIR, follow(PAIR, outfits=("everyday", "everyday")), {"outfits": ["everyday", "everyday"], "night": True}),

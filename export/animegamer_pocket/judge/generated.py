@@ -28,7 +28,7 @@ from animegamer_pocket.world.scene import (
     MOTIONS,
     OUTFITS,
     Scene,
-    position_x,
+    follow,
     strengths,
     x_range,
 )
@@ -88,7 +88,7 @@ def draw_one(artist: Artist, rng: random.Random, train: bool) -> tuple[Frames, M
     """A random generated clip at half size, figure masks of the matching render, and its content."""
     scene, seed, kind = sample_scene(rng, train), rng.getrandbits(31), rng.random()
     if kind < _CAPTION_SHARE:
-        scene = dataclasses.replace(scene, start_x=position_x("centre", len(scene.characters)))
+        scene = follow(None, scene)
     rendered, shown = render(scene), Shown.of(scene)
     mask = figure_mask(halve(rendered), scene.place, scene.night)
     if kind < _CAPTION_SHARE:

@@ -12,8 +12,7 @@ from animegamer_pocket.world.scene import (
     DEFAULT_PLACE,
     POSITIONS,
     Scene,
-    next_start_x,
-    position_x,
+    follow,
 )
 
 
@@ -67,9 +66,7 @@ def default_level(before: Scene | None, names_motion: bool) -> int:
 
 
 def spot_to_say(before: Scene | None, after: Scene) -> str:
-    """The named position that the text must mention, or "" if the scene has the default one."""
-    count = len(after.characters)
-    expected = next_start_x(before, after.characters) if before else position_x("centre", count)
-    if after.start_x == expected:
+    """The named position that the text must mention, or "" if the scene is where it would be without one."""
+    if after.spot == follow(before, after).spot:
         return ""
-    return next((name for name in POSITIONS if position_x(name, count) == after.start_x), "")
+    return next((name for name in POSITIONS if follow(before, after, name).spot == after.spot), "")

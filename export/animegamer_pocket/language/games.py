@@ -13,9 +13,8 @@ from animegamer_pocket.world.scene import (
     PLACES,
     POSITIONS,
     Scene,
+    follow,
     is_held_out,
-    next_start_x,
-    position_x,
 )
 from animegamer_rt.state.game import left_last
 
@@ -89,10 +88,9 @@ def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str], l
         level = rng.randint(1, 5)
     if before is None and rng.random() < 0.04:
         motion, level = FIRST_MOTION, 3
-    start_x = next_start_x(before, people) if before else position_x("centre", len(people))
-    if rng.random() < (0.03 if before else 0.08):
-        start_x = position_x(rng.choice(tuple(POSITIONS)), len(people))
-    return Scene(people, motion, level, place, night, tuple(outfits), start_x, rng.getrandbits(31))
+    position = rng.choice(tuple(POSITIONS)) if rng.random() < (0.03 if before else 0.08) else ""
+    scene = Scene(people, motion, level, place, night, tuple(outfits), seed=rng.getrandbits(31))
+    return follow(before, scene, position)
 
 
 def _next_people(rng: random.Random, before: Scene | None, left: tuple[str, ...]) -> tuple[str, ...]:

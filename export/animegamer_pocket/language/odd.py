@@ -10,7 +10,7 @@ import dataclasses
 import random
 from collections.abc import Mapping
 
-from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, PLACES, Scene, next_start_x, position_x
+from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, PLACES, Scene, follow
 
 from . import inflect
 from .change import change_of, default_outfit
@@ -88,9 +88,8 @@ def odd_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
 
 def _scene(before: Scene | None, people: tuple[str, ...], motion: str, place: str, worn: Mapping[str, str]) -> Scene:
     outfits = tuple(default_outfit(name, before, worn) for name in people)
-    start_x = next_start_x(before, people) if before else position_x("centre", len(people))
     night = before.night if before else False
-    return Scene(people, motion, 3, place, night, outfits, start_x)
+    return follow(before, Scene(people, motion, 3, place, night, outfits))
 
 
 def _with_unknown(utterance: Utterance, unknown: str, *without: str) -> Utterance:
@@ -109,7 +108,7 @@ def _unknown_person(
     if nearest == "none":
         if before is None or before.level != 3:
             return None
-        scene = dataclasses.replace(before, start_x=next_start_x(before, before.characters))
+        scene = follow(before, before)
         sung = rng.choice(
             (
                 "{u} comes",
@@ -261,5 +260,5 @@ def _nonsense(rng: random.Random, before: Scene | None, worn: Mapping[str, str])
     if before is None:
         return None
     text = rng.choice(_NONSENSE)
-    scene = dataclasses.replace(before, start_x=next_start_x(before, before.characters))
+    scene = follow(before, before)
     return scene, Utterance(text, {**labels_of(scene), "unknown": [text]}, frozenset())

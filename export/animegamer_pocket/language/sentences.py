@@ -5,7 +5,7 @@ The text states every field that differs from its default, and sometimes one tha
 - clothes are the character's last in the game, everyday clothes if it is new;
 - the level is 3 if the turn names a motion, and stays if it names none, repeats ("again", "keep dancing") or changes
   only who is present; "faster" and its kin change it by one, "much faster" by two;
-- a position is that of `next_start_x`.
+- a position is that of `follow`.
 The named movers are the cast: "Bixo dances" after a turn with two means Bixo alone. A sentence about clothes alone
 names the wearers and keeps the cast. A newcomer stands behind those who stay. Two named characters stand in the order
 of their names. A label is omitted if text and game do not determine it: the level where only a verb like "sprint" or

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_export.onnx_io.write import Case, ExportResult, Graph, Precision, check_outputs, export_copy, write
+from animegamer_pocket.world.captions import SPOT_WORDS
 from animegamer_pocket.world.scene import (
     ADVERBS,
     CHARACTERS,
@@ -19,7 +20,7 @@ from animegamer_pocket.world.scene import (
     MOTIONS,
     OUTFITS,
     PLACES,
-    POSITIONS,
+    SPOTS,
     WIDTH,
 )
 from animegamer_rt.bundle.language_file import read_language
@@ -40,8 +41,8 @@ WORDS = ReaderWords(
     motions=MOTIONS,
     manners=ADVERBS,
     places=PLACES,
-    positions=tuple(POSITIONS),
-    position_words=("on the left", "in the middle", "on the right"),
+    positions=SPOTS,
+    position_words=tuple(SPOT_WORDS[spot] for spot in SPOTS),
     undrawable=(
         "angle armor armour beard bomb brightness camel closeup contrast earthquake explode explodes ghost giant gun "
         "hair invisible kill killed kills lightning monster pixel pixels rainbow resolution shoot shoots snake snakes "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, POSITIONS
+from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, SPOTS
 from animegamer_rt.language.words import BUCKETS, MAX_WORDS
 
 LEVELS = 5
@@ -15,7 +15,7 @@ SCENE_SIZES = (
     LEVELS + 1,
     len(PLACES) + 1,
     3,
-    len(POSITIONS) + 1,
+    len(SPOTS) + 1,
 )
 """Number of values of each of a scene's ten numbers; the last value of the latter five is "no scene yet"."""
 
@@ -29,7 +29,7 @@ HEADS = {
     "level": (LEVELS,),
     "place": (len(PLACES),),
     "night": (2,),
-    "position": (len(POSITIONS),),
+    "position": (len(SPOTS),),
 }
 """The outputs and their shapes, without the batch."""
 

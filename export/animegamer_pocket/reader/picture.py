@@ -6,6 +6,7 @@ without characters.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,10 +25,20 @@ from animegamer_pocket.world.drawing import downsample
 from animegamer_pocket.world.places import paint_place
 from animegamer_pocket.world.render import render
 from animegamer_pocket.world.sampling import sample_scene
-from animegamer_pocket.world.scene import CHARACTERS, FRAMES, HEIGHT, MOTIONS, OUTFITS, PLACES, WIDTH, Scene
+from animegamer_pocket.world.scene import (
+    CHARACTERS,
+    FRAMES,
+    HEIGHT,
+    MOTIONS,
+    OUTFITS,
+    PLACES,
+    SPOTS,
+    WIDTH,
+    Scene,
+)
 
 from .model import HEADS
-from .samples import NOT_JUDGED, POSITION_NAMES, position_of
+from .samples import NOT_JUDGED
 
 EMPTY_SHARE = 0.06
 PICTURE_HEADS = {name: shape for name, shape in HEADS.items() if name != "level"}
@@ -106,8 +117,8 @@ def picture_truth(scene: Scene | None, place: str, night: bool) -> list[int]:
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
     people = [1 + scene.characters.index(name) if name in worn else 0 for name in CHARACTERS]
     clothes = [OUTFITS.index(worn[name]) if name in worn else NOT_JUDGED for name in CHARACTERS]
-    position = POSITION_NAMES.index(position_of(scene))
-    return [*people, *clothes, MOTIONS.index(scene.motion), PLACES.index(place), int(night), position]
+    spot = SPOTS.index(scene.spot)
+    return [*people, *clothes, MOTIONS.index(scene.motion), PLACES.index(place), int(night), spot]
 
 
 def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
@@ -130,7 +141,7 @@ def _scene(rng: random.Random) -> Scene:
     """A random scene of any combination; half have two characters, which are harder."""
     pair = rng.random() < 0.5
     while True:
-        scene = sample_scene(rng, rng.random() < 0.94)
+        scene = dataclasses.replace(sample_scene(rng, rng.random() < 0.94), before="")  # a picture shows one motion
         if scene.is_pair == pair:
             return scene
 

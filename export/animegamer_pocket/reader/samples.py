@@ -20,9 +20,8 @@ from animegamer_pocket.world.scene import (
     MOTIONS,
     OUTFITS,
     PLACES,
-    POSITIONS,
+    SPOTS,
     Scene,
-    position_x,
 )
 from animegamer_rt.language.words import is_emoji, is_word, split_words, word_features
 from animegamer_rt.state.game import left_last
@@ -37,7 +36,6 @@ POOL = 24
 _LEAST_USES = 3
 """Minimum uses of a vocabulary word; rarer ones are mostly typos."""
 _POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
-POSITION_NAMES = tuple(POSITIONS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,15 +62,9 @@ def encode_scene(scene: Scene | None, worn: Mapping[str, str], left: Sequence[st
             scene.level - 1,
             PLACES.index(scene.place),
             int(scene.night),
-            POSITION_NAMES.index(position_of(scene)),
+            SPOTS.index(scene.spot),
         ]
     return np.array([*row, *(int(name in left) for name in CHARACTERS)], np.int64)
-
-
-def position_of(scene: Scene) -> str:
-    """The named position at which a scene starts."""
-    count = len(scene.characters)
-    return min(POSITION_NAMES, key=lambda name: abs(position_x(name, count) - scene.start_x))
 
 
 def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
@@ -101,7 +93,7 @@ def _truth(scene: Scene, labels: Mapping[str, object]) -> npt.NDArray[np.int64]:
         scene.level - 1 if "level" in labels else NOT_JUDGED,
         PLACES.index(scene.place),
         int(scene.night),
-        POSITION_NAMES.index(position_of(scene)),
+        SPOTS.index(scene.spot),
     ]
     return np.array([*people, *clothes, *tail], np.int64)
 

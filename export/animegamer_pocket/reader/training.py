@@ -16,7 +16,7 @@ from .model import Reader
 from .samples import NOT_JUDGED, Sample, batches, stack
 
 WEIGHT_DECAY = 0.02
-WEIGHTS = {"people": 4.0, "clothes": 3.0, "motion": 2.0, "level": 0.7, "place": 1.5, "night": 1.0, "position": 0.5}
+WEIGHTS = {"people": 4.0, "clothes": 3.0, "motion": 2.0, "level": 0.7, "place": 1.5, "night": 1.0, "position": 1.5}
 SAVE_EVERY_S, REPORT_EVERY_S = 120.0, 20.0
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from animegamer_pocket.world import clips as clip_files
+from animegamer_pocket.world.captions import complete_caption
 from animegamer_pocket.world.sampling import sample_game
-from animegamer_pocket.world.scene import FRAMES, Scene, position_name
+from animegamer_pocket.world.scene import FRAMES, Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,15 @@ class Corpus:
         return len(self.scenes) // self.turns
 
     @property
+    def captions(self) -> list[str]:
+        """The complete caption of each clip: what the reader makes of its instruction."""
+        return [complete_caption(scene) for scene in self.scenes]
+
+    @property
     def moved(self) -> list[bool]:
-        """Per clip, whether it starts at another named position than the turn before. False for first turns."""
-        positions = [position_name(scene.start_x) for scene in self.scenes]
-        return [index % self.turns > 0 and position != positions[index - 1] for index, position in enumerate(positions)]
+        """Per clip, whether it starts at another spot than the turn before. False for first turns."""
+        spots = [scene.spot for scene in self.scenes]
+        return [index % self.turns > 0 and spot != spots[index - 1] for index, spot in enumerate(spots)]
 
 
 def build_corpus(folder: Path, games: int, turns: int, seed: int, train: bool = True, frames: int = FRAMES) -> Corpus:
@@ -45,7 +51,7 @@ def build_corpus(folder: Path, games: int, turns: int, seed: int, train: bool = 
     if not path.exists() or json.loads(path.read_text(encoding="utf-8"))["facts"] != key:
         rng = random.Random(seed)
         rows = [row for _ in range(games) for row in sample_game(rng, turns, train=train)]
-        clip_files.write([scene for scene, _ in rows], folder, processes=2, frames=frames)
+        clip_files.write([scene for scene, _ in rows], folder, frames=frames)
         record = json.dumps({"facts": key, "instructions": [text for _, text in rows]}, ensure_ascii=False)
         path.write_text(record, encoding="utf-8")
     clips, scenes = clip_files.read(folder)

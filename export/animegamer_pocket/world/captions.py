@@ -21,10 +21,9 @@ from .scene import (
     OUTFITS,
     PLACES,
     POSITIONS,
+    SPOTS,
     Scene,
-    next_start_x,
-    position_name,
-    position_x,
+    follow,
 )
 
 PARTS = ("characters", "adverb", "place", "time", "outfit", "position")
@@ -53,6 +52,8 @@ _VERBS = {
     "bow": ("bow", "bows", "bowing"),
 }
 _POSITION_WORDS = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
+SPOT_WORDS = {spot: f"at {spot.replace(' ', ' facing ')}" for spot in SPOTS}
+"""Where somebody stands in a complete caption, by the spot's name: "at 3 facing left"."""
 
 
 def caption(scene: Scene) -> str:
@@ -65,13 +66,13 @@ def caption(scene: Scene) -> str:
 
 
 def complete_caption(scene: Scene) -> str:
-    """The caption that the instruction reader writes for a scene, with everybody's clothes and the position.
+    """The caption that the instruction reader writes for a scene, with everybody's clothes and the spot.
 
     The only form of an instruction that the predictor of a bundle with a reader sees.
     """
     return caption(scene).replace(
         f"Character: {_names(scene)};",
-        f"Character: {_names(scene, all_clothes=True)} {_POSITION_WORDS[position_name(scene.start_x)]};",
+        f"Character: {_names(scene, all_clothes=True)} {SPOT_WORDS[scene.spot]};",
     )
 
 
@@ -94,7 +95,7 @@ def paraphrase(scene: Scene, rng: random.Random, omit: Collection[str] = ()) -> 
     names = "" if "characters" in omit else names
     where = "" if "place" in omit else rng.choice(_PLACE_WORDS[scene.place])
     hour = "" if "time" in omit else ("at night" if scene.night else rng.choice(("by day", "during the day")))
-    named = next((name for name in POSITIONS if position_x(name, len(scene.characters)) == scene.start_x), None)
+    named = next((name for name in POSITIONS if follow(None, scene, name).start_x == scene.start_x), None)
     spot = _POSITION_WORDS[named] if named is not None and "position" not in omit else ""
     if names and rng.random() < 0.4:
         return _short_reference(scene, names, adverb, spot, omit)
@@ -165,12 +166,8 @@ def parse(text: str, game: Sequence[Scene] = (), seed: int = 0) -> Scene:
     worn = {name: outfit for turn in game for name, outfit in zip(turn.characters, turn.outfits, strict=True)}
     outfits_named = _outfits(lowered, [start for start, _ in found[:2]], len(characters))
     outfits = tuple(outfits_named[index] or worn.get(name, DEFAULT_OUTFIT) for index, name in enumerate(characters))
-    spot = next((name for name, words in _POSITION_WORDS.items() if words in lowered), None)
-    if spot is not None:
-        start_x = position_x(spot, len(characters))
-    else:
-        start_x = next_start_x(previous, characters) if previous else position_x("centre", len(characters))
-    return Scene(characters, motion, level, place, night, outfits, start_x, seed)
+    spot = next((name for name, words in _POSITION_WORDS.items() if words in lowered), "")
+    return follow(previous, Scene(characters, motion, level, place, night, outfits, seed=seed), spot)
 
 
 def said_parts(text: str) -> frozenset[str]:

@@ -19,11 +19,11 @@ def draw_character(
     pose: Pose,
     x: float,
     ground_y: float,
-    facing: int,
+    facing: float,
     scale: float,
     night: bool,
 ) -> None:
-    """Draw one character. x, ground_y: px of its feet; facing: +1 (right) or -1."""
+    """Draw one character. x, ground_y: px of its feet; facing: +1 (right) .. -1 (left)."""
     style = STYLES[name]
     scale *= style.size
     body = Body(canvas, night, scale)
@@ -37,8 +37,10 @@ def draw_character(
     draw_back_of_head(body, name, style, outfit)
     body.matrix = base
     if name == "Tofi":
-        body.shape(smooth(((-2, 2), (-14, 4), (-24, -6), (-25, -20), (-18, -22), (-17, -12), (-8, -6)), 2), style.skin)
-        body.shape(smooth(((-24, -10), (-26, -21), (-18, -23), (-18, -14)), 2), WHITE, outlined=False)
+        # Low, so that it never hides the arm behind it, which has its colour.
+        tail = ((-2, 3), (-12, 7), (-24, 6), (-33, -2), (-33, -11), (-26, -9), (-17, -4), (-7, -3))
+        body.shape(smooth(tail, 2), style.skin)
+        body.shape(smooth(((-26, 3), (-34, -1), (-34, -11), (-27, -9)), 2), WHITE, outlined=False)
     if pose.broom:
         body.shape(smooth(((-14, -3), (-36, -8), (-40, 3), (-34, 13), (-14, 7)), 1), (246, 206, 96))
         body.line([(-16, 2), (30, 2)], (158, 104, 62), 3.4)

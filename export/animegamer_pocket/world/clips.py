@@ -6,10 +6,8 @@ The folder holds clips.npy (uint8 [N, T, 96, 144, 3]) and scenes.jsonl (one scen
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
-import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +16,6 @@ import numpy.typing as npt
 from .captions import caption
 from .render import render
 from .scene import FRAMES, HEIGHT, WIDTH, Scene
-
-_CHUNK = 8
-_POOL_PAYS_FROM = 80  # clips: starting a process takes as long as rendering some forty clips
 
 
 def render_many(scenes: Sequence[Scene]) -> npt.NDArray[np.uint8]:
@@ -31,13 +26,13 @@ def render_many(scenes: Sequence[Scene]) -> npt.NDArray[np.uint8]:
     return clips
 
 
-def write(scenes: Sequence[Scene], folder: Path, processes: int = 1, frames: int = FRAMES) -> None:
+def write(scenes: Sequence[Scene], folder: Path, frames: int = FRAMES) -> None:
     """Renders the first `frames` frames of scenes into folder/clips.npy and folder/scenes.jsonl."""
     folder.mkdir(parents=True, exist_ok=True)
     shape = (len(scenes), frames, HEIGHT, WIDTH, 3)
     clips = np.lib.format.open_memmap(folder / "clips.npy", mode="w+", dtype=np.uint8, shape=shape)
-    for index, clip in enumerate(_render_all(scenes, processes, frames)):
-        clips[index] = clip
+    for index, scene in enumerate(scenes):
+        clips[index] = render(scene, frames)
     clips.flush()
     lines = [json.dumps({**dataclasses.asdict(scene), "caption": caption(scene)}) for scene in scenes]
     (folder / "scenes.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -54,12 +49,3 @@ def _scene(line: str) -> Scene:
     del fields["caption"]
     fields["characters"], fields["outfits"] = tuple(fields["characters"]), tuple(fields["outfits"])
     return Scene(**fields)
-
-
-def _render_all(scenes: Sequence[Scene], processes: int, frames: int) -> Iterator[npt.NDArray[np.uint8]]:
-    draw = functools.partial(render, frames=frames)
-    if processes <= 1 or len(scenes) < _POOL_PAYS_FROM:
-        yield from map(draw, scenes)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap(draw, scenes, chunksize=_CHUNK)

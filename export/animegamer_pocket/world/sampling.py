@@ -16,9 +16,9 @@ from .scene import (
     PLACES,
     POSITIONS,
     Scene,
+    follow,
     is_held_out,
-    next_start_x,
-    position_x,
+    x_range,
 )
 
 
@@ -27,7 +27,7 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
     while True:
         count = 2 if rng.random() < 0.3 else 1
         characters = tuple(rng.sample(CHARACTERS, count))
-        named = position_x(rng.choice(("left", "centre", "centre", "right")), count)
+        low, high = x_range(count)
         scene = Scene(
             characters=characters,
             motion=rng.choice(MOTIONS),
@@ -35,8 +35,10 @@ def sample_scene(rng: random.Random, train: bool = True) -> Scene:
             place=rng.choice(PLACES),
             night=rng.random() < 0.5,
             outfits=tuple(rng.choice(OUTFITS) for _ in range(count)),
-            start_x=named if rng.random() < 0.6 else 8 * (rng.randint(6, 12) if count == 2 else rng.randint(4, 14)),
+            start_x=rng.randrange(low, high + 1, 8),
             seed=rng.getrandbits(31),
+            facing=rng.choice((-1, 1)),
+            before=rng.choice(MOTIONS) if rng.random() < 0.5 else "",
         )
         if is_held_out(scene) != train:
             return scene
@@ -75,14 +77,10 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
     place, night = (previous.place, previous.night) if previous else (DEFAULT_PLACE, DEFAULT_NIGHT)
     if rng.random() < (0.4 if previous else 0.85):
         place, night = rng.choice(PLACES), rng.random() < 0.5
-    start_x = next_start_x(previous, characters) if previous else position_x("centre", len(characters))
-    names_position = rng.random() < (0.05 if previous else 0.25)
-    if names_position:
-        start_x = position_x(rng.choice(tuple(POSITIONS)), len(characters))
-    scene = Scene(
-        characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, start_x, rng.getrandbits(31)
-    )
-    omit = set() if names_position else {"position"}
+    position = rng.choice(tuple(POSITIONS)) if rng.random() < (0.05 if previous else 0.25) else ""
+    scene = Scene(characters, rng.choice(MOTIONS), rng.randint(1, 5), place, night, outfits, seed=rng.getrandbits(31))
+    scene = follow(previous, scene, position)
+    omit = set() if position else {"position"}
     if same_characters and outfits == kept and rng.random() < 0.3:
         omit.add("characters")
     if scene.level == DEFAULT_LEVEL and rng.random() < 0.4:
@@ -94,12 +92,7 @@ def _sample_turn(rng: random.Random, past: list[Scene]) -> tuple[Scene, str]:
         omit.add("place")
     if night == past_night and rng.random() < 0.7:
         omit.add("time")
-    if (
-        not omit - {"position", "outfit"}
-        and not names_position
-        and _caption_is_enough(scene, worn)
-        and rng.random() < 0.6
-    ):
+    if not omit - {"position", "outfit"} and not position and _caption_is_enough(scene, worn) and rng.random() < 0.6:
         return scene, caption(scene)
     return scene, paraphrase(scene, rng, omit)
 

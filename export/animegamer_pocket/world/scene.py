@@ -18,11 +18,17 @@ HEIGHT, WIDTH, FRAMES = 96, 144, 17
 
 DEFAULT_PLACE, DEFAULT_NIGHT, DEFAULT_OUTFIT, DEFAULT_LEVEL = "meadow", False, "everyday", 3
 POSITIONS = {"left": 40, "centre": 64, "right": 104}
-PAIR_POSITIONS = {"left": 48, "centre": 56, "right": 96}
+PAIR_POSITIONS = {"left": 56, "centre": 64, "right": 88}
 """Named start positions, px. A pair stands 48 px apart around its centre, so it has less room."""
 
-TRAVEL_PER_LEVEL_PX = 8
-"""A travelling motion covers 8 px per level in a clip: 0.5 px per frame at level 1, 2.5 at level 5."""
+COLUMNS_PX = range(40, 105, 8)
+"""Where a character or the centre of a pair may stand; every clip also ends at one of these."""
+
+SPOTS = tuple(f"{column} {side}" for column in range(1, len(COLUMNS_PX) + 1) for side in ("left", "right"))
+"""Names of column and facing, as in captions: the predictor cannot read an exact px off earlier shots."""
+
+TRAVEL_PX = (8, 16, 24, 24, 32)
+"""How far a travelling motion goes in a clip, by level: 0.5 px per frame at level 1, 2 at level 5."""
 PAIR_SPACING_PX = 48
 
 _HELD_OUT_SHARE_PERCENT = 6
@@ -32,8 +38,9 @@ _HELD_OUT_SHARE_PERCENT = 6
 class Scene:
     """One clip: characters, motion, level, place and hour.
 
-    level: 1..5. outfits: one per character. start_x: px, the centre of the character or of the pair. seed: shifts
-    characters by a pixel or two.
+    level: 1..5. outfits: one per character. start_x: px, the centre of the character or of the pair. facing: where they
+    look at the start, +1 (right) or -1. before: the motion in whose last pose they start; "": in their own. seed:
+    varies swings a little.
     """
 
     characters: tuple[str, ...]
@@ -44,6 +51,8 @@ class Scene:
     outfits: tuple[str, ...]
     start_x: int = POSITIONS["centre"]
     seed: int = 0
+    facing: int = 1
+    before: str = ""
 
     def __post_init__(self) -> None:
         assert 1 <= len(self.characters) <= 2 and len(self.outfits) == len(self.characters)
@@ -54,52 +63,77 @@ class Scene:
         """Whether the clip has two characters."""
         return len(self.characters) == 2
 
+    def _room(self, direction: int) -> int:
+        low, high = x_range(len(self.characters))
+        return high - self.start_x if direction > 0 else self.start_x - low
+
     @property
     def direction(self) -> int:
-        """+1 (right) or -1: the side with more space, which the characters face."""
-        return 1 if self.start_x <= WIDTH // 2 else -1
+        """The side they face at the end. Travellers turn round if there is too little room ahead and more behind."""
+        ahead, behind = self._room(self.facing), self._room(-self.facing)
+        turns = self.motion in TRAVELLING and ahead < min(behind, TRAVEL_PX[self.level - 1])
+        return -self.facing if turns else self.facing
 
     @property
     def travel(self) -> int:
         """How far the characters travel during the clip, px."""
         if self.motion not in TRAVELLING:
             return 0
-        low, high = x_range(len(self.characters))
-        space = high - self.start_x if self.direction > 0 else self.start_x - low
-        return min(TRAVEL_PER_LEVEL_PX * self.level, space)
+        return min(TRAVEL_PX[self.level - 1], self._room(self.direction))
 
     @property
     def end_x(self) -> int:
-        """The x at the clip's end, px. The next turn of a game starts near it (`next_start_x`)."""
+        """The x at the clip's end, px. The next turn of a game starts there (`follow`)."""
         return self.start_x + self.direction * self.travel
+
+    @property
+    def spot(self) -> str:
+        """The name, one of SPOTS, of where they stand and look at the start."""
+        column = min(range(len(COLUMNS_PX)), key=lambda index: abs(COLUMNS_PX[index] - self.start_x))
+        return SPOTS[2 * column + (self.facing > 0)]
 
 
 def x_range(characters: int) -> tuple[int, int]:
     """The minimum and maximum x, px, of one character or of the centre of a pair."""
-    return (48, 96) if characters == 2 else (32, 112)
+    return (56, 88) if characters == 2 else (40, 104)
 
 
-def next_start_x(previous: Scene, characters: tuple[str, ...]) -> int:
-    """The x at which the next turn starts, px: the named position nearest to the last clip's end.
+def follow(before: Scene | None, scene: Scene, position: str = "") -> Scene:
+    """The scene as it begins after another: where that one ended, in its last pose, everybody on the same side.
 
-    The predictor could not read an exact x off earlier shots (docs/LOG.md). If no character stays, it is the centre, as
-    in a first turn.
+    position: a named one to start at instead. Without a scene before, or if nobody stays, it is the centre.
     """
-    if not set(characters) & set(previous.characters):
-        return position_x("centre", len(characters))
-    before = len(previous.characters)
-    nearest = min(POSITIONS, key=lambda name: abs(position_x(name, before) - previous.end_x))
-    return position_x(nearest, len(characters))
+    count = len(scene.characters)
+    first = dataclasses.replace(scene, start_x=position_x(position or "centre", count), facing=1, before="")
+    if position == "right":
+        first = dataclasses.replace(first, facing=-1)
+    if before is None:
+        return first
+    stay = [name for name in before.characters if name in scene.characters]
+    first = dataclasses.replace(first, before=before.motion)
+    if not stay:
+        return first
+    x = before.end_x + _offset(before, stay[0]) if len(stay) == 1 else before.end_x
+    on_right = before.characters.index(stay[0]) == 1 if before.is_pair else x > sum(x_range(1)) / 2
+    if count == 2 and (scene.characters.index(stay[0]) == 1) != on_right:
+        swapped = {"characters": scene.characters[::-1], "outfits": scene.outfits[::-1]}
+        first = dataclasses.replace(first, **swapped)  # type: ignore[arg-type]
+    if position:
+        return first if position != "centre" else dataclasses.replace(first, facing=before.direction)
+    if len(stay) == 1:
+        x -= _offset(first, stay[0])
+    low, high = x_range(count)
+    return dataclasses.replace(first, start_x=max(low, min(high, x)), facing=before.direction)
+
+
+def _offset(scene: Scene, name: str) -> int:
+    """How far, px, a character of the scene stands from its x."""
+    return (2 * scene.characters.index(name) - 1) * PAIR_SPACING_PX // 2 if scene.is_pair else 0
 
 
 def position_x(name: str, characters: int) -> int:
     """The start x, px, of a named position: left, centre or right."""
     return (PAIR_POSITIONS if characters == 2 else POSITIONS)[name]
-
-
-def position_name(x: int) -> str:
-    """The name of the picture's third at an x, px: left, centre or right."""
-    return "left" if x < 52 else "centre" if x < 92 else "right"
 
 
 _ENTERTAINMENT = {"dance": 3, "fly": 2, "wave": 1, "jump": 1, "bow": 0, "walk": 0, "run": 0, "sit": -1, "lie down": -2}
@@ -123,20 +157,18 @@ def strengths(scene: Scene) -> GameState:
     return GameState(motion_level=scene.level, social=social, entertainment=entertainment, stamina=stamina)
 
 
-_COLUMNS_PX = range(32, 113, 10)
-
-
 def scene_labels(scene: Scene) -> list[float]:
-    """The content of a clip's first frame as 0s and 1s: characters, outfits, place, night, motion, nearest column."""
+    """The content of a shot as 0s and 1s: characters, outfits, place, night, motion, first pose, column, facing."""
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
-    nearest = min(_COLUMNS_PX, key=lambda x: abs(x - scene.start_x))
     labels = [
         *(name in worn for name in CHARACTERS),
         *(worn.get(name) == outfit for name in CHARACTERS for outfit in OUTFITS),
         *(scene.place == place for place in PLACES),
         scene.night,
         *(scene.motion == motion for motion in MOTIONS),
-        *(nearest == x for x in _COLUMNS_PX),
+        *((scene.before or scene.motion) == motion for motion in MOTIONS),
+        *(scene.start_x == x for x in COLUMNS_PX),
+        scene.facing > 0,
     ]
     return [float(label) for label in labels]
 
