@@ -50,6 +50,7 @@ _VERBS = {
     "lie down": ("lie down", "lies down", "lying down"),
     "fly": ("fly", "flies", "flying"),
     "bow": ("bow", "bows", "bowing"),
+    "stand": ("stand", "stands", "standing"),
 }
 _POSITION_WORDS = {"left": "on the left", "centre": "in the middle", "right": "on the right"}
 SPOT_WORDS = {spot: f"at {spot.replace(' ', ' facing ')}" for spot in SPOTS}

@@ -27,6 +27,7 @@ STRENGTH: dict[str, tuple[float, float, float, float, float]] = {
     "lie down": (0.23, 0.50, 0.78, 1.04, 1.28),
     "fly": (0.12, 0.24, 0.33, 0.44, 0.53),
     "bow": (0.09, 0.22, 0.34, 0.46, 0.59),
+    "stand": (0.31, 0.70, 1.14, 1.07, 1.42),
 }
 """Swing amplitude by motion and level, fitted to a mean flow of 0.46, 0.85, 1.25, 1.65 and 2.05 px per frame; up to 2.2
 for travelling motions, most of it travel."""
@@ -136,4 +137,9 @@ def _pose(motion: str, level: int, frame: int, phase: float) -> Pose:
     elif motion == "bow":
         pose.shift, pose.lean, pose.nod = -8.0, 0.7 + 0.8 * size * rise, 0.12
         pose.arms, pose.gaze = (-0.9, -0.6), 2.5
+    elif motion == "stand":
+        pose.shift, pose.gaze = -22.0 + 5.0 * size * swing, 0.0
+        pose.lean, pose.hip_y = -0.2 * size * swing, 13.0 + 1.5 * size * step
+        pose.arms = (-0.6 - 0.4 * size * step, 0.6 + 0.4 * size * step)
+        pose.legs = (-0.15 - 0.15 * size * swing, 0.15 - 0.15 * size * swing)
     return pose

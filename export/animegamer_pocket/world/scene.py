@@ -8,7 +8,7 @@ import hashlib
 from animegamer_rt.state.game import GameState
 
 CHARACTERS = ("Mirel", "Dovan", "Zelki", "Bixo", "Tofi")
-MOTIONS = ("walk", "run", "jump", "wave", "dance", "sit", "lie down", "fly", "bow")
+MOTIONS = ("walk", "run", "jump", "wave", "dance", "sit", "lie down", "fly", "bow", "stand")
 ADVERBS = ("barely", "gently", "smoothly", "quickly", "wildly")
 PLACES = ("meadow", "forest", "beach", "city", "room", "snowfield", "desert", "cloudland")
 OUTFITS = ("everyday", "raincoat", "party")
@@ -136,8 +136,8 @@ def position_x(name: str, characters: int) -> int:
     return (PAIR_POSITIONS if characters == 2 else POSITIONS)[name]
 
 
-_ENTERTAINMENT = {"dance": 3, "fly": 2, "wave": 1, "jump": 1, "bow": 0, "walk": 0, "run": 0, "sit": -1, "lie down": -2}
-_EFFORT = {"sit": 2, "lie down": 3, "wave": 0, "bow": 0, "walk": -1, "fly": -1, "dance": -2, "jump": -2, "run": -3}
+_ENTERTAINMENT = {"dance": 3, "fly": 2, "wave": 1, "jump": 1, "sit": -1, "lie down": -2}
+_EFFORT = {"lie down": 3, "sit": 2, "stand": 1, "walk": -1, "fly": -1, "dance": -2, "jump": -2, "run": -3}
 
 
 def strengths(scene: Scene) -> GameState:
@@ -152,8 +152,8 @@ def strengths(scene: Scene) -> GameState:
         social = 2 if scene.motion in ("dance", "wave", "bow") else 1
     else:
         social = -1 if resting else 0
-    entertainment = _ENTERTAINMENT[scene.motion] + (1 if strong and not resting else 0)
-    stamina = _EFFORT[scene.motion] - (1 if strong else 0)
+    entertainment = _ENTERTAINMENT.get(scene.motion, 0) + (1 if strong and not resting else 0)
+    stamina = _EFFORT.get(scene.motion, 0) - (1 if strong else 0)
     return GameState(motion_level=scene.level, social=social, entertainment=entertainment, stamina=stamina)
 
 
