@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from animegamer_pocket.world.scene import (
     CHARACTERS,
@@ -19,11 +19,17 @@ from animegamer_pocket.world.scene import (
 from animegamer_rt.state.game import left_last
 
 from .change import default_outfit
+from .cjk import cjk_turn
+from .classes import Story, aside_turn, class_turn
 from .odd import odd_turn
 from .plan import FIRST_MOTION
 from .sentences import Utterance, say
 from .voices import VOICES, Voice
 
+_SHARES = {"odd": 0.06, "class": 0.42, "cjk": 0.07, "aside": 0.03}
+"""How often a turn is of another kind than an ordinary sentence."""
+
+_TRIES = 20
 TURNS = (3, 8)
 """Minimum and maximum number of turns."""
 
@@ -48,7 +54,8 @@ def sample_game(rng: random.Random, turns: int | None = None, train: bool = True
     left: tuple[str, ...] = ()
     while len(game) < turns:
         before = game[-1].scene if game else None
-        turn = _turn(rng, before, voices[rng.random() < 0.3], worn, left)
+        story = Story(rng, before, game[-2].scene if len(game) > 1 else None, worn)
+        turn = _turn(story, voices[rng.random() < 0.3], left)
         if train and is_held_out(turn.scene):
             continue
         game.append(turn)
@@ -58,16 +65,27 @@ def sample_game(rng: random.Random, turns: int | None = None, train: bool = True
     return game
 
 
-def _turn(rng: random.Random, before: Scene | None, voice: Voice, worn: dict[str, str], left: tuple[str, ...]) -> Turn:
-    if rng.random() < 0.07:
+def _turn(story: Story, voice: Voice, left: tuple[str, ...]) -> Turn:
+    rng, before, worn = story.rng, story.before, story.worn
+
+    def ordinary() -> tuple[Scene, Utterance]:
+        scene = next_scene(rng, before, worn, left)
+        return scene, say(rng, before, scene, voice, worn, left=left)
+
+    kind = rng.choices((*_SHARES, "ordinary"), (*_SHARES.values(), 1 - sum(_SHARES.values())))[0]
+    found = None
+    if kind == "odd":
         found = odd_turn(rng, before, worn)
-        if found is not None:
-            return Turn(*found)
-    scene = next_scene(rng, before, worn, left)
-    return Turn(scene, say(rng, before, scene, voice, worn, left=left))
+    elif kind == "class":
+        found = next(filter(None, (class_turn(story) for _ in range(_TRIES))), None)
+    elif kind == "cjk":
+        found = cjk_turn(rng, before, worn)
+    elif kind == "aside":
+        found = aside_turn(rng, ordinary())
+    return Turn(*(found or ordinary()))
 
 
-def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str], left: tuple[str, ...] = ()) -> Scene:
+def next_scene(rng: random.Random, before: Scene | None, worn: Mapping[str, str], left: tuple[str, ...] = ()) -> Scene:
     """A scene that may follow: usually one or two things change. left: who left last, and sometimes returns."""
     people = _next_people(rng, before, left)
     motion = before.motion if before and rng.random() < 0.3 else rng.choice(MOTIONS)
@@ -86,7 +104,7 @@ def next_scene(rng: random.Random, before: Scene | None, worn: dict[str, str], l
     level = 3 if changed or before is None else before.level
     if rng.random() < 0.36:
         level = rng.randint(1, 5)
-    if before is None and rng.random() < 0.04:
+    if before is None and rng.random() < 0.1:
         motion, level = FIRST_MOTION, 3
     position = rng.choice(tuple(POSITIONS)) if rng.random() < (0.03 if before else 0.08) else ""
     scene = Scene(people, motion, level, place, night, tuple(outfits), seed=rng.getrandbits(31))

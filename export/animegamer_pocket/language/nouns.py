@@ -170,7 +170,6 @@ class Nouns(Clothes):
         if (
             slot in ("k", "k.n")
             and plan.kind == "leave"
-            and not self.bare
             and self._told_apart()
             and rng.random() < _PRONOUN_LEAVES
         ):

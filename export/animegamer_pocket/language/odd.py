@@ -156,8 +156,8 @@ def _unknown_motion(
         told = dataclasses.replace(told, level=3)
     utterance = say(rng, told, scene, rng.choice(_VOICES), worn, Override(motion=phrase))
     known = inflect.base(phrase.text.replace("{pos}", "their"))
-    without = ("level", "motion") if nearest == "none" and before is None else ("level",)
-    return scene, _with_unknown(utterance, known, *without)
+    notes = frozenset(("substitute",)) if nearest != "none" else utterance.notes
+    return scene, dataclasses.replace(_with_unknown(utterance, known, "level"), notes=notes)
 
 
 def _unknown_place(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
@@ -208,11 +208,10 @@ def _thing_of_another(
     text = text[:-1] + where + "?" if text.endswith("?") else text + where
     labels = labels_of(scene)
     labels.pop("level")
-    if before is None and "motion" not in said:
-        labels.pop("motion")
     if unknown:
         labels["unknown"] = unknown
-    return scene, Utterance(text[:1].upper() + text[1:] if rng.random() < 0.7 else text, labels, frozenset(said))
+    notes = frozenset(("no_motion",)) if before is None and "motion" not in said else frozenset()
+    return scene, Utterance(text[:1].upper() + text[1:] if rng.random() < 0.7 else text, labels, frozenset(said), notes)
 
 
 _ONSETS = (
@@ -249,11 +248,10 @@ def _foreign(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
     elif "{a}" not in text:
         return None
     labels = labels_of(scene)
-    if before is None:
-        del labels["motion"], labels["level"]
     labels["unknown"] = [piece.strip() for piece in text.split("{a}") if piece.strip()]
     said = text.format(a=name)
-    return scene, Utterance(said if rng.random() < 0.5 else said.lower(), labels, frozenset())
+    notes = frozenset(("nothing",)) if before is not None else frozenset(("no_motion",))
+    return scene, Utterance(said if rng.random() < 0.5 else said.lower(), labels, frozenset(), notes)
 
 
 def _nonsense(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) -> tuple[Scene, Utterance] | None:
@@ -261,4 +259,4 @@ def _nonsense(rng: random.Random, before: Scene | None, worn: Mapping[str, str])
         return None
     text = rng.choice(_NONSENSE)
     scene = follow(before, before)
-    return scene, Utterance(text, {**labels_of(scene), "unknown": [text]}, frozenset())
+    return scene, Utterance(text, {**labels_of(scene), "unknown": [text]}, frozenset(), frozenset(("nothing",)))

@@ -10,8 +10,8 @@ from animegamer_pocket.world.scene import Scene
 
 from .change import change_of, default_level, default_night, default_outfit, default_place, spot_to_say
 
-FIRST_MOTION = "walk"
-"""The motion of a first turn that does not name one. Its label is omitted."""
+FIRST_MOTION = "stand"
+"""The motion of a first turn that does not name one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ The text states every field that differs from its default, and sometimes one tha
 - the level is 3 if the turn names a motion, and stays if it names none, repeats ("again", "keep dancing") or changes
   only who is present; "faster" and its kin change it by one, "much faster" by two;
 - a position is that of `follow`.
-The named movers are the cast: "Bixo dances" after a turn with two means Bixo alone. A sentence about clothes alone
-names the wearers and keeps the cast. A newcomer stands behind those who stay. Two named characters stand in the order
-of their names. A label is omitted if text and game do not determine it: the level where only a verb like "sprint" or
-"tiptoe" implies it or where a motion that had another level is named again, the motion of a first turn that names none.
+Nobody leaves unless the sentence says so: "Bixo dances" after a turn with two keeps both. A newcomer stands behind
+those who stay. Two named characters stand in the order of their names. A label is omitted if text and game do not
+determine it: the level where only a verb like "sprint" or "tiptoe" implies it or where a motion that had another level
+is named again. A first turn that names no motion is one of standing.
 """
 
 from __future__ import annotations
@@ -41,11 +41,16 @@ _DIALECT_SHARE = 0.06
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Utterance:
-    """One turn's text. labels: the fields that text and game determine. said: the FIELDS that the text states."""
+    """One turn's text. labels: the fields that text and game determine. said: the FIELDS that the text states.
+
+    notes: the reader's `NOTES` that hold. refused: characters whom the text asks for and the scene lacks.
+    """
 
     text: str
     labels: Labels
     said: frozenset[str]
+    notes: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
 
 def say(
@@ -102,10 +107,8 @@ def _say_once(
     labels = labels_of(after)
     if not level_known:
         del labels["level"]
-    if "motion" not in said and before is None:
-        del labels["motion"]
-        labels.pop("level", None)
-    return Utterance(text, labels, said)
+    notes = frozenset(("no_motion",)) if before is None and "motion" not in said else frozenset()
+    return Utterance(text, labels, said, notes)
 
 
 def _in_voice(rng: random.Random, text: str, voice: Voice) -> str:

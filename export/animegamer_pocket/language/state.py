@@ -25,7 +25,7 @@ class State:
     """`pending` and `said`: the fields to state and stated. `level_known`: the text determines the level.
 
     `apart`: the frame names a newcomer separately, so that clothes after the name are its own. `early`: the sentence
-    comes before the one that says who is present. `bare`: it says no more about who leaves than who moves.
+    comes before the one that says who is present.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class State:
         self.back: Reference | None = None
         self.wearers: tuple[str, ...] = after.characters
         self.attaching = True
-        self.apart = self.early = self.bare = False
+        self.apart = self.early = False
         self.introduced = plan.kind == "keep"
         self.repeats = False
         self.in_main = False

@@ -86,9 +86,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
             return self._from("change" if changed and rng.random() < 0.16 else "keep")
         if plan.back and rng.random() < _BACK_SHARE:
             return self._from(f"back-{kind}")
-        if kind == "leave" and rng.random() < 0.1:
-            return self._from("leave-bare")
-        if kind != "start" and kind != "leave" and rng.random() < (0.35 if kind == "swap" else 0.22):
+        if kind == "join" and rng.random() < 0.22:
             return self._from("start")
         return self._from(kind)
 
@@ -110,7 +108,7 @@ class Writer(Fitting, Nouns, Verbs, Scenery):
         if self.vp.strength and frame.slots & _VERBS and self.rng.random() < 0.6:
             self._done("level")
             self.level_known = False
-        self.in_main, self.bare = True, section == "leave-bare"
+        self.in_main = True
         self.attaching = section not in ("again", "keep", "change")
         text = self._fill(frame)
         self.in_main = False

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, SPOTS
+from animegamer_rt.backends.interface import NOTES
 from animegamer_rt.language.words import BUCKETS, MAX_WORDS
 
 LEVELS = 5
@@ -19,8 +20,9 @@ SCENE_SIZES = (
 )
 """Number of values of each of a scene's ten numbers; the last value of the latter five is "no scene yet"."""
 
-SCENE_NUMBERS = len(SCENE_SIZES) + len(CHARACTERS)
-"""Of the input `scene`: the ten numbers, then 1 for each character that left last and has not returned, else 0."""
+SCENE_NUMBERS = 2 * len(SCENE_SIZES) + len(CHARACTERS)
+"""Of the input `scene`: the ten numbers, then 1 for each character that left last and has not returned, else 0, then
+the ten numbers of the scene before, which "no, I said Dovan" and "wrong place" change."""
 
 HEADS = {
     "people": (len(CHARACTERS), 3),
@@ -31,7 +33,7 @@ HEADS = {
     "night": (2,),
     "position": (len(SPOTS),),
 }
-"""The outputs and their shapes, without the batch."""
+"""The outputs of the scene and their shapes, without the batch."""
 
 WIDTH, LAYERS, ATTENTION_HEADS, MLP, PIECE_WIDTH = 192, 4, 6, 768, 96
 
@@ -61,7 +63,7 @@ class Block(nn.Module):
 
 
 class Reader(nn.Module):
-    """features int64 [B, W, GRAMS], scene int64 [B, SCENE_NUMBERS] -> the logits of `HEADS`, and `unknown` [B, W]."""
+    """features int64 [B, W, GRAMS], scene int64 [B, SCENE_NUMBERS] -> the logits of `OUTPUTS`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,32 +78,37 @@ class Reader(nn.Module):
         self.scene = nn.ModuleList(nn.Embedding(size, WIDTH) for size in SCENE_SIZES)
         self.slots = nn.Parameter(torch.randn(len(SCENE_SIZES), WIDTH) * 0.02)
         self.left = nn.Parameter(torch.zeros(WIDTH))
+        self.earlier = nn.ModuleList(nn.Embedding(size, WIDTH) for size in SCENE_SIZES)
         self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
         self.norm = nn.LayerNorm(WIDTH)
         people = len(CHARACTERS)
         self.presence, self.clothes = nn.Linear(WIDTH, 3), nn.Linear(WIDTH, len(OUTFITS))
         tail = [HEADS[name][0] for name in ("motion", "level", "place", "night", "position")]
         self.tail = nn.ModuleList(nn.Linear(WIDTH, size) for size in tail)
+        self.refused, self.notes = nn.Linear(WIDTH, 1), nn.Linear(WIDTH, len(NOTES))
         self.unknown = nn.Linear(WIDTH, 1)
         self._people = people
 
     def forward(self, features: Tensor, scene: Tensor, mask: Tensor | None = None) -> tuple[Tensor, ...]:
-        """The logits in the order of `HEADS`, then `unknown`. mask: bool [B, W], True where a word is; None: all."""
+        """The logits in the order of `OUTPUTS`. mask: bool [B, W], True where a word is; None: all."""
         words = self.word(self._sum_of_pieces(features)) + self.places[: features.shape[1]]
-        state = torch.stack([table(scene[:, index]) for index, table in enumerate(self.scene)], 1) + self.slots
-        left = scene[:, len(SCENE_SIZES) :, None].to(self.left.dtype) * self.left
-        state = torch.cat([state[:, : self._people] + left, state[:, self._people :]], 1)
-        x = torch.cat([state, words], 1)
+        people = self._people
+        now, left, earlier = scene.split((len(SCENE_SIZES), people, len(SCENE_SIZES)), 1)
+        tables = zip(self.scene, self.earlier, strict=True)
+        state = [one(now[:, index]) + other(earlier[:, index]) for index, (one, other) in enumerate(tables)]
+        state = torch.stack(state, 1) + self.slots
+        away = left[:, :, None].to(self.left.dtype) * self.left
+        x = torch.cat([state[:, :people] + away, state[:, people:], words], 1)
         full = None
         if mask is not None:
             full = torch.cat([mask.new_ones(len(mask), len(SCENE_SIZES)), mask], 1)[:, None, None, :]
         for block in self.blocks:
             x = block(x, full)
         x = self.norm(x)
-        people = self._people
         heads = [self.presence(x[:, :people]), self.clothes(x[:, :people])]
         heads += [head(x[:, people + index]) for index, head in enumerate(self.tail)]
-        return (*heads, self.unknown(x[:, len(SCENE_SIZES) :])[..., 0])
+        refused, notes = self.refused(x[:, :people])[..., 0], self.notes(x[:, people])
+        return (*heads, refused, notes, self.unknown(x[:, len(SCENE_SIZES) :])[..., 0])
 
     def _sum_of_pieces(self, features: Tensor) -> Tensor:
         if not self.training:
@@ -113,4 +120,5 @@ class Reader(nn.Module):
         return bags.reshape(*features.shape[:2], PIECE_WIDTH)
 
 
-OUTPUTS = (*HEADS, "unknown")
+OUTPUTS = (*HEADS, "refused", "notes", "unknown")
+"""The heads, then `refused` [P], `notes` [NOTES] and `unknown` [W]."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from animegamer_pocket.language import inflect
 from animegamer_pocket.language.games import Turn, sample_game
+from animegamer_pocket.language.sentences import Utterance
 from animegamer_pocket.world.scene import (
     CHARACTERS,
     DEFAULT_OUTFIT,
@@ -23,6 +24,7 @@ from animegamer_pocket.world.scene import (
     SPOTS,
     Scene,
 )
+from animegamer_rt.backends.interface import NOTES
 from animegamer_rt.language.words import is_emoji, is_word, split_words, word_features
 from animegamer_rt.state.game import left_last
 
@@ -40,7 +42,9 @@ _POSSESSIVES = frozenset(("his", "her", "its", "their", "your"))
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sample:
-    """One turn. scene int64 [15]; truth int64 [15]: people 5, clothes 5, then the other heads; unknown f32 [words]."""
+    """One turn. scene int64 [25]; truth int64 [26]: people 5, clothes 5, other heads 5, refused 5, notes 6; unknown f32
+    [words].
+    """
 
     words: list[str]
     scene: npt.NDArray[np.int64]
@@ -48,8 +52,13 @@ class Sample:
     unknown: npt.NDArray[np.float32]
 
 
-def encode_scene(scene: Scene | None, worn: Mapping[str, str], left: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The numbers of a scene. worn: last outfits; left: who left last. None: no scene yet."""
+def encode_scene(
+    scene: Scene | None, worn: Mapping[str, str], left: Sequence[str], earlier: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.int64]:
+    """The numbers of a scene. worn: last outfits; left: who left last; earlier: the numbers of the scene before.
+
+    None: no scene yet.
+    """
     row = []
     for name in CHARACTERS:
         presence = 1 + scene.characters.index(name) if scene is not None and name in scene.characters else 0
@@ -64,7 +73,8 @@ def encode_scene(scene: Scene | None, worn: Mapping[str, str], left: Sequence[st
             int(scene.night),
             SPOTS.index(scene.spot),
         ]
-    return np.array([*row, *(int(name in left) for name in CHARACTERS)], np.int64)
+    past = encode_scene(None, {}, (), np.zeros(0, np.int64)) if earlier is None else earlier
+    return np.array([*row, *(int(name in left) for name in CHARACTERS), *past[: len(SCENE_SIZES)]], np.int64)
 
 
 def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
@@ -72,21 +82,25 @@ def samples_of(game: Sequence[Turn]) -> Iterator[Sample]:
     worn: dict[str, str] = {}
     before: Scene | None = None
     left: tuple[str, ...] = ()
+    given: npt.NDArray[np.int64] | None = None
     for turn in game:
         scene, labels = turn.scene, turn.utterance.labels
         words = split_words(turn.utterance.text)
-        given = encode_scene(before, worn, left)
+        given = encode_scene(before, worn, left, given)
         if before is not None:
             left = left_last(before.characters, left, scene.characters)
         worn.update(zip(scene.characters, scene.outfits, strict=True))
         before = scene
         if words:
-            yield Sample(words, given, _truth(scene, labels), _unknown(words, labels))
+            yield Sample(words, given, _truth(scene, turn.utterance), _unknown(words, labels))
 
 
-def _truth(scene: Scene, labels: Mapping[str, object]) -> npt.NDArray[np.int64]:
+def _truth(scene: Scene, utterance: Utterance) -> npt.NDArray[np.int64]:
+    labels = utterance.labels
     worn = dict(zip(scene.characters, scene.outfits, strict=True))
     people = [1 + scene.characters.index(name) if name in worn else 0 for name in CHARACTERS]
+    if "who" not in labels:
+        people = [NOT_JUDGED] * len(CHARACTERS)
     clothes = [OUTFITS.index(worn[name]) if name in worn else NOT_JUDGED for name in CHARACTERS]
     tail = [
         MOTIONS.index(scene.motion) if "motion" in labels else NOT_JUDGED,
@@ -95,7 +109,9 @@ def _truth(scene: Scene, labels: Mapping[str, object]) -> npt.NDArray[np.int64]:
         int(scene.night),
         SPOTS.index(scene.spot),
     ]
-    return np.array([*people, *clothes, *tail], np.int64)
+    refused = [int(name in utterance.refused) for name in CHARACTERS]
+    notes = [int(note in utterance.notes) for note in NOTES]
+    return np.array([*people, *clothes, *tail, *refused, *notes], np.int64)
 
 
 def _unknown(words: Sequence[str], labels: Mapping[str, object]) -> npt.NDArray[np.float32]:
@@ -162,7 +178,7 @@ def batches(seed: int, size: int) -> Iterator[list[Sample]]:
 
 
 def stack(batch: Sequence[Sample]) -> tuple[npt.NDArray[np.int64], ...]:
-    """features [B, W, GRAMS], scene [B, 15], mask bool [B, W], truth [B, 15], unknown f32 [B, W]."""
+    """features [B, W, GRAMS], scene [B, 25], mask bool [B, W], truth [B, 26], unknown f32 [B, W]."""
     words = max(len(sample.words) for sample in batch)
     features = np.stack([np.pad(word_features(s.words), ((0, words - len(s.words)), (0, 0))) for s in batch])
     unknown = np.stack([np.pad(s.unknown, (0, words - len(s.words))) for s in batch])

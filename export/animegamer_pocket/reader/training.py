@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from animegamer_export.distill.optimiser import PhaseConfig, autocast, exponential_average, learning_rate_factor
 from animegamer_pocket.world.scene import CHARACTERS
+from animegamer_rt.backends.interface import NOTES
 
 from .model import Reader
 from .samples import NOT_JUDGED, Sample, batches, stack
@@ -21,16 +22,19 @@ SAVE_EVERY_S, REPORT_EVERY_S = 120.0, 20.0
 
 
 def loss_of(logits: tuple[Tensor, ...], truth: Tensor, unknown: Tensor, mask: Tensor) -> Tensor:
-    """The weighted cross entropies of all heads, and of `unknown` over the words."""
+    """The weighted cross entropies of all heads, of `refused` and `notes`, and of `unknown` over the words."""
     people = len(CHARACTERS)
-    columns = [truth[:, :people], truth[:, people : 2 * people], *truth[:, 2 * people :].unbind(1)]
+    scene, told = truth.split((2 * people + 5, people + len(NOTES)), 1)
+    columns = [scene[:, :people], scene[:, people : 2 * people], *scene[:, 2 * people :].unbind(1)]
     total = torch.zeros(())
     for (_, weight), head, column in zip(WEIGHTS.items(), logits, columns, strict=False):
         total = total + weight * nn.functional.cross_entropy(
             head.float().reshape(-1, head.shape[-1]), column.reshape(-1), ignore_index=NOT_JUDGED
         )
-    flags = nn.functional.binary_cross_entropy_with_logits(logits[-1].float(), unknown, reduction="none")
-    return total + (flags * mask).sum() / mask.sum()
+    bce = nn.functional.binary_cross_entropy_with_logits
+    said = bce(torch.cat(logits[-3:-1], 1).float(), told.float(), reduction="none").sum(1).mean()
+    flags = bce(logits[-1].float(), unknown, reduction="none")
+    return total + said + (flags * mask).sum() / mask.sum()
 
 
 def tensors(batch: list[Sample]) -> tuple[Tensor, ...]:

@@ -200,12 +200,22 @@ class TowerEngines(Protocol):
         ...
 
 
+NOTES = ("nothing", "no_motion", "second_motion", "substitute", "crowd", "undo")
+"""What an instruction reader says of a text besides its scene.
+
+nothing: the text asks for nothing that the bundle has. no_motion: a first turn names none. second_motion: it asks for
+two. substitute: the nearest motion is drawn. crowd: it asks for more people than fit. undo: the last turn goes.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ReaderLogits:
     """Output of the instruction reader, float32; P people, C clothes, M motions, L places of the bundle.
 
     people [P, 3]: absent, named first, named second. clothes [P, C]. motion [M]. level [5]: levels 1..5. place [L].
-    night [2]: day, night. position [N]. unknown [words]: above 0 for a word that asks for what cannot be drawn.
+    night [2]: day, night. position [N]. Above 0: refused [P] for people whom the text
+    asks for and who find no room, notes for those of NOTES that hold, unknown [words] for a word that asks for what cannot
+    be drawn.
     """
 
     people: FloatArray
@@ -215,13 +225,15 @@ class ReaderLogits:
     place: FloatArray
     night: FloatArray
     position: FloatArray
+    refused: FloatArray
+    notes: FloatArray
     unknown: FloatArray
 
 
 class ReaderEngine(Protocol):
     """Words of an instruction and the scene before it -> the requested scene, as logits.
 
-    scene_numbers: length of its scene input, P + 5 or 2 P + 5 for P people.
+    scene_numbers: length of its scene input, P + 5, 2 P + 5 or 3 P + 10 for P people.
     """
 
     scene_numbers: int

@@ -40,8 +40,8 @@ def split_words(text: str) -> list[str]:
 
 
 def is_word(word: str) -> bool:
-    """Whether it is a Latin word, an emoji or another sign: not a number, a dot, or a letter of another script."""
-    return (word.isascii() and word[0].isalpha()) or unicodedata.category(word[0])[0] == "S"
+    """Whether it is a Latin word, a letter of another script, an emoji or another sign: not a number or a dot."""
+    return word[0].isalpha() or unicodedata.category(word[0])[0] == "S"
 
 
 def is_emoji(word: str) -> bool:
