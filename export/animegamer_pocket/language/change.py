@@ -43,6 +43,16 @@ def change_of(before: Scene | None, after: Scene) -> Change:
     return Change(kind, new, left, stay)
 
 
+def shows_the_same(before: Scene | None, after: Scene) -> bool:
+    """Whether nothing changes but positions."""
+    if before is None:
+        return False
+    content = [
+        (set(zip(s.characters, s.outfits, strict=True)), s.motion, s.level, s.place, s.night) for s in (before, after)
+    ]
+    return content[0] == content[1]
+
+
 def default_place(before: Scene | None) -> str:
     """The place of a turn that does not name one."""
     return before.place if before else DEFAULT_PLACE

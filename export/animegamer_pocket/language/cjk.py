@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene, follow
 
-from .change import default_outfit
+from .change import default_outfit, shows_the_same
 from .lexicon import expand, load
 from .sentences import Utterance, labels_of
 
@@ -118,5 +118,6 @@ def cjk_turn(rng: random.Random, before: Scene | None, worn: Mapping[str, str]) 
         seed=rng.getrandbits(31),
     )
     text += rng.choice(("", "", "。", "。", "！", "？" if language == "zh" else "よ。"))
-    notes = frozenset(("no_motion",)) if kind == "still" else frozenset()
-    return follow(before, scene), Utterance(text, labels_of(follow(before, scene)), frozenset(), notes)
+    scene = follow(before, scene)
+    notes = ("no_motion",) if kind == "still" else ("goes_on",) if shows_the_same(before, scene) else ()
+    return scene, Utterance(text, labels_of(scene), frozenset(), frozenset(notes))

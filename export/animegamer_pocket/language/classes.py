@@ -18,7 +18,7 @@ from typing import Any
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene, follow
 
 from . import inflect
-from .change import default_outfit
+from .change import default_outfit, shows_the_same
 from .filling import Filling, hour, place
 from .lexicon import expand, load
 from .noise import untidy
@@ -29,6 +29,11 @@ from .text import cap
 FOLDER = Path(__file__).parent / "templates"
 _HELD_OUT = 8
 _TAIL_SHARE, _TRIES = 0.35, 12
+_DENIES = frozenset(
+    """absent absent_acts third_acts stop not_motion_first not_place not_hour not_clothes crowd chatter undo
+    swap_clothes""".split()
+)
+"""Classes of which a sentence that changes nothing asks in vain."""
 HOURS = ("day", "night")
 
 
@@ -130,13 +135,13 @@ def class_turn(
         asked = CLASSES[name][1](story, template)
         if asked is None or (name == "first_only" and pair != ("{b}" in template)):
             continue
-        done = _turn(story, asked, template)
+        done = _turn(story, asked, name, template)
         if done is not None:
             return done
     return None
 
 
-def _turn(story: Story, asked: Asked, template: str) -> tuple[Scene, Utterance] | None:
+def _turn(story: Story, asked: Asked, name: str, template: str) -> tuple[Scene, Utterance] | None:
     rng, before = story.rng, story.before
     if not _fits_pronouns(story, asked.fill, template):
         return None
@@ -150,9 +155,8 @@ def _turn(story: Story, asked: Asked, template: str) -> tuple[Scene, Utterance] 
         labels.pop("level", None)
     if asked.unknown:
         labels["unknown"] = list(asked.unknown)
-    return scene, Utterance(
-        _finished(rng, text), labels, frozenset(), frozenset(asked.notes), frozenset(asked.refused)
-    )
+    notes = {*asked.notes, *(("goes_on",) if name not in _DENIES and shows_the_same(before, scene) else ())}
+    return scene, Utterance(_finished(rng, text), labels, frozenset(), frozenset(notes), frozenset(asked.refused))
 
 
 def _finished(rng: random.Random, text: str) -> str:

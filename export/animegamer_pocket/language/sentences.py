@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 
 from animegamer_pocket.world.scene import Scene
 
+from .change import shows_the_same
 from .dialects import DIALECTS, spoken
 from .noise import learned, texted, untidy
 from .plan import plan_of
@@ -107,7 +108,8 @@ def _say_once(
     labels = labels_of(after)
     if not level_known:
         del labels["level"]
-    notes = frozenset(("no_motion",)) if before is None and "motion" not in said else frozenset()
+    first = ("no_motion",) if before is None and "motion" not in said else ()
+    notes = frozenset(("goes_on",) if shows_the_same(before, after) else first)
     return Utterance(text, labels, said, notes)
 
 

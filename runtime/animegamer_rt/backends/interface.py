@@ -200,11 +200,12 @@ class TowerEngines(Protocol):
         ...
 
 
-NOTES = ("nothing", "no_motion", "second_motion", "substitute", "crowd", "undo")
+NOTES = ("nothing", "no_motion", "second_motion", "substitute", "crowd", "undo", "goes_on")
 """What an instruction reader says of a text besides its scene.
 
 nothing: the text asks for nothing that the bundle has. no_motion: a first turn names none. second_motion: it asks for
 two. substitute: the nearest motion is drawn. crowd: it asks for more people than fit. undo: the last turn goes.
+goes_on: it asks for what is shown already.
 """
 
 
