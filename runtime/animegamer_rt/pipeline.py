@@ -91,7 +91,7 @@ class Pipeline:
         Raises InstructionError if the instruction does not fit the model's window.
         """
         if self.reader is not None:
-            instruction = Instruction(self.reader.read(instruction, session.scene).scene.caption)
+            instruction = Instruction(self.reader.read(instruction, session.scene, session.earlier_scene).scene.caption)
         return self.predictor.predict(session.history, instruction)
 
     def run_turn(
@@ -119,7 +119,7 @@ class Pipeline:
         # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
         scene, prompt, reader_seconds = None, instruction, 0.0
         if self.reader is not None:
-            reading = self.reader.read(instruction, session.scene, shown)
+            reading = self.reader.read(instruction, session.scene, session.earlier_scene, shown)
             scene, prompt = reading.scene, Instruction(reading.scene.caption)
             reader_seconds = reading.seconds
             unseen = session.initial_turn is not None and session.scene is None

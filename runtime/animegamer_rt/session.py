@@ -95,6 +95,13 @@ class Session:
         self.initial_turn, self.initial_scene, self.scene = turn, scene, scene
 
     @property
+    def earlier_scene(self) -> Scene | None:
+        """What the turn before the last showed, if the window has both."""
+        if min(len(self.log), self.history_turns) >= 2:
+            return self.log[-2].scene
+        return self.initial_scene if self.turns == 1 else None
+
+    @property
     def turns(self) -> int:
         return self.omitted_turns + len(self.log)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from animegamer_rt.language.rules import Language
+from animegamer_rt.language.phrases import Language
 from animegamer_rt.serving.server.clients import CONTROL, TURNS
 from animegamer_rt.serving.server.core import ServerCore
 from animegamer_rt.serving.server.dispatch import Fleet

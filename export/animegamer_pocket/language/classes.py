@@ -13,7 +13,6 @@ import hashlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene, follow
 
@@ -29,6 +28,7 @@ from .text import cap
 FOLDER = Path(__file__).parent / "templates"
 _HELD_OUT = 8
 _TAIL_SHARE, _TRIES = 0.35, 12
+_LEADS = ("ok", "ok,", "well,", "please", "now", "hm,", "hey,", "and", "alright,", "wait,", "wait", "hold on,", "but")
 _DENIES = frozenset(
     """absent absent_acts third_acts stop not_motion_first not_place not_hour not_clothes crowd chatter undo
     swap_clothes""".split()
@@ -114,9 +114,7 @@ def _read() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     return {name: (tuple(train), tuple(test or train)) for name, (train, test) in found.items()}
 
 
-def class_turn(
-    story: Story, held_out: bool = False, only: str | None = None
-) -> tuple[Scene, Utterance] | None:
+def class_turn(story: Story, held_out: bool = False, only: str | None = None) -> tuple[Scene, Utterance] | None:
     """The next scene and a sentence of a random class; None if the draw does not fit the game.
 
     only: of this class alone.
@@ -161,7 +159,7 @@ def _turn(story: Story, asked: Asked, name: str, template: str) -> tuple[Scene, 
 
 def _finished(rng: random.Random, text: str) -> str:
     if rng.random() < 0.06:
-        text = f"{rng.choice(('ok', 'ok,', 'well,', 'please', 'now', 'hm,', 'hey,', 'and', 'alright,', 'right,'))} {text}"
+        text = f"{rng.choice(_LEADS)} {text}"
     text = cap(text) if rng.random() < 0.6 else text
     if text[-1:].isalnum():
         text += rng.choice(("", "", ".", ".", "!", "..."))
@@ -192,7 +190,7 @@ def _fits_pronouns(story: Story, fill: Filling, template: str) -> bool:
         pronoun = pronoun_of(rng, name)
         while pronoun == "they":
             pronoun = pronoun_of(rng, name)
-        fill.pronouns = {**fill.pronouns, letter: pronoun}  # type: ignore[dict-item]
+        fill.pronouns = {**fill.pronouns, letter: pronoun}
     used = [letter for letter in fill.people if f"{{{letter}." in template]
     for letter in used:
         if f"{{{letter}}}" not in template and fill.people[letter] not in story.shown:
@@ -369,14 +367,13 @@ def _said(story: Story, template: str) -> Asked | None:
         return None
     came = [name for name in story.shown if story.earlier is None or name not in story.earlier.characters]
     if len(story.shown) == 1:
-        x, stay = story.shown[0], ()
+        x = story.shown[0]
     elif len(came) == 1:
         x = came[0]
-        stay = tuple(name for name in story.shown if name != x)
     else:
         return None
     b = story.absent[0]
-    return Asked(Filling({"x": x, "b": b}), (*stay, b))
+    return Asked(Filling({"x": x, "b": b}), (*(name for name in story.shown if name != x), b))
 
 
 def _wrong_person(story: Story, template: str) -> Asked | None:

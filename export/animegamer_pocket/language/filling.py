@@ -1,9 +1,9 @@
 """Fills the slots of a template of a sentence class: characters, motions, places, hours and clothes by letters.
 
 {a} {b} {c} {x} name a character; {a.he} {a.him} {a.his} are its pronouns. {m} and {w} are motions: {m.v} third person,
-{m.b} base, {m.p} base for two, {m.ing}, {m.n} noun. {to.v} {to.b} {to.ing} are what one character does to another. {p} and {q} are places:
-{p.at} {p.np} {q.b}. {h} and {i} are hours, {h.at}. {g} and {k} are clothes, {g.b} without article. {t} is an optional
-tail, {T} a tail. `<is>` and `<does>` agree with one.
+{m.b} base, {m.p} base for two, {m.ing}, {m.n} noun. {to.v} {to.b} {to.ing} are what one character does to another. {p}
+and {q} are places: {p.at} {p.np} {q.b}. {h} and {i} are hours, {h.at}. {g} and {k} are clothes, {g.b} without article.
+{t} is an optional tail, {T} a tail.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .lexicon import Phrase, load
 from .references import from_pronoun, one_named
 from .voices import VOICE_BY_NAME
 
-_SLOT = re.compile(r"\{([a-zA-Z]+)(?:\.([a-z]+))?\}|<(is|does)>")
+_SLOT = re.compile(r"\{([a-zA-Z]+)(?:\.([a-z]+))?\}")
 _VOICE = dataclasses.replace(VOICE_BY_NAME["plain"], described=0.24, nicked=0.03)
 _MOVING = re.compile(r"^(through|across|along|over|up|down|around|into|past)\b")
 
@@ -41,9 +41,7 @@ class Filling:
         verbs = {letter: _phrase(rng, motion) for letter, motion in self.motions.items() if motion}
 
         def slot(match: re.Match[str]) -> str:
-            letter, form, agrees = match.groups()
-            if agrees:
-                return agrees
+            letter, form = match.groups()
             if letter in self.phrases:
                 return self.phrases[letter]()
             if letter in self.people:

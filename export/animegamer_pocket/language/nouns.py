@@ -167,12 +167,7 @@ class Nouns(Clothes):
             return self._set(from_pronoun(self.pronouns[plan.new[0]])).subject
         if slot == "x" and self._told_apart() and rng.random() < _PRONOUN_LEAVES:
             return self._set(from_pronoun(self.pronouns[plan.left[0]])).subject
-        if (
-            slot in ("k", "k.n")
-            and plan.kind == "leave"
-            and self._told_apart()
-            and rng.random() < _PRONOUN_LEAVES
-        ):
+        if slot in ("k", "k.n") and plan.kind == "leave" and self._told_apart() and rng.random() < _PRONOUN_LEAVES:
             return self._set(from_pronoun(self.pronouns[stay[0]])).subject
         if slot == "x" and self.voice.name == "gamer" and len(plan.left) == 1 and self.before and rng.random() < 0.15:
             number = self.before.characters.index(plan.left[0]) + 1

@@ -60,7 +60,8 @@ def main(argv: list[str] | None = None) -> int:
 def _measure(games: list[Path], bundle: str | None, work: Path, out: Path | None) -> None:
     """Prints each wrong turn, then the record as one line; writes it to `out` if given."""
     if bundle is None:
-        reader, measured = reader_of(TrainedReader(load_reader(work / TEXT))), {"weights": TEXT}
+        words = vocabulary(FULL.vocabulary_turns)
+        reader, measured = reader_of(TrainedReader(load_reader(work / TEXT)), words), {"weights": TEXT}
     else:
         opened = open_bundle(bundle)
         reader, measured = bundle_reader(opened), {"bundle": opened.fingerprint}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from animegamer_rt.state.instruction import Instruction
 from .export import LANGUAGE, WORDS
 from .model import SCENE_NUMBERS, Reader
 
-FIELDS = ("who", "motion", "place", "night", "outfits", "level", "notice")
+FIELDS = ("who", "motion", "place", "not_place", "night", "outfits", "level", "notice")
 
 Line = Mapping[str, Any]
 
@@ -44,9 +45,10 @@ class TrainedReader:
         return ReaderLogits(*logits)
 
 
-def reader_of(engine: ReaderEngine) -> InstructionReader:
-    """An engine with pocket's words and language."""
-    return InstructionReader(engine, None, WORDS, read_language(LANGUAGE), "pocket")
+def reader_of(engine: ReaderEngine, vocabulary: str) -> InstructionReader:
+    """An engine with pocket's words and language. vocabulary: see `samples.vocabulary`."""
+    words = replace(WORDS, vocabulary=vocabulary)
+    return InstructionReader(engine, None, words, read_language(LANGUAGE), "pocket")
 
 
 def bundle_reader(bundle: Bundle) -> InstructionReader:
@@ -74,6 +76,8 @@ def judge(line: Line, got: Mapping[str, Any]) -> dict[str, bool]:
             continue
         if field == "who":
             right[field] = sorted(line["who"]) == sorted(got["who"])
+        elif field == "not_place":
+            right[field] = line[field] != got["place"]
         elif field == "outfits":
             asked = dict(zip(line["who"], line["outfits"], strict=True))
             right[field] = asked == dict(zip(got["who"], got["outfits"], strict=True))
@@ -87,32 +91,43 @@ def judge(line: Line, got: Mapping[str, Any]) -> dict[str, bool]:
 def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
     """Accuracy on a file's turns, each game played from its start with the reader's own scenes.
 
-    ms_median: processor time per turn, which is insensitive to other programs. notices: number of turns with one.
-    wrong: the wrong turns, with label and reading.
+    ms_median: processor time per turn, which is insensitive to other programs. silent: the share of misread turns
+    (people, motion, place, hour or clothes) without a notice. alarms: the share of the other turns with a notice that
+    their label does not ask for. wrong: the wrong turns, with label and reading.
     """
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     counts: dict[str, list[bool]] = {field: [] for field in ("all_right", "first", "later", *FIELDS)}
-    wrong, seconds, notices = [], [], 0
+    wrong, seconds = [], []
+    silent, alarms = list[bool](), list[bool]()
     scene: Scene | None = None
+    earlier: Scene | None = None
     game = None
     for line in lines:
         if line["game"] != game:
-            game, scene = line["game"], None
+            game, scene, earlier = line["game"], None, None
         started = time.process_time()
-        reading = reader.read(Instruction.parse(line["say"]), scene)
+        reading = reader.read(Instruction.parse(line["say"]), scene, earlier)
         seconds.append(time.process_time() - started)
-        scene, got = reading.scene, {**labels_of(reading.scene), "notice": reading.notice is not None}
-        notices += got["notice"]
+        got = {**labels_of(reading.scene), "notice": reading.notice is not None}
+        scene, earlier = reading.scene, scene
         right = judge(line, got)
-        whole = all(right[field] for field in ("who", "motion", "place", "night") if field in right)
+        whole = all(right.get(field, True) for field in ("who", "motion", "place", "not_place", "night"))
+        if not (whole and right.get("outfits", True)):
+            silent.append(not got["notice"])
+        elif not line.get("notice", False):
+            alarms.append(bool(got["notice"]))
         for field, value in right.items():
             counts[field].append(value)
         counts["all_right"].append(whole)
         counts["first" if line["turn"] == 1 else "later"].append(whole)
         if not all(right.values()):
-            bad = {field: (line[field], got[field]) for field, value in right.items() if not value}
+            bad = {field: (line[field], got.get(field, got["place"])) for field, value in right.items() if not value}
             unknown = {"unknown": list(reading.unknown)} if reading.unknown else {}
             wrong.append({"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, **unknown})
     shares = {field: round(float(np.mean(values)), 4) for field, values in counts.items() if values}
+    shares |= {
+        "silent": round(sum(silent) / max(1, len(silent)), 4),
+        "alarms": round(sum(alarms) / max(1, len(alarms)), 4),
+    }
     ms_median = round(float(np.median(seconds)) * 1e3, 2)
-    return {"turns": len(lines), **shares, "notices": notices, "ms_median": ms_median, "wrong": wrong}
+    return {"turns": len(lines), **shares, "misread": len(silent), "ms_median": ms_median, "wrong": wrong}

@@ -214,9 +214,8 @@ class ReaderLogits:
     """Output of the instruction reader, float32; P people, C clothes, M motions, L places of the bundle.
 
     people [P, 3]: absent, named first, named second. clothes [P, C]. motion [M]. level [5]: levels 1..5. place [L].
-    night [2]: day, night. position [N]. Above 0: refused [P] for people whom the text
-    asks for and who find no room, notes for those of NOTES that hold, unknown [words] for a word that asks for what cannot
-    be drawn.
+    night [2]: day, night. position [N]. Above 0: refused [P] for people whom the text asks for and who find no
+    room, notes for those of NOTES that hold, unknown [words] for a word that asks for what cannot be drawn.
     """
 
     people: FloatArray

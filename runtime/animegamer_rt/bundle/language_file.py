@@ -1,11 +1,11 @@
-"""Reads a bundle's language file: JSON of `language.rules.LanguageFile`."""
+"""Reads a bundle's language file: JSON of `language.phrases.LanguageFile`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from animegamer_rt.errors import BundleFileError, ConfigError
-from animegamer_rt.language.rules import Language, LanguageFile
+from animegamer_rt.language.phrases import Language, LanguageFile
 
 from .config import read_record
 from .json_file import read_json
@@ -15,13 +15,13 @@ MAX_LANGUAGE_BYTES = 2**20
 
 
 def bundle_language(bundle: Bundle) -> Language:
-    """The rules and phrases for a bundle's reader; none if it has no language file. Raises BundleFileError."""
+    """The phrases for a bundle's reader; none if it has no language file. Raises BundleFileError."""
     words = bundle.manifest.reader
     return read_language(bundle.path(words.language)) if words is not None and words.language else Language()
 
 
 def read_language(path: Path) -> Language:
-    """The rules and phrases of a file. Raises BundleFileError with the file, the key and the reason."""
+    """The phrases of a file. Raises BundleFileError with the file, the key and the reason."""
     try:
         return Language(read_record(LanguageFile, read_json(path, MAX_LANGUAGE_BYTES), "the file"))
     except (OSError, ValueError, ConfigError) as error:

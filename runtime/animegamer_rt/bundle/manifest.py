@@ -218,7 +218,7 @@ class ReaderWords:
     ("raincoat": "a raincoat"; "left": "on the left"). The first clothes are what everybody wears when a game starts.
     manners: one per level of motion, weakest first. vocabulary: the words of the part's training texts, separated by
     spaces; empty if unknown. undrawable: words for things that the bundle cannot draw, whatever the part makes of them,
-    separated by spaces. language: the file of rules and phrases (`language.rules`); empty: none.
+    separated by spaces. language: the file of phrases (`language.phrases`); empty: none.
     """
 
     people: tuple[str, ...]

@@ -28,8 +28,8 @@ OUT_OF_MEMORY = re.compile(r"out of memory|ALLOC_FAILED|failed to allocate memor
 """Matches them if only memory was short, so that the next turn may succeed."""
 
 READER_OUTPUTS = tuple(field.name for field in fields(ReaderLogits))
-PICTURE_OUTPUTS = READER_OUTPUTS[:-1]
-"""All but `unknown`."""
+PICTURE_OUTPUTS = READER_OUTPUTS[:-3]
+"""A scene, but nothing about words."""
 CAUSAL_BLOCK = 192
 """Tokens. With fewer, more of the time is spent on copying the cache; with more, on what the mask hides."""
 NO_WORDS: FloatArray = np.zeros(0, np.float32)
@@ -270,7 +270,8 @@ class PictureReader:
         """Logits of the scene in a picture."""
         with translate_errors("the picture reader failed to run"):
             outputs = self._session.run(PICTURE_OUTPUTS, {"picture": picture})
-        return ReaderLogits(**dict(zip(PICTURE_OUTPUTS, (one[0] for one in outputs), strict=True)), unknown=NO_WORDS)
+        scene = dict(zip(PICTURE_OUTPUTS, (one[0] for one in outputs), strict=True))
+        return ReaderLogits(**scene, refused=NO_WORDS, notes=NO_WORDS, unknown=NO_WORDS)
 
 
 @contextlib.contextmanager
