@@ -12,10 +12,12 @@ import pytest
 
 from animegamer_pocket.language import __main__ as program
 from animegamer_pocket.language.change import change_of
+from animegamer_pocket.language.cjk import cjk_turn
+from animegamer_pocket.language.classes import CLASSES, Story, class_turn, templates
 from animegamer_pocket.language.games import json_lines
 from animegamer_pocket.language.inflect import ing, past, third_person
 from animegamer_pocket.language.lexicon import load
-from animegamer_pocket.language.sentences import MAX_CHARACTERS, say
+from animegamer_pocket.language.sentences import MAX_CHARACTERS, Utterance, say
 from animegamer_pocket.language.voices import VOICE_BY_NAME
 from animegamer_pocket.world import scene as world
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene
@@ -124,7 +126,7 @@ def test_every_line_has_the_schema_and_fits_in_500_characters() -> None:
     for line in json_lines(120, 1):
         assert set(line) <= known and line["say"] and len(str(line["say"])) <= MAX_CHARACTERS
         assert "{" not in str(line["say"]) and "~" not in str(line["say"]), line
-        who, outfits = line["who"], line["outfits"]
+        who, outfits = line.get("who", []), line["outfits"] if "who" in line else []
         assert isinstance(who, list) and isinstance(outfits, list) and len(who) == len(outfits)
         assert set(who) <= set(CHARACTERS) and set(outfits) <= set(OUTFITS) and line["place"] in PLACES
         assert line.get("motion", "walk") in MOTIONS and line.get("level", 1) in (1, 2, 3, 4, 5)
@@ -134,3 +136,62 @@ def test_the_command_prints_json_lines(capsys: pytest.CaptureFixture[str]) -> No
     assert program.main(["--games", "2", "--seed", "1"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines == [json.loads(json.dumps(line)) for line in json_lines(2, 1)]
+
+
+ALONE = scene("Dovan", "run", 3, "city", True, "r")
+
+
+def turns_of(name: str, before: Scene | None, earlier: Scene | None = None) -> list[tuple[Scene, Utterance]]:
+    rng = random.Random(7)
+    found = [class_turn(Story(rng, before, earlier, {}), only=name) for _ in range(30)]
+    return [turn for turn in found if turn is not None]
+
+
+@pytest.mark.parametrize(
+    "name", ["to", "one_acts", "third_acts", "stop", "two_outfits", "two_motions", "absent", "crowd"]
+)
+def test_nobody_vanishes_whom_the_sentence_does_not_send_away(name: str) -> None:
+    turns = turns_of(name, PAIR)
+    assert turns and all(set(after.characters) == {"Mirel", "Bixo"} for after, _ in turns)
+
+
+@pytest.mark.parametrize(
+    ("name", "before"), [("absent", PAIR), ("absent", ALONE), ("third_acts", PAIR), ("crowd", ALONE)]
+)
+def test_who_is_not_there_cannot_be_sent_away_and_a_third_finds_no_room(name: str, before: Scene) -> None:
+    for after, said in turns_of(name, before):
+        assert dataclasses.replace(after, before="", start_x=0, facing=1, seed=0) == dataclasses.replace(
+            before, before="", start_x=0, facing=1, seed=0
+        ), said.text
+        assert bool(said.refused) == (name == "third_acts") and ("crowd" in said.notes) == (name == "crowd")
+
+
+def test_a_denial_leads_to_standing_another_place_or_the_other_hour() -> None:
+    assert {after.motion for after, said in turns_of("stop", PAIR)} <= {"stand", "dance"}
+    assert "stand" in {after.motion for after, said in turns_of("stop", PAIR)}
+    assert {after.place for after, _ in turns_of("not_place", FIRST)} == {"meadow", "forest"}
+    assert {after.night for after, _ in turns_of("not_hour", ALONE)} == {True, False}
+    assert all(after.characters == ("Mirel",) or after.characters == ("Bixo",) for after, _ in turns_of("but", PAIR))
+
+
+def test_undo_brings_back_the_scene_before_the_last() -> None:
+    for after, said in turns_of("undo", PAIR, earlier=ALONE):
+        assert (after.characters, after.motion, after.outfits) == (ALONE.characters, ALONE.motion, ALONE.outfits)
+        assert said.notes == {"undo"}
+    joined = scene("Dovan+Tofi", "run", 3, "city", True)
+    for after, _ in turns_of("said", joined, earlier=ALONE):
+        assert "Dovan" in after.characters and "Tofi" not in after.characters and after.is_pair
+
+
+def test_an_eighth_of_the_templates_is_never_trained_on() -> None:
+    shares = [len(templates(name, True)) / (len(templates(name)) + len(templates(name, True))) for name in CLASSES]
+    assert 0.04 < sum(shares) / len(shares) < 0.25
+    assert not any(set(templates(name)) & set(templates(name, True)) for name in ("to", "stop", "absent", "undo"))
+
+
+def test_chinese_and_japanese_turns_follow_the_same_rules() -> None:
+    rng = random.Random(3)
+    turns = [turn for turn in (cjk_turn(rng, PAIR, {}) for _ in range(200)) if turn is not None]
+    assert all(re.search("[\u3040-\u30ff\u4e00-\u9fff]", said.text) for _, said in turns)
+    assert all("{" not in said.text and "=" not in said.text for _, said in turns)
+    assert {len(after.characters) for after, _ in turns} == {1, 2}

@@ -17,7 +17,7 @@ from animegamer_pocket.reader.__main__ import main
 from animegamer_pocket.reader.accuracy import TrainedReader, bundle_reader, reader_of
 from animegamer_pocket.reader.export import LANGUAGE, WORDS, add_readers
 from animegamer_pocket.reader.picture import PictureReader
-from animegamer_pocket.reader.samples import encode_scene, samples_of, vocabulary
+from animegamer_pocket.reader.samples import NOT_JUDGED, encode_scene, samples_of, vocabulary
 from animegamer_pocket.reader.training import train_reader
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.language.words import split_words, word_features
@@ -40,15 +40,16 @@ def test_a_turn_is_learned_after_the_scene_that_it_follows() -> None:
     samples = list(samples_of(game))
     assert samples[0].scene.tolist() == encode_scene(None, {}, ()).tolist()
     for before, after in zip(samples, samples[1:], strict=False):
-        shown = before.truth[:5].tolist()
-        assert [value // 3 for value in after.scene[:5]] == shown
+        assert after.scene[15:].tolist() == before.scene[:10].tolist(), "the scene before the last"
+        shown = [value // 3 for value in after.scene[:5]]
+        assert before.truth[:5].tolist() in (shown, [NOT_JUDGED] * 5)
         gone = [int(value >= 3 and not now) for value, now in zip(before.scene[:5], shown, strict=True)]
-        stays = [int(left and not now) for left, now in zip(before.scene[10:], shown, strict=True)]
-        assert after.scene[10:].tolist() == (gone if any(gone) else stays), "who left last"
+        stays = [int(left and not now) for left, now in zip(before.scene[10:15], shown, strict=True)]
+        assert after.scene[10:15].tolist() == (gone if any(gone) else stays), "who left last"
 
 
 def test_the_vocabulary_has_what_pocket_can_draw_and_nothing_else() -> None:
-    words = vocabulary(turns=600).split()
+    words = vocabulary(turns=2000).split()
     assert words == sorted(set(words)) and {"mirel", "forest", "the", "walks"} <= set(words)
     assert not {"tanzt", "explode", "привет", "2"} & set(words)
 
@@ -65,7 +66,7 @@ def test_the_exported_reader_reads_as_the_trained_one(tmp_path: Path, pocket_cop
     bundle = add_readers(pocket_copy.folder, network, PictureReader().eval(), "fox forest")
     assert bundle.manifest.reader == dataclasses.replace(WORDS, vocabulary="fox forest")
     reader = bundle_reader(bundle)
-    trained = reader_of(TrainedReader(network))
+    trained = reader_of(TrainedReader(network), "fox forest")
     for text in ("the fox is having a little dance by the sea", "make it night pls, and bixo comes too"):
         assert reader.read(Instruction(text), None).scene == trained.read(Instruction(text), None).scene
     record = tmp_path / "read.json"
