@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ _TAIL_SHARE, _TRIES = 0.35, 12
 _LEADS = ("ok", "ok,", "well,", "please", "now", "hm,", "hey,", "and", "alright,", "wait,", "wait", "hold on,", "but")
 _DENIES = frozenset(
     """absent absent_acts third_acts stop not_motion_first not_place not_hour not_clothes crowd chatter undo
-    swap_clothes""".split()
+    swap_clothes small_talk thing""".split()
 )
 """Classes of which a sentence that changes nothing asks in vain."""
 HOURS = ("day", "night")
@@ -427,7 +428,7 @@ def _stop(story: Story, template: str) -> Asked | None:
     if story.before is None:
         return None
     w = story.motion
-    if "{w" in template and (w == "stand" or story.rng.random() < 0.12):
+    if "{w" in template and (w == "stand" or story.rng.random() < 0.22):
         w = story.rng.choice([motion for motion in MOTIONS if motion not in (w, "stand")])
         return Asked(Filling({"a": story.rng.choice(story.shown)}, {"w": w}))
     return Asked(Filling({"a": story.rng.choice(story.shown)}, {"w": w}), motion="stand")
@@ -538,6 +539,80 @@ def _two_motions(story: Story, template: str) -> Asked | None:
     return Asked(Filling({"a": a}, {"m": m, "w": w}), people, m, notes=("second_motion",))
 
 
+def _alike(story: Story, template: str) -> Asked | None:
+    """One more gets the clothes that another has on."""
+    if story.before is None:
+        return None
+    worn = dict(zip(story.shown, story.before.outfits, strict=True))
+    dressed = [name for name in story.shown if worn[name] != "everyday"]
+    if len(dressed) != 1:
+        return None
+    b = dressed[0]
+    if "{c}" in template:
+        if len(story.shown) == 2:
+            return None
+        c = story.absent[0]
+        return Asked(Filling({"b": b, "c": c}), (b, c), clothes={c: worn[b]})
+    if len(story.shown) < 2:
+        return None
+    a = next(name for name in story.shown if name != b)
+    return Asked(Filling({"a": a, "b": b}), clothes={a: worn[b]})
+
+
+def _own_off(story: Story, template: str) -> Asked | None:
+    if story.before is None:
+        return None
+    worn = dict(zip(story.shown, story.before.outfits, strict=True))
+    dressed = [name for name in story.shown if worn[name] != "everyday"]
+    if not dressed or (len(dressed) > 1 and "{a" not in template):
+        return None
+    a = story.rng.choice(dressed)
+    return Asked(Filling({"a": a}), clothes={a: "everyday"})
+
+
+def _keeps(story: Story, template: str) -> Asked | None:
+    return None if story.before is None else Asked(Filling())
+
+
+def _three_first(story: Story, template: str) -> Asked | None:
+    if len(story.shown) == 2:
+        return None
+    a, b, c = story.rng.sample(CHARACTERS, 3)
+    if story.before is not None:
+        a, (b, c) = story.shown[0], story.absent[:2]
+    motion = story.rng.choice(MOTIONS)
+    return Asked(Filling({"a": a, "b": b, "c": c}, {"m": motion}), (a, b), motion, refused=(c,))
+
+
+def _thing(story: Story, template: str) -> Asked | None:
+    if story.before is None:
+        return None
+    thing = load("stray")["thing"].text(story.rng)
+    fill = Filling({"a": story.rng.choice(story.shown)}, phrases={"x": lambda: thing})
+    return Asked(fill, unknown=(thing,))
+
+
+def _small_talk(story: Story, template: str) -> Asked | None:
+    rng, stray = story.rng, load("stray")
+
+    def noun() -> str:
+        return stray["words" if rng.random() < 0.5 else "thing"].text(rng)
+
+    def deed() -> str:
+        return stray["deed"].text(rng)
+
+    def base() -> str:
+        first, _, rest = deed().partition(" ")
+        return re.sub(r"(ss|sh|ch|x|z)es$|([^aeiou])ies$|s$", lambda m: m[1] or (f"{m[2]}y" if m[2] else ""), first) + (
+            f" {rest}" if rest else ""
+        )
+
+    fill = Filling(phrases={"noun": noun, "deed": deed, "base": base})
+    if story.before is not None:
+        return Asked(fill, notes=("nothing",))
+    return Asked(fill, (rng.choice(CHARACTERS),), "stand", notes=("nothing",), without=("who",))
+
+
 def _strength(level: int, motion: str | None = None) -> Class:
     def asked(story: Story, template: str) -> Asked | None:
         a, people = _actor(story)
@@ -607,6 +682,7 @@ CLASSES: Mapping[str, tuple[float, Class]] = {
     "two_outfits_act": (3, _two_outfits), "one_dressed": (6, _one_dressed), "swap_clothes": (3, _swap_clothes),
     "first_only": (12, _first_only), "two_motions": (5, _two_motions), "two_in_a_row": (3, _two_motions),
     "strong": (2, _strength(5)), "high": (1, _strength(5, "jump")), "weak": (2, _strength(1)),
-    "chatter": (10, _chatter),
+    "chatter": (8, _chatter), "small_talk": (6, _small_talk), "thing": (4, _thing), "alike": (4, _alike),
+    "joins_alike": (3, _alike), "own_off": (3, _own_off), "keeps": (1.5, _keeps), "three_first": (2, _three_first),
 }  # fmt: skip
 """Class -> how often it is drawn, and its function; its templates are the section of the same name."""
