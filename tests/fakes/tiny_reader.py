@@ -15,6 +15,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from animegamer_rt.backends.interface import NOTES
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Part, ReaderWords
 from animegamer_rt.bundle.writer import write_manifest
@@ -32,7 +33,9 @@ WORDS = ReaderWords(
     language="language.json",
 )
 LANGUAGE = {
-    **json.loads((Path(__file__).parents[2] / "engines/pocket/language.json").read_text(encoding="utf-8")),
+    **json.loads(
+        (Path(__file__).parents[2] / "export/animegamer_pocket/reader/language.json").read_text(encoding="utf-8")
+    ),
     "said": {
         "wave": "waves",
         "run": "runs",
@@ -43,8 +46,8 @@ LANGUAGE = {
         "night": " at night",
     },
 }
-"""The shipped English rules, and how this world's words are said."""
-UNKNOWN = ("explodes", "dragon")
+"""The shipped English phrases, and how this world's words are said."""
+UNKNOWN = ("explodes", "dragon", "swims")
 """The words that it says it cannot draw; it passes over all others that it does not know."""
 
 # What each word asks for: output, index.
@@ -64,9 +67,15 @@ _ASKS = {
     "day": ("night", 0),
     "night": ("night", 1),
     "right": ("position", 2),
+    "hello": ("notes", NOTES.index("nothing")),
+    "again": ("notes", NOTES.index("goes_on")),
+    "undo": ("notes", NOTES.index("undo")),
+    "hundreds": ("notes", NOTES.index("crowd")),
+    "then": ("notes", NOTES.index("second_motion")),
+    "swims": ("notes", NOTES.index("substitute")),
 }
 _SHAPES = {"people": (2, 3), "clothes": (2, 3), "motion": (3,), "level": (5,), "place": (2,), "night": (2,)}
-_SHAPES |= {"position": (3,)}
+_SHAPES |= {"position": (3,), "refused": (2,), "notes": (len(NOTES),)}
 GAME = (
     "Mia waves gently in the town.",
     "A raincoat, it is night",
@@ -84,6 +93,7 @@ CAPTIONS = (
 )
 """A game in everyday words, and how it is understood."""
 
+SCENE_NUMBERS = 3 * len(WORDS.people) + 10
 _DEPTH = 16
 """More than any number of the input `scene`."""
 
@@ -133,7 +143,7 @@ def reader_model() -> onnx.ModelProto:
         ]
     inputs = [
         helper.make_tensor_value_info("features", TensorProto.INT64, [1, "words", GRAMS]),
-        helper.make_tensor_value_info("scene", TensorProto.INT64, [1, len(WORDS.people) + 5]),
+        helper.make_tensor_value_info("scene", TensorProto.INT64, [1, SCENE_NUMBERS]),
     ]
     outputs = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, *shape])
@@ -150,7 +160,7 @@ def _weight(output: str) -> npt.NDArray[np.float32]:
     """[asked words + scene, logits]: 4 for a word that asks, 1 for what is shown, which a named person takes away."""
     shape, kinds = _SHAPES[output], len(WORDS.clothes)
     asked = np.zeros((len(_ASKS), *shape), np.float32)
-    shown = np.zeros((len(WORDS.people) + 5, _DEPTH, *shape), np.float32)
+    shown = np.zeros((SCENE_NUMBERS, _DEPTH, *shape), np.float32)
     for row, (asks, index) in enumerate(_ASKS.values()):
         if asks != output:
             continue

@@ -1,0 +1,47 @@
+"""A language file: the phrases of any language, checked when it is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from animegamer_rt.bundle.language_file import read_language
+from animegamer_rt.errors import BundleFileError
+from animegamer_rt.language.phrases import Language, LanguageFile
+
+GERMAN = LanguageFile(phrases={"nothing_changes": "nichts ändert sich", "more": "und {count} weitere"})
+
+
+def test_phrases_are_those_of_the_file_in_any_language() -> None:
+    language = Language(GERMAN)
+    assert language.say("nothing_changes") == "nichts ändert sich" and language.say("more", count=2) == "und 2 weitere"
+
+
+def test_without_a_file_nothing_is_said_but_captions() -> None:
+    language = Language()
+    assert language.say("nothing_changes") == "" and language.said("walk") == "walk"
+    assert language.say("dressed", name="Mia", clothes="a raincoat") == "Mia in a raincoat"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"phrase": {}}, "unknown key 'phrase'.*did you mean 'phrases'"),
+        ({"endings": {"s": 1}}, "endings: s: wrong type of value"),
+        ({"phrases": {"hello": ""}}, "phrases: hello: unknown key"),
+        ({"phrases": {"more": "{count.__class__}"}}, r"phrases: more: .*'count.__class__'"),
+        ({"phrases": {"more": "{count:>999999999}"}}, r"phrases: more: .*'count:>999999999'"),
+        ({"phrases": {"more": "{"}}, "phrases: more: invalid phrase"),
+        ([], "not a table of settings"),
+    ],
+)
+def test_a_file_that_is_not_sound_is_refused_with_file_key_and_reason(
+    tmp_path: Path, content: Any, reason: str
+) -> None:
+    path = tmp_path / "language.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(BundleFileError, match=rf"language\.json: the language file cannot be used.*{reason}"):
+        read_language(path)
