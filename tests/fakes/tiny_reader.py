@@ -51,7 +51,7 @@ UNKNOWN = ("explodes", "dragon", "swims")
 """The words that it says it cannot draw; it passes over all others that it does not know."""
 
 # What each word asks for: output, index.
-_ASKS = {
+_ASKS: dict[str, tuple[str, int | tuple[list[int], list[int]]]] = {
     "mia": ("people", ([0], [1])),
     "tobo": ("people", ([1], [1])),
     "both": ("people", ([0, 1], [1, 2])),

@@ -139,9 +139,7 @@ def test_who_is_shown_and_in_what_is_what_the_sentences_mean(reader: Instruction
 def test_what_it_cannot_draw_or_read_is_said(reader: InstructionReader, text: str) -> None:
     before = reader.read(Instruction("Tofi walks on the beach"), None).scene
     reading = reader.read(Instruction(text), before)
-    assert reading.scene.people == ("Tofi",) and "pocket reads English, Chinese and Japanese and knows" in (
-        reading.notice or ""
-    )
+    assert reading.scene.people == ("Tofi",) and "and Japanese and knows" in (reading.notice or "")
 
 
 def test_a_game_goes_on_from_what_a_picture_shows(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ class Reader(nn.Module):
         people = self._people
         now, left, earlier = scene.split((len(SCENE_SIZES), people, len(SCENE_SIZES)), 1)
         tables = zip(self.scene, self.earlier, strict=True)
-        state = [one(now[:, index]) + other(earlier[:, index]) for index, (one, other) in enumerate(tables)]
-        state = torch.stack(state, 1) + self.slots
+        slots = [one(now[:, index]) + other(earlier[:, index]) for index, (one, other) in enumerate(tables)]
+        state = torch.stack(slots, 1) + self.slots
         away = left[:, :, None].to(self.left.dtype) * self.left
         x = torch.cat([state[:, :people] + away, state[:, people:], words], 1)
         full = None

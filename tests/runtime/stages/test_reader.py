@@ -111,8 +111,8 @@ def test_understood_says_the_scene_in_a_line_and_what_it_cannot_draw(bundle: Bun
     assert reading.text == "Mia in a raincoat flies on a kite barely, town, day"
     assert reading.unknown == ("dragon", "explodes")
     assert reading.notice == (
-        'not understood: "dragon", "explodes"; tiny reads English, Chinese and Japanese and knows Mia, Tobo; wave, run, fly on a kite; '
-        "town, forest"
+        'not understood: "dragon", "explodes"; tiny reads English, Chinese and Japanese and knows '
+        "Mia, Tobo; wave, run, fly on a kite; town, forest"
     )
     assert reader(bundle).read(Instruction("both run"), None).text.endswith("wave barely, town, day")
 
@@ -123,7 +123,7 @@ def test_a_text_in_another_script_changes_nothing_and_is_answered_with_what_is_r
     before = reads.read(Instruction("Tobo flies"), None).scene
     reading = reads.read(Instruction(text), before)
     assert reading.scene == before and reading.notice is not None
-    assert reading.notice.startswith("nothing understood; tiny reads English, Chinese and Japanese")
+    assert reading.notice.startswith("nothing understood; tiny reads English")
     first = reads.read(Instruction(text), None)
     assert first.scene.people and first.notice == reading.notice
 
