@@ -13,11 +13,12 @@ import pytest
 from animegamer_pocket.language import __main__ as program
 from animegamer_pocket.language.change import change_of
 from animegamer_pocket.language.cjk import cjk_turn
-from animegamer_pocket.language.classes import CLASSES, Story, class_turn, templates
+from animegamer_pocket.language.classes import CLASSES, class_turn, templates
 from animegamer_pocket.language.games import json_lines
 from animegamer_pocket.language.inflect import ing, past, third_person
 from animegamer_pocket.language.lexicon import load
 from animegamer_pocket.language.sentences import MAX_CHARACTERS, Utterance, say
+from animegamer_pocket.language.story import Story
 from animegamer_pocket.language.voices import VOICE_BY_NAME
 from animegamer_pocket.world import scene as world
 from animegamer_pocket.world.scene import CHARACTERS, MOTIONS, OUTFITS, PLACES, Scene

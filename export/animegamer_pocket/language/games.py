@@ -20,10 +20,11 @@ from animegamer_rt.state.game import left_last
 
 from .change import default_outfit
 from .cjk import cjk_turn
-from .classes import Story, aside_turn, class_turn
+from .classes import aside_turn, class_turn
 from .odd import odd_turn
 from .plan import FIRST_MOTION
 from .sentences import Utterance, say
+from .story import Story
 from .voices import VOICES, Voice
 
 _SHARES = {"odd": 0.06, "class": 0.42, "cjk": 0.07, "aside": 0.03}
