@@ -191,6 +191,17 @@ def _own_off(story: Story, template: str) -> Asked | None:
     return Asked(Filling({"a": a}), clothes={a: "everyday"})
 
 
+def _affirms(story: Story, template: str) -> Asked | None:
+    """What is shown already."""
+    if story.before is None or (len(story.shown) == 2 and template in ("{a}", "{a} stays", "{a} stays here")):
+        return None
+    a, b = story.rng.sample(story.shown, 2) if len(story.shown) == 2 else (story.shown[0], "")
+    g = default_outfit(a, story.before, story.worn)
+    clothes = {"g": (g, "a")}
+    fill = Filling({"a": a, "b": b}, {"m": story.motion}, {"p": story.place}, {"h": story.hour}, clothes)
+    return Asked(fill, motion=story.motion if "{m" in template else None, level=story.before.level)
+
+
 def _strength(level: int, motion: str | None = None) -> Class:
     def asked(story: Story, template: str) -> Asked | None:
         a, people = actor(story)
@@ -228,6 +239,7 @@ CLASSES: Mapping[str, tuple[float, Class]] = {
     "weak": (2, _strength(1)),
     "alike": (4, _alike),
     "joins_alike": (3, _alike),
+    "affirms": (5, _affirms),
     "own_off": (3, _own_off),
 }
 """Class -> how often it is drawn, and its function."""
