@@ -195,10 +195,11 @@ def _affirms(story: Story, template: str) -> Asked | None:
     """What is shown already."""
     if story.before is None or (len(story.shown) == 2 and template in ("{a}", "{a} stays", "{a} stays here")):
         return None
-    a, b = story.rng.sample(story.shown, 2) if len(story.shown) == 2 else (story.shown[0], "")
+    people = dict(zip("ab", story.rng.sample(story.shown, len(story.shown)), strict=False))
+    a = people["a"]
     g = default_outfit(a, story.before, story.worn)
     clothes = {"g": (g, "a")}
-    fill = Filling({"a": a, "b": b}, {"m": story.motion}, {"p": story.place}, {"h": story.hour}, clothes)
+    fill = Filling(people, {"m": story.motion}, {"p": story.place}, {"h": story.hour}, clothes)
     return Asked(fill, motion=story.motion if "{m" in template else None, level=story.before.level)
 
 
