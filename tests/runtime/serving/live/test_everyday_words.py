@@ -74,7 +74,7 @@ def test_text_that_it_cannot_read_is_answered_and_loses_nothing(newer: RawClient
         assert newer.play(game, text)[-1].fields["code"] == "instruction"
     for text in ("שלום עולם", "مرحبا بالعالم", "ミアが走る。", "123"):
         told = next(event.fields for event in newer.play(game, text) if event.type == "understood")
-        assert told["caption"] == CAPTIONS[0] and told["notice"].startswith("nothing understood; tiny reads English")
+        assert told["caption"] == CAPTIONS[0] and told["notice"].startswith("nothing changes; tiny reads English")
     assert captions(newer.play(game, "🦊🔥")) == [CAPTIONS[0]]
     assert captions(newer.play(game, GAME[1])) == [CAPTIONS[1]], "the game goes on from what it showed"
 
