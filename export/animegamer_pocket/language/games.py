@@ -27,7 +27,7 @@ from .sentences import Utterance, say
 from .story import Story
 from .voices import VOICES, Voice
 
-_SHARES = {"odd": 0.06, "class": 0.42, "cjk": 0.07, "aside": 0.03}
+_SHARES = {"odd": 0.06, "class": 0.38, "cjk": 0.07, "aside": 0.03}
 """How often a turn is of another kind than an ordinary sentence."""
 
 _TRIES = 20

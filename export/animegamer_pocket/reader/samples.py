@@ -31,7 +31,7 @@ from animegamer_rt.state.game import left_last
 from .model import SCENE_SIZES
 
 NOT_JUDGED = -100
-_EASY_SHARE = 0.45
+_EASY_SHARE = 0.8
 """The share of turns without changes of people and clothes that is trained on."""
 POOL = 24
 """Number of batches sorted by length together."""
