@@ -75,7 +75,7 @@ class Progress:
         except KeyboardInterrupt:
             self._save()
             stopped = f"{self.name}: stopped after step {self._finished} of {self.steps}"
-            print(f"{stopped}; the same command goes on from there", flush=True)
+            print(f"{stopped}; run the same command to continue", flush=True)
             raise
 
     def _report(self, losses: dict[str, float], seconds: float) -> None:
