@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from animegamer_rt.language.answers import ANSWERS
 from animegamer_rt.serving.wire import (
     CLIENT_LIMITS,
     CODES,
@@ -46,6 +47,7 @@ def parts(golden: list[dict[str, Any]]) -> dict[str, str]:
         "requests": _messages("client"),
         "answers": _messages("server"),
         "codes": _codes(),
+        "what is answered": _answers(),
     }
 
 
@@ -94,6 +96,13 @@ def _message(kind: MessageType) -> str:
 def _codes() -> str:
     rows: list[tuple[str, ...]] = [(f"`{code}`", meaning, do) for code, (meaning, do) in CODES.items()]
     return _table(("Code", "Meaning", "What to do"), rows)
+
+
+def _answers() -> str:
+    rows: list[tuple[str, ...]] = [
+        (f"`{code}`", row.kind, ", ".join(f"`{name}`" for name in row.fields), row.doc) for code, row in ANSWERS.items()
+    ]
+    return _table(("Code", "Kind", "Fields", "Meaning"), rows)
 
 
 def _limits() -> str:

@@ -28,6 +28,7 @@ AnimeGamerError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 USER_ERROR = 2
 """Exit code of a command that fails until somebody changes something."""
@@ -50,6 +51,8 @@ class AnimeGamerError(Exception):
 
     code: str = "error"
     exit_code: int = USER_ERROR
+    answer: Sequence[Mapping[str, object]] = ()
+    """What to tell the player, as codes with fields (`language.answers`): only of instructions."""
 
     def __init__(
         self,
@@ -79,9 +82,19 @@ class AnimeGamerError(Exception):
 
 
 class InstructionError(AnimeGamerError):
-    """An instruction that cannot be played."""
+    """An instruction that cannot be played.
+
+    `code` is the instance's own: instruction; not_understood for a text in which nothing can be drawn, with the
+    `answer` to its player; undo for one that takes the last turn back.
+    """
 
     code = "instruction"
+
+    def __init__(
+        self, what: str, *, code: str = "instruction", answer: Sequence[Mapping[str, object]] = (), **about: Any
+    ) -> None:
+        self.code, self.answer = code, answer
+        super().__init__(what, **about)
 
 
 class PictureError(AnimeGamerError):

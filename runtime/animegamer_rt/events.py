@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .language.answers import Answer
 from .state.game import CharacterState, GameState, Scene
 
 
@@ -24,12 +25,14 @@ class Understood(Event):
     """How the instruction was understood. Only for bundles with a reader: others play the text unchanged.
 
     scene: what the turn shows. unknown: words for things that the bundle cannot draw, in lower case; the scene is the
-    nearest possible. text: the scene in one line for people. notice: a line about what was not understood, or that
-    nothing changes, and what the bundle knows; None if everything was understood.
+    nearest possible. answer: what changes and what is not possible, in codes with fields. text: what changes, in one
+    line for people; the whole scene if it is the first, or nothing does. notice: a line about what is not possible,
+    None if everything is.
     """
 
     scene: Scene
     unknown: tuple[str, ...]
+    answer: tuple[Answer, ...]
     text: str
     notice: str | None
 

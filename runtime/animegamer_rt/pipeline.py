@@ -109,7 +109,8 @@ class Pipeline:
         The session gains the turn after its last frame. A turn that fails, or whose generator is closed, leaves the
         session unchanged. `prediction`: from `predict` for this session and instruction, if it was made ahead.
         `shown`: the scene of a finished turn being replayed, which is kept.
-        Raises InstructionError if the instruction does not fit the model's window, ConfigError for an unknown format,
+        Raises InstructionError if the instruction does not fit the model's window, or as `InstructionReader.read` if
+        nothing in it can be drawn or it takes the last turn back, ConfigError for an unknown format,
         UnusableOutputError if a stage gave unusable numbers or frames, BackendError if its engine failed, and
         SessionError if the game got another turn, or was rewound, while this one ran.
         """
@@ -119,18 +120,19 @@ class Pipeline:
         # 0. Read the instruction: everyday words become a scene, and the scene a caption that the predictor knows.
         scene, prompt, reader_seconds = None, instruction, 0.0
         if self.reader is not None:
-            reading = self.reader.read(instruction, session.scene, session.earlier_scene, shown)
+            unseen = self.reader.reads_pictures and session.initial_turn is not None and session.scene is None
+            reading = self.reader.read(instruction, session.scene, session.earlier_scene, shown, unseen=unseen)
             scene, prompt = reading.scene, Instruction(reading.scene.caption)
             reader_seconds = reading.seconds
-            unseen = session.initial_turn is not None and session.scene is None
             yield Understood(
                 session=game,
                 turn=turn,
                 sequence=next(sequence),
                 scene=reading.scene,
                 unknown=reading.unknown,
+                answer=reading.answer,
                 text=reading.text,
-                notice=self.reader.nobody_seen(reading.notice) if unseen else reading.notice,
+                notice=reading.notice,
             )
 
         # 1. Predict the state and the shot.

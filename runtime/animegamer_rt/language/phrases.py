@@ -13,27 +13,18 @@ from dataclasses import dataclass, field
 
 from animegamer_rt.errors import ConfigError
 
+from .answers import ANSWERS
+
 PHRASES: Mapping[str, str] = {
     "caption": "people position manner motion hour place",
     "dressed": "name clothes",
     "and": "",
     "description": "people motion manner place hour",
     "suggestion": "name motion place hour",
-    "nothing_understood": "",
-    "not_understood": "words",
-    "more": "count",
-    "not_all_understood": "",
-    "nothing_changes": "",
-    "no_motion": "motion",
-    "second_motion": "motion",
-    "substitute": "motion words",
-    "left_out": "people",
-    "crowd": "",
-    "knows": "bundle words",
-    "cut": "count",
-    "nobody_seen": "bundle people",
+    "advice": "value",
+    **{code: " ".join((*row.fields, "bundle")) for code, row in ANSWERS.items()},
 }
-"""Phrase -> the values that it may contain in braces."""
+"""Phrase -> the values that it may contain in braces: of captions and sentences, and of each code of an answer."""
 
 CAPTION_FORM: Mapping[str, str] = {
     "caption": "Character: {people} {position}; Motion: {manner} {motion}; Background: {hour} {place}.",

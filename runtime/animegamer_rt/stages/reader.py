@@ -6,12 +6,11 @@ people keep their clothes.
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,13 +25,15 @@ from animegamer_rt.backends.interface import (
 from animegamer_rt.bundle.language_file import bundle_language
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import ReaderWords
-from animegamer_rt.errors import BackendError
+from animegamer_rt.errors import BackendError, InstructionError
+from animegamer_rt.language.answers import Answer
 from animegamer_rt.language.phrases import Language
 from animegamer_rt.language.words import GRAMS, MAX_WORDS, Vocabulary, is_word, split_words, word_features
 from animegamer_rt.state.game import HOURS, LEVELS, Scene, left_last
 from animegamer_rt.state.instruction import Instruction
 
 from .image import Picture, prepare
+from .narrator import Narrator
 
 Value = TypeVar("Value")
 
@@ -49,19 +50,21 @@ MANY_STRANGE = 3
 """Number of different unknown words from which a text of mostly such words is taken for another language."""
 
 MOST_NAMED = 5
-"""Most words named in a notice; it counts the others."""
+"""Most words that an answer names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How an instruction was understood.
 
-    unknown: words for things that the bundle cannot draw, in lower case. text: the scene in one line for people.
-    notice: a line about what was not understood; None if everything was. seconds: inside the engine.
+    unknown: words for things that the bundle cannot draw, in lower case. answer: what changes and what is not possible.
+    text: what changes, in one line for people; the whole scene if it is the first, or nothing does. notice: a line
+    about what is not possible; None if everything is. seconds: inside the engine.
     """
 
     scene: Scene
     unknown: tuple[str, ...]
+    answer: tuple[Answer, ...]
     text: str
     notice: str | None
     seconds: float = 0.0
@@ -81,8 +84,8 @@ class InstructionReader:
         language: Language,
         name: str,
     ) -> None:
-        self._engine, self._pictures, self._words, self._name = engine, pictures, words, name
-        self._language, self._file = language, language.file
+        self._engine, self._pictures, self._words = engine, pictures, words
+        self._file, self._narrator = language.file, Narrator(words, language, name)
         self._vocabulary = Vocabulary(words.vocabulary.split(), words.undrawable.split())
 
     @classmethod
@@ -95,22 +98,42 @@ class InstructionReader:
         return cls(engine, pictures, words, bundle_language(bundle), bundle.manifest.name)
 
     def read(
-        self, instruction: Instruction, before: Scene | None, earlier: Scene | None = None, shown: Scene | None = None
+        self,
+        instruction: Instruction,
+        before: Scene | None,
+        earlier: Scene | None = None,
+        shown: Scene | None = None,
+        *,
+        unseen: bool = False,
     ) -> Reading:
         """The scene that an instruction asks for after the scene `before` (None: nothing has been shown yet).
 
-        earlier: the scene before that, which "undo" brings back. shown: what a replayed turn showed, which is kept even
-        if the reader has changed. A text that asks for nothing that the bundle has, or of which most words are missing
-        in the part's training texts, leaves the scene unchanged. Raises BackendError if the engine fails.
+        earlier: the scene before that. shown: what a replayed turn showed, which is kept even if the reader has
+        changed. unseen: whether a start picture was shown in which nobody was recognised.
+        Raises InstructionError with the code `not_understood` for a text in which nothing can be drawn, or of which
+        most words are missing in the part's training texts; with `undo` for one that takes the last turn back; and
+        BackendError if the engine fails.
         """
-        reading = self._read(instruction, before, earlier)
-        if shown in (None, reading.scene):
-            return reading
-        assert shown is not None
-        return Reading(shown, (), self.describe(shown), None, reading.seconds)
+        try:
+            scene, unknown, answer, seconds = self._read(instruction, before, earlier)
+        except InstructionError:
+            if shown is None:
+                raise
+            scene, unknown, answer, seconds = shown, (), [], 0.0
+        if shown not in (None, scene):
+            assert shown is not None
+            scene, unknown, answer = shown, (), []
+        if unseen:
+            answer.insert(0, Answer("nobody_seen", people=self._words.people))
+        changes, line = self._narrator.changes(scene, before), self._narrator.line
+        text = self.describe(scene) if before is None else line(changes) or self.describe(scene)
+        return Reading(scene, unknown, (*changes, *answer), text, line(answer) or None, seconds)
 
-    def _read(self, instruction: Instruction, before: Scene | None, earlier: Scene | None) -> Reading:
-        say, vocabulary = self._language.say, self._vocabulary
+    def _read(
+        self, instruction: Instruction, before: Scene | None, earlier: Scene | None
+    ) -> tuple[Scene, tuple[str, ...], list[Answer], float]:
+        """The scene, the unknown words, what is not possible, and seconds."""
+        vocabulary = self._vocabulary
         words = vocabulary.spelt_out(split_words(instruction.text), self._file.endings)
         pairs = [(word, vocabulary.with_letters_in_order(word)) for word in words]
         strange = [word for word, known in pairs if vocabulary.is_strange(known)]
@@ -124,49 +147,55 @@ class InstructionReader:
         notes = {note for note, mark in zip(NOTES, logits.notes, strict=True) if mark > 0}
         if not told or not readable or (mostly_strange and len(set(strange)) >= MANY_STRANGE):
             notes.add("nothing")
-        if "nothing" in notes and before is not None:
-            return Reading(before, (), self.describe(before), self._notice([say("nothing_understood")], words), seconds)
+        if "nothing" in notes:
+            raise self._refusal([Answer("nothing_understood")])
+        if "undo" in notes and before is not None:
+            raise InstructionError("the text takes the last turn back", code="undo", do="rewind the game by one turn")
 
         unknown = [word for (word, _), mark in zip(told, logits.unknown, strict=False) if mark > 0]
         unknown += [word for word, known in pairs if known in vocabulary.undrawable]
-        if "undo" in notes and before is not None:
-            scene = self._again(earlier or before, logits)
-        else:
-            scene = self._decode(logits, before, doubtful=bool(unknown) and "substitute" not in notes)
+        scene = self._decode(logits, before, doubtful=bool(unknown) and "substitute" not in notes)
         unchanged = before is not None and scene.shows_the_same(before) and "goes_on" not in notes
-        if unchanged and not unknown:
-            unknown = strange
+        in_vain = unchanged and bool(unknown or strange or "crowd" in notes)
+        unknown = unknown or (strange if unchanged else [])
         named = tuple(dict.fromkeys(word for word in unknown if is_word(word) and word not in self._file.articles))
-        problems = self._problems(notes, scene, named, unchanged, some_unknown=bool(unknown))
         refused = [name for name, mark in zip(self._words.people, logits.refused, strict=True) if mark > 0]
-        left_out = [name for name in refused if name not in scene.people]
+        left_out = tuple(name for name in refused if name not in scene.people)
+        answer = self._limits(notes, scene, named[:MOST_NAMED], unchanged, some_unknown=bool(unknown))
         if left_out:
-            problems.append(say("left_out", people=say("and").join(left_out)))
-        return Reading(scene, named, self.describe(scene), self._notice(problems, words), seconds)
+            answer.append(Answer("left_out", people=left_out))
+        if in_vain:
+            raise self._refusal(answer)
+        if len(words) == MAX_WORDS:
+            answer.append(Answer("cut", value=str(MAX_WORDS)))
+        return scene, named, answer, seconds
 
-    def _problems(
-        self, notes: Collection[str], scene: Scene, named: Sequence[str], unchanged: bool, some_unknown: bool
-    ) -> list[str]:
-        """What a player must know about a text beside the scene that it led to."""
-        say, motion = self._language.say, self._language.said(scene.motion)
-        if "nothing" in notes:
-            return [say("nothing_understood")]
-        problems = []
+    def _refusal(self, answer: Sequence[Answer]) -> InstructionError:
+        """No turn is drawn where nothing of a text can be."""
+        do, fields = self._narrator.example() or "say who does what", [one.to_fields() for one in answer]
+        said = self._narrator.line(answer) or "nothing understood"
+        return InstructionError(said, code="not_understood", answer=fields, do=do)
+
+    def _limits(
+        self, notes: Collection[str], scene: Scene, named: tuple[str, ...], unchanged: bool, some_unknown: bool
+    ) -> list[Answer]:
+        """What a text asks for that its scene does not show."""
+        found = []
         if named and "substitute" in notes:
-            problems.append(say("substitute", motion=motion, words=self._quoted(named)))
+            found.append(Answer("substitute", scene.people, scene.motion, named))
         elif named:
-            problems.append(say("not_understood", words=self._quoted(named)))
+            found.append(Answer("not_understood", words=named))
         elif some_unknown:
-            problems.append(say("not_all_understood"))
+            found.append(Answer("not_all_understood"))
         elif unchanged and "crowd" not in notes:
-            problems.append(say("nothing_changes"))
-        problems += [say(note, motion=motion) for note in ("no_motion", "second_motion") if note in notes]
-        return problems + [say("crowd")] * ("crowd" in notes)
+            found.append(Answer("nothing_changes"))
+        found += [Answer(note, scene.people, scene.motion) for note in ("no_motion", "second_motion") if note in notes]
+        return found + [Answer("crowd")] * ("crowd" in notes)
 
     def read_image(self, picture: Picture, instruction: Instruction) -> Scene | None:
         """The scene of a picture in which `instruction` happens; None if nobody is recognised.
 
-        picture: u8 [H, W, 3]. Raises BackendError if an engine fails.
+        picture: u8 [H, W, 3]. Raises BackendError if an engine fails, and InstructionError as `read`.
         """
         if self._pictures is None:
             return None
@@ -176,25 +205,14 @@ class InstructionReader:
             return None
         return self.read(instruction, self._decode(logits, None)).scene
 
-    def nobody_seen(self, notice: str | None) -> str | None:
-        """The notice after a start picture in which nobody was recognised, before the turn's own `notice`."""
-        if self._pictures is None:
-            return notice
-        seen = self._language.say("nobody_seen", bundle=self._name, people=", ".join(self._words.people))
-        return "; ".join(filter(None, (seen, notice))) or None
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the bundle recognises people in start pictures."""
+        return self._pictures is not None
 
     def describe(self, scene: Scene) -> str:
-        """Tofi in a raincoat runs wildly, city, night. The caption, if the bundle has no phrase for it."""
-        motion = scene.motion if len(scene.people) > 1 else self._language.said(scene.motion)
-        described = self._language.say(
-            "description",
-            people=self._dressed(scene.people, scene.clothes),
-            motion=motion,
-            manner=self._words.manners[LEVELS.index(scene.level)],
-            place=scene.place,
-            hour=scene.hour,
-        )
-        return described or scene.caption
+        """The whole scene in a line for people."""
+        return self._narrator.describe(scene)
 
     def _encode(self, scene: Scene | None, earlier: Scene | None = None) -> np.ndarray:
         return encode_scene(scene, self._words, self._engine.scene_numbers, earlier)
@@ -213,7 +231,7 @@ class InstructionReader:
         asked = {name: likeliest(words.clothes, row, worn.get(name)) for name, row in each}
         clothes = {name: asked[name] if name in people else worn.get(name, words.clothes[0]) for name in words.people}
         left = left_last(before.people, before.left, people) if before is not None else ()
-        return self._captioned(
+        return self._narrator.captioned(
             people=people,
             clothes=clothes,
             motion=likeliest(words.motions, logits.motion, None if kept is None else kept.motion),
@@ -223,46 +241,6 @@ class InstructionReader:
             position=likeliest(words.positions, logits.position),
             left=left,
         )
-
-    def _again(self, scene: Scene, logits: ReaderLogits) -> Scene:
-        """An earlier scene once more, where people stand now."""
-        fields = {field.name: getattr(scene, field.name) for field in dataclasses.fields(scene)}
-        del fields["caption"]
-        return self._captioned(**{**fields, "position": likeliest(self._words.positions, logits.position)})
-
-    def _captioned(self, **scene: Any) -> Scene:
-        """The scene of these fields, with its caption."""
-        words = self._words
-        caption = self._language.say(
-            "caption",
-            people=self._dressed(scene["people"], scene["clothes"]),
-            position=words.position_words[words.positions.index(scene["position"])],
-            manner=words.manners[LEVELS.index(scene["level"])],
-            motion=scene["motion"],
-            hour=scene["hour"],
-            place=scene["place"],
-        )
-        return Scene(**scene, caption=caption)
-
-    def _dressed(self, people: Sequence[str], clothes: Mapping[str, str]) -> str:
-        """Tofi in everyday clothes and Mirel in a raincoat."""
-        kinds, say = self._words, self._language.say
-        worn = {name: kinds.clothes_words[kinds.clothes.index(clothes[name])] for name in people}
-        return say("and").join(say("dressed", name=name, clothes=worn[name]) for name in people)
-
-    def _quoted(self, words: Sequence[str]) -> str:
-        more = len(words) - MOST_NAMED
-        quoted = [f'"{word}"' for word in words[:MOST_NAMED]]
-        return ", ".join(quoted + ([self._language.say("more", count=more)] if more > 0 else []))
-
-    def _notice(self, problems: Sequence[str], words: Sequence[str]) -> str | None:
-        bundle, parts = self._words, list(filter(None, problems))
-        if parts:
-            known = "; ".join(", ".join(names) for names in (bundle.people, bundle.motions, bundle.places))
-            parts.append(self._language.say("knows", bundle=self._name, words=known))
-        if len(words) == MAX_WORDS:
-            parts.append(self._language.say("cut", count=MAX_WORDS))
-        return "; ".join(filter(None, parts)) or None
 
 
 def encode_scene(scene: Scene | None, words: ReaderWords, numbers: int, earlier: Scene | None = None) -> IntArray:

@@ -103,6 +103,8 @@ class Client:
         fields: dict[str, Any] = {"code": code, "text": client_text(error)}
         if error.do:
             fields["do"] = without_folders(error.do)
+        if error.answer:
+            fields["answer"] = list(error.answer)
         self.send(Message("error", fields, parent=parent, session=session, turn=turn))
 
     def retry(self) -> bool:

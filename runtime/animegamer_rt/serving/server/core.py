@@ -219,11 +219,12 @@ class ServerCore:
 
     def _process(self, job: Job, message: Message, now: float) -> None:
         match read_reply(job, message):
-            case JobFailed(code=code, text=text, do=do):
+            case JobFailed(code=code, text=text, do=do, answer=answer):
                 at_fault = job.worker if code not in CODES or code == "internal" else None
                 self._work_ended(job, now, failed=at_fault is not None)
                 error = ProtocolError(text, code=code, do=do)
-                if code != "cancelled":
+                error.answer = answer
+                if code not in ("cancelled", "not_understood", "undo"):
                     self._effects.append(Logged(logging.ERROR, f"the worker failed a job: {code}: {text}"))
                 self._fail(job, error if code != "cancelled" else job.stop_error or stopped(job, "cancelled"), at_fault)
                 self._dispatch(now)

@@ -210,12 +210,13 @@ class GameStarted(WorkerMessage):
 
 @dataclass(frozen=True, slots=True)
 class JobFailed(WorkerMessage):
-    """The job failed. code: one of `CODES` or an error's own; do: advice."""
+    """The job failed. code: one of `CODES` or an error's own; do: advice; answer: codes with fields for the player."""
 
     TYPE: ClassVar[str] = "failed"
     code: str
     text: str
     do: str | None = None
+    answer: tuple[Mapping[str, Any], ...] = ()
 
 
 Reply = PredictedShots | TurnResult | PartFinished | TurnFinished | ExportFinished | GameStarted | JobFailed

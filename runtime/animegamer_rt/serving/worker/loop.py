@@ -143,7 +143,8 @@ class Worker:
             raise
         except AnimeGamerError as error:
             log.warning("job %s failed: %s", job.message.id, error)
-            self._fail(job, JobFailed(error.code, client_text(error), error.do and without_folders(error.do)))
+            do = error.do and without_folders(error.do)
+            self._fail(job, JobFailed(error.code, client_text(error), do, tuple(error.answer)))
         except Exception:  # the next job is another player's; the server replaces a worker that fails them all
             log.exception("job %s failed", job.message.id)
             self._fail(job, JobFailed("internal", "the worker failed", "try again; worker.log has the reason"))

@@ -233,6 +233,7 @@ def _understood_fields(event: Understood) -> dict[str, Any]:
     return {
         **event.scene.to_fields(),
         "unknown": list(event.unknown),
+        "answer": [one.to_fields() for one in event.answer],
         "text": event.text,
         **({} if event.notice is None else {"notice": event.notice}),
     }
