@@ -7,7 +7,7 @@ import { keep, kept } from "./kept.js";
 import { Offers } from "./offers.js";
 import { Screen } from "./screen.js";
 import { Recorder, addressOf, storyOf } from "./story.js";
-import { LANGUAGES, label, setLanguage, t } from "./strings.js";
+import { LANGUAGES, label, setLanguage, t, told } from "./strings.js";
 import { Values } from "./values.js";
 import { Words } from "./words.js";
 
@@ -85,7 +85,9 @@ const game = new Game(connection, {
     view.drawing = false;
     drawing(false);
     const again = run.on && BRIEF.includes(error?.code);
-    if (error) refused(error, again ? "" : instruction);
+    const undoes = error?.code === "undo" && view.turns > 0;
+    if (error) refused(error, again || undoes ? "" : instruction);
+    if (undoes) undo();
     view.before = null;
     if (again) rest(instruction);
     else if (error && run.on) stop();
@@ -150,12 +152,12 @@ function onEvent(message) {
     if (turn > view.turns) view.offers.delete(game.session);
     screen.begin(view.bundle.frames, view.bundle.fps);
     view.coming = [];
-    later(() => told("", ""));
+    later(() => tell());
     drawing(turn > view.turns && !run.on);
     if (!run.on) say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
     if (!run.on) [...$("chart").children].forEach((one) => one.classList.remove("here"));
     showButtons();
-  } else if (message.type === "understood") later(() => told(fields.text, fields.notice ?? ""));
+  } else if (message.type === "understood") later(() => tell(fields.answer));
   else if (message.type === "state") values.show(fields.shown, fields);
   else if (message.type === "progress" && !run.on) {
     progress(fields.step / fields.steps);
@@ -178,26 +180,27 @@ function later(show) {
   run.on ? view.coming.push(show) : show();
 }
 
-function told(understood, notice) {
-  $("understood").textContent = understood;
-  $("notice").textContent = notice;
+/** Show what a turn changes and what it cannot; without an answer, nothing. */
+function tell(answer = []) {
+  view.answer = answer;
+  [$("understood").textContent, $("notice").textContent] = told(answer);
 }
 
 /** Remember what is on the table, until the turn that has begun is whole. */
 function checkpoint() {
   if (view.before) return;
-  const { turn, instruction, whole, took, scene } = view, said = [$("understood").textContent, $("notice").textContent];
-  view.before = { table: { turn, instruction, whole, took, scene }, said, values: values.last };
+  const { turn, instruction, whole, took, scene, answer } = view;
+  view.before = { table: { turn, instruction, whole, took, scene, answer }, values: values.last };
   screen.settle();
 }
 
 /** A turn that will not be whole leaves the table as it was, and gives back what was said. */
 function refused(error, text) {
   if (view.before) {
-    const { table, said, values: shown } = view.before;
+    const { table, values: shown } = view.before;
     Object.assign(view, table);
     screen.revert();
-    told(...said);
+    tell(view.answer);
     [...$("chart").children].forEach((one) => one.classList.toggle("here", view.whole));
     if (shown) values.show(...shown);
     if (view.scene()) showScene();
@@ -210,7 +213,16 @@ function refused(error, text) {
     if (text === view.asked?.text) words.choose(view.asked.chosen);
     $("text").value = text;
   }
-  tell(error, text && !room ? text : "");
+  tellError(error, text && !room ? text : "");
+}
+
+/** The visitor's words take the last turn back. */
+function undo() {
+  const n = view.turns;
+  game.rewind(n - 1).then(() => {
+    if (n > 1) game.replay(n - 1);
+    say(() => t("undone", { n }));
+  }, tellError);
 }
 
 /** The clip before becomes a guide once it is clear that the next one takes a while: that is work for the machine, too. */
@@ -256,7 +268,7 @@ async function attract() {
   view.scene = () => [t("attract"), t("nothing")];
   view.whole = false;
   showScene();
-  $("understood").textContent = $("notice").textContent = "";
+  tell();
   const picture = await createImageBitmap(await (await fetch(new URL("attract.jpg", import.meta.url))).blob());
   if (view.turn || view.drawing) return;
   screen.begin(ATTRACT.count, ATTRACT.fps);
@@ -270,11 +282,16 @@ async function showStart(picture, understood) {
   view.took = () => "";
   view.whole = false;
   showScene();
-  $("understood").textContent = understood?.text ?? "";
-  $("notice").textContent = "";
+  tell(understood && seen(understood));
   screen.begin(1, view.bundle.fps);
   screen.take(0, await createImageBitmap(picture));
   say(() => t("began"));
+}
+
+/** The scene of a start picture, as an answer. */
+function seen({ people, motion, place, hour }) {
+  const names = people.map((one) => one.name);
+  return [{ code: "motion", people: names, value: motion }, { code: "place", value: place }, { code: "hour", value: hour }];
 }
 
 /** Begin a game from a file: it is drawn upright as a JPEG of the clip's shape, whatever the browser can show. */
@@ -289,7 +306,7 @@ async function startFrom(file) {
     for (const one of games) game.close(one.session, one.token);
   } catch (error) {
     view.drawing = false;
-    tell(error.code && error.text ? error : { code: "picture" });
+    tellError(error.code && error.text ? error : { code: "picture" });
   }
   showButtons();
 }
@@ -339,9 +356,10 @@ function say(text, wrong = false) {
 }
 
 /** Say an error in the visitor's language if its code is known, else in the server's words. */
-function tell(error, sentence = "") {
+function tellError(error, sentence = "") {
   const stopped = error.code === "cancelled", said = sentence && ` (${sentence})`;
-  say(() => (stopped ? t("stopped") : t(error.code, view.limits) ?? ([error.text, error.do].filter(Boolean).join(" ") || t("internal"))) + said, !stopped);
+  const why = () => (error.answer ? told(error.answer)[1] : t(error.code, view.limits)) || [error.text, error.do].filter(Boolean).join(" ");
+  say(() => (stopped ? t("stopped") : why() || t("internal")) + said, !stopped);
 }
 
 function showBranching() {
@@ -405,6 +423,7 @@ function translate() {
   showBranching();
   showButtons();
   if (view.scene()) showScene();
+  tell(view.answer);
   say(view.status);
 }
 
@@ -545,7 +564,7 @@ async function save() {
     download(await game.film(turn, share), `animegamer-turn-${turn}.mp4`);
     say(() => t("saved"));
   } catch (error) {
-    tell(error);
+    tellError(error);
   }
   progress(0);
   view.drawing = false;
@@ -608,7 +627,7 @@ $("live").onclick = () => {
   say(() => (run.on ? t("lives") : ""));
 };
 document.addEventListener("visibilitychange", goOn);
-$("rewind").onclick = () => game.rewind(view.turn).catch(tell);
+$("rewind").onclick = () => game.rewind(view.turn).catch(tellError);
 $("language").onchange = () => {
   keep(LANGUAGE, setLanguage($("language").value));
   translate();

@@ -10,7 +10,7 @@ const EN = {
   strip: "Film {n}", holder: "the fox sneaks through the city, it is getting dark", empty: "Choose some words …",
   who: "who", motion: "does", manner: "how", place: "where", hour: "when", clothes: "wears", examples: "For example",
   off: "The lamp is off. Reconnecting …", starting: "The lamp is warming up …", waiting: "{n} ahead of you, about {s} s", drawing: "Drawing, {n} of {of}",
-  thinking: "Reading …", restarting: "The pencil broke; a new one is being sharpened …", stopped: "Stopped.", attract: "Drawn earlier by this model",
+  thinking: "Reading …", restarting: "The pencil broke; a new one is being sharpened …", stopped: "Stopped.", undone: "Turn {n} is taken back.", attract: "Drawn earlier by this model",
   turn: "Turn {n}", seconds: "drawn in {n} s", stamina: "stamina", social: "social", entertainment: "fun",
   branching: "Turn {n} is on the table. What you say next starts a second film from here.", rewind: "Cut off the later turns", clip: "Clip of turn {n}: {text}",
   nothing: "The table is empty. The first turn will be drawn here.", draining: "The server is shutting down. Your game is saved.",
@@ -35,10 +35,10 @@ const ZH = {
   photo: "从图片开始", looking: "正在看图片……", began: "影片从您的图片开始。接下来发生什么？", picture: "无法读取这张图片，请换一张。", no_encoder: "这个模型不能从图片开始。",
   leave: "退出登录", skip: "跳到选词", language: "语言", stage: "画面", compose: "接下来发生什么", progress: "作画进度", film: "已画的回合", fresh: "新游戏",
   again: "再放一遍", draw: "画出来", deal: "随机来一个", cancel: "停止", what: "说说接下来发生什么。这台机器上的模型会画出两秒钟的动画，并记住故事。",
-  free: "或者用自己的话（英文）", save: "保存为 mp4", saving: "正在保存，{n} %", saved: "已保存。", strip: "第 {n} 条胶片",
-  holder: "the fox sneaks through the city, it is getting dark", empty: "请选几个词……", who: "谁", motion: "做什么",
+  free: "或者用自己的话", save: "保存为 mp4", saving: "正在保存，{n} %", saved: "已保存。", strip: "第 {n} 条胶片",
+  holder: "狐狸在森林里慢慢地走，天黑了", empty: "请选几个词……", who: "谁", motion: "做什么",
   manner: "怎样", place: "在哪里", hour: "何时", clothes: "穿什么", examples: "例如", off: "灯灭了，正在重新连接……", starting: "灯正在预热……",
-  waiting: "前面还有 {n} 位，约 {s} 秒", drawing: "作画中，{n} / {of}", thinking: "正在阅读……", restarting: "铅笔断了，正在削一支新的……", stopped: "已停止。",
+  waiting: "前面还有 {n} 位，约 {s} 秒", drawing: "作画中，{n} / {of}", thinking: "正在阅读……", restarting: "铅笔断了，正在削一支新的……", stopped: "已停止。", undone: "第 {n} 回合已撤销。",
   attract: "这个模型先前画的", turn: "第 {n} 回合", seconds: "用时 {n} 秒", stamina: "体力", social: "社交", entertainment: "快乐",
   branching: "台上是第 {n} 回合。接下来的话会从这里另起一条胶片。", rewind: "剪掉后面的回合", clip: "第 {n} 回合的画面：{text}", nothing: "台上还是空的，第一回合会画在这里。",
   draining: "服务器正在停止，游戏会保留。", lost: "先前的游戏已不在这台服务器上，新游戏开始了。", noise: "这台服务器没有模型，画面只是噪声。",
@@ -58,11 +58,11 @@ const JA = {
   photo: "絵や写真から始める", looking: "絵を見ています…", began: "フィルムはこの絵から始まります。次に何が起こりますか。", picture: "この絵は読めません。別のものをどうぞ。", no_encoder: "このモデルは絵から始められません。",
   leave: "ログアウト", skip: "ことばへ", language: "言語", stage: "絵", compose: "次に起こること", progress: "作画の進み", film: "これまでのターン", fresh: "新しいゲーム",
   again: "もう一度", draw: "描く", deal: "おまかせ", cancel: "やめる", what: "次に起こることを言ってください。この機械のモデルが二秒のアニメを描き、物語を覚えています。",
-  free: "自分のことばで（英語）", save: "mp4 で保存", saving: "保存中 {n} %", saved: "保存しました。",
-  strip: "フィルム {n}", holder: "the fox sneaks through the city, it is getting dark", empty: "ことばを選んでください…", who: "だれが",
+  free: "自分のことばで", save: "mp4 で保存", saving: "保存中 {n} %", saved: "保存しました。",
+  strip: "フィルム {n}", holder: "きつねが森をゆっくり歩く、夜になる", empty: "ことばを選んでください…", who: "だれが",
   motion: "何をする", manner: "どのように", place: "どこで", hour: "いつ", clothes: "何を着て", examples: "たとえば", off: "明かりが消えました。つなぎ直しています…",
   starting: "明かりを温めています…", waiting: "あと {n} 人、約 {s} 秒", drawing: "作画中 {n} / {of}", thinking: "読んでいます…",
-  restarting: "鉛筆が折れました。削り直しています…", stopped: "止めました。", attract: "このモデルが前に描いたもの", turn: "ターン {n}",
+  restarting: "鉛筆が折れました。削り直しています…", stopped: "止めました。", undone: "ターン {n} を取り消しました。", attract: "このモデルが前に描いたもの", turn: "ターン {n}",
   seconds: "{n} 秒で作画", stamina: "体力", social: "社交", entertainment: "楽しさ", rewind: "後のターンを切り取る",
   branching: "台の上はターン {n}。次のことばは、ここから二本目のフィルムになります。",
   clip: "ターン {n} の絵：{text}", nothing: "台は空です。最初のターンがここに描かれます。", draining: "サーバーが止まります。ゲームは残ります。",
@@ -84,9 +84,33 @@ const JA = {
 };
 const STRINGS = { en: EN, zh: ZH, ja: JA };
 
+// What the server answers, by its code: see PROTOCOL.md, Answers. What changes, then what is not possible.
+const CHANGES = {
+  came: ["{people} came", "{people}来了", "{people}が来た"],
+  left: ["{people} left", "{people}走了", "{people}が去った"],
+  motion: ["{people}: {value}", "{people}：{value}", "{people}：{value}"],
+  level: ["{value}", "{value}", "{value}"],
+  place: ["now: {value}", "现在在{value}", "今は{value}"],
+  hour: ["it is {value}", "现在是{value}", "今は{value}"],
+  clothes: ["{people} in {value}", "{people}穿上了{value}", "{people}は{value}を着た"],
+};
+const LIMITS = {
+  nothing_understood: ["Nothing of this was understood. Say who does what; the words are listed here.", "这句话没有看懂。请说谁做什么，能用的词都列在这里。", "わかりませんでした。だれが何をするか言ってください。使えることばはここにあります。"],
+  not_understood: ["not understood: {words}", "没有看懂：{words}", "わからないことば：{words}"],
+  not_all_understood: ["not all understood", "没有全部看懂", "わからないところがあります"],
+  substitute: ["{value}, for: {words}", "用“{value}”代替：{words}", "「{value}」で代わりに：{words}"],
+  no_motion: ["no motion was named: {value}", "没有说做什么，所以：{value}", "動きがないので：{value}"],
+  second_motion: ["a picture has one motion: {value}", "一幅画面只有一个动作：{value}", "一枚の絵に動きは一つ：{value}"],
+  left_out: ["a picture has room for two, so {people} is left out", "画面只容得下两位，没有画{people}", "絵に入るのは二人まで。{people}は入りません"],
+  crowd: ["a picture has room for two, one of each", "画面只容得下两位，每人一个", "絵に入るのは二人まで、同じ人は一人"],
+  nothing_changes: ["nothing changes", "没有变化", "何も変わりません"],
+  cut: ["only the first {value} words are read", "只读前 {value} 个词", "はじめの {value} 語だけ読みます"],
+  nobody_seen: ["nobody was recognised in the picture; these can be: {people}", "图片里没有认出谁。能认出的有：{people}", "絵の中にだれもわかりませんでした。わかるのは：{people}"],
+};
+
 // word: [Chinese, Japanese]
 const WORDS = {
-  walk: ["走", "歩く"], run: ["跑", "走る"], jump: ["跳", "跳ぶ"], wave: ["挥手", "手を振る"], dance: ["跳舞", "踊る"], sit: ["坐", "座る"],
+  walk: ["走", "歩く"], run: ["跑", "走る"], jump: ["跳", "跳ぶ"], stand: ["站着", "立つ"], wave: ["挥手", "手を振る"], dance: ["跳舞", "踊る"], sit: ["坐", "座る"],
   "lie down": ["躺下", "横になる"], fly: ["飞", "飛ぶ"], bow: ["鞠躬", "おじぎ"], barely: ["几乎不动", "かすかに"], gently: ["轻轻地", "やさしく"],
   smoothly: ["流畅地", "なめらかに"], quickly: ["快快地", "すばやく"], wildly: ["狂野地", "激しく"], meadow: ["草地", "草原"], forest: ["森林", "森"],
   beach: ["海滩", "浜辺"], city: ["城市", "街"], room: ["房间", "部屋"], snowfield: ["雪原", "雪原"], desert: ["沙漠", "砂漠"],
@@ -106,6 +130,16 @@ export function setLanguage(name) {
 export function t(key, values = {}) {
   const text = STRINGS[language][key];
   return text === undefined ? undefined : text.replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+}
+
+/** The server's answer in the visitor's language: [what changes, what is not possible]. */
+export function told(answer) {
+  const at = LANGUAGES.indexOf(language), list = (names) => names?.map(label).join(["、", "と"][at - 1] ?? " & ");
+  return [CHANGES, LIMITS].map((table) => answer.filter(({ code }) => table[code])
+    .map(({ code, people, value, words }) => {
+      const said = { people: list(people), value: value && label(value), words: words?.map((one) => `“${one}”`).join(" ") };
+      return table[code][at].replace(/\{(\w+)\}/g, (_, name) => said[name] ?? "");
+    }).join(["；", "。"][at - 1] ?? "; "));
 }
 
 /** A bundle's word as the visitor sees it. What is sent is always the bundle's own word. */

@@ -125,8 +125,9 @@ def _entry(turn: PlayedTurn) -> dict[str, Any]:
 
 
 def worst(played: Sequence[PlayedTurn], count: int) -> list[PlayedTurn]:
-    """The turns with the most wrong fields."""
-    return sorted(played, key=lambda turn: (turn.all_right, -len(turn.wrong)))[:count]
+    """The turns with the most wrong fields, of those that have any."""
+    wrong = [turn for turn in played if turn.wrong]
+    return sorted(wrong, key=lambda turn: (turn.all_right, -len(turn.wrong)))[:count]
 
 
 def seen_words(reading: Reading | None) -> str:
@@ -206,7 +207,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{name:18s}", *(f"{figure!s:10s}" for figure in figures))
     for turn in worst(played[first], options.worst):
         print(f"{turn.asked.game}.{turn.asked.turn} seed {turn.seed}: {turn.asked.say}")
-        print(f"    wrong: {', '.join(turn.wrong) or 'nothing'}; seen: {seen_words(turn.reading)}")
+        print(f"    wrong: {', '.join(turn.wrong)}; seen: {seen_words(turn.reading)}")
     return 0
 
 

@@ -212,6 +212,12 @@ typedef struct ag_person {
     const char *name, *clothes;
 } ag_person;
 
+/* One thing to tell the player: a code of PROTOCOL.md's section Answers and its fields; those that it lacks are empty. */
+typedef struct ag_answer {
+    const char *code, *value;
+    ag_strings people, words;
+} ag_answer;
+
 /* How an instruction was understood, or what is seen in a start picture. text is "" where there is nothing of it. */
 typedef struct ag_understood {
     const ag_person *people; /* the first named first */
@@ -220,8 +226,10 @@ typedef struct ag_understood {
     int level;           /* of motion, 1..5 */
     const char *caption; /* the same as the model is given it */
     ag_strings unknown;  /* words that ask for what cannot be drawn; the nearest is shown */
-    const char *text;    /* the same in one line for a player */
+    const char *text;    /* what changes, in one line for a player */
     const char *notice;  /* what was not understood, for a player; "" if all was */
+    const ag_answer *answers; /* both in codes, to say them in the player's language */
+    size_t answer_count;
 } ag_understood;
 
 /* Instructions that are answered at once, letter by letter. It replaces the game's earlier offer, also when it is empty, and holds

@@ -35,6 +35,7 @@ void Slot::reset(ag_event_type type, std::size_t text_bytes) {
     turns.clear();
     strings.clear();
     people.clear();
+    answers.clear();
     is_log = false;
 }
 

@@ -31,6 +31,7 @@ struct Slot {
     std::vector<ag_logged_turn> turns;
     std::vector<const char *> strings;
     std::vector<ag_person> people;
+    std::vector<ag_answer> answers;
     bool is_log = false;
     ag_log_level level = AG_LOG_DEBUG;
     Slot *next = nullptr;

@@ -138,7 +138,26 @@ void read_understood(Fields &fields, Slot &slot) {
     understood.caption = slot.texts.put(fields.text("caption"));
     understood.text = slot.texts.put(fields.text("text"));
     understood.notice = slot.texts.put(fields.text_or_empty("notice"));
-    understood.unknown = strings_of(slot, add_strings(fields, "unknown", slot)); // not of a picture
+    const Range unknown = add_strings(fields, "unknown", slot); // not of a picture
+    const auto answers = fields.has("answer") ? fields.list("answer") : Tree::none;
+    for (std::uint32_t at = answers + 1; answers != Tree::none && at < tree.at(answers).end && !fields.fault; at = tree.at(at).end) {
+        Fields one(tree, at);
+        const char *const code = slot.texts.put(one.text("code"));
+        const char *const value = slot.texts.put(one.text_or_empty("value"));
+        const auto people = add_strings(one, "people", slot).count, words = add_strings(one, "words", slot).count;
+        slot.answers.push_back({code, value, {nullptr, people}, {nullptr, words}});
+        fields.fault = one.fault;
+    }
+    understood.unknown = strings_of(slot, unknown);
+    std::size_t next = unknown.at + unknown.count; // the strings no longer move
+    for (auto &answer : slot.answers) {
+        for (ag_strings *list : {&answer.people, &answer.words}) {
+            *list = strings_of(slot, {next, list->count});
+            next += list->count;
+        }
+    }
+    understood.answers = slot.answers.data();
+    understood.answer_count = slot.answers.size();
 }
 
 void read_status(Fields &fields, Slot &slot) {

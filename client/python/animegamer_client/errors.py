@@ -10,6 +10,9 @@ ClientError
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 
 class ClientError(Exception):
     """Base of all errors of this package: `code` is for programs, `text` and `do` (what to do about it) for people."""
@@ -23,10 +26,13 @@ class ClientError(Exception):
 
 
 class ServerRefused(ClientError):
-    """The server's error. A newer server may have codes that are not in PROTOCOL.md: show the text."""
+    """The server's error. A newer server may have codes that are not in PROTOCOL.md: show the text.
 
-    def __init__(self, code: str, text: str, do: str | None = None) -> None:
-        self.code = code
+    answer: of `not_understood`: maps with the fields of `Answer`, for another language than the text's.
+    """
+
+    def __init__(self, code: str, text: str, do: str | None = None, answer: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.code, self.answer = code, answer
         super().__init__(text, do)
 
 

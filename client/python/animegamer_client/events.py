@@ -76,13 +76,24 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """One thing to tell the player: a code of PROTOCOL.md's section Answers and its fields; others are empty."""
+
+    code: str
+    people: tuple[str, ...] = ()
+    value: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Understood(Event):
     """How the instruction was understood. Comes before `State`, from bundles that read everyday words.
 
     people: one or two, the first named first. motion, place, hour (day or night), position (left, centre, right): words
     of the bundle. level: of motion, 1..5. caption: the same in the format for the model.
-    unknown: words for things that cannot be drawn. text: all of it in one line for a person. notice: what was not
-    understood, for a person; None if everything was. seq: that of the previous event.
+    unknown: words for things that cannot be drawn. text: what changes, in one line for a person. notice: what was not
+    understood, for a person; None if everything was. answer: both in codes, for another language. seq: that of the
+    previous event.
     """
 
     people: tuple[Person, ...]
@@ -95,6 +106,7 @@ class Understood(Event):
     unknown: tuple[str, ...]
     text: str
     notice: str | None = None
+    answer: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,10 @@ def play(client: Client, seed: int | None, resume: str | None, out: Path | None,
             try:
                 _show(game.turn(text), folder)
             except (ServerRefused, ProtocolError) as error:
+                if error.code == "undo" and game.turns:
+                    print_plain(f"  turn {game.turns} is taken back")
+                    game.rewind(game.turns - 1)
+                    continue
                 print_plain(f"error: {error}")
                 code = int(not interactive)
             except KeyboardInterrupt:

@@ -295,7 +295,9 @@ class ProtocolState:
 
     def _process_error(self, call: Call[Any] | None, message: Message) -> None:
         code, do = text(message.fields, "code"), message.fields.get("do")
-        error = ServerRefused(code, text(message.fields, "text"), do if isinstance(do, str) else None)
+        error = ServerRefused(
+            code, text(message.fields, "text"), do if isinstance(do, str) else None, message.fields.get("answer", ())
+        )
         resumed = self._session_of_resume.get(message.parent or "")
         if code == "hello_first":
             self.lost("the server was restarted")

@@ -16,6 +16,7 @@ from animegamer_rt.backends.interface import FloatArray, IntArray, ReaderEngine,
 from animegamer_rt.backends.onnxruntime.loader import load_reader
 from animegamer_rt.bundle.language_file import read_language
 from animegamer_rt.bundle.loader import Bundle
+from animegamer_rt.errors import InstructionError
 from animegamer_rt.stages.reader import InstructionReader
 from animegamer_rt.state.game import Scene
 from animegamer_rt.state.instruction import Instruction
@@ -24,6 +25,9 @@ from .export import LANGUAGE, WORDS
 from .model import SCENE_NUMBERS, Reader
 
 FIELDS = ("who", "motion", "place", "not_place", "night", "outfits", "level", "notice")
+
+NOBODY: Mapping[str, Any] = dict.fromkeys(("motion", "place", "night"), None) | {"who": [], "outfits": [], "level": 0}
+"""The labels of a game whose first turn was refused."""
 
 Line = Mapping[str, Any]
 
@@ -93,7 +97,8 @@ def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
 
     ms_median: processor time per turn, which is insensitive to other programs. silent: the share of misread turns
     (people, motion, place, hour or clothes) without a notice. alarms: the share of the other turns with a notice that
-    their label does not ask for. wrong: the wrong turns, with label and reading.
+    their label does not ask for. wrong: the wrong turns, with label and reading. A refused turn leaves the scene as it was
+    (one that undoes takes back the last), and `refused` says why.
     """
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     counts: dict[str, list[bool]] = {field: [] for field in ("all_right", "first", "later", *FIELDS)}
@@ -106,10 +111,17 @@ def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
         if line["game"] != game:
             game, scene, earlier = line["game"], None, None
         started = time.process_time()
-        reading = reader.read(Instruction.parse(line["say"]), scene, earlier)
+        refused, unknown_words = "", tuple[str, ...]()
+        try:
+            reading = reader.read(Instruction.parse(line["say"]), scene, earlier)
+            got = {**labels_of(reading.scene), "notice": reading.notice is not None}
+            (scene, earlier), unknown_words = (reading.scene, scene), reading.unknown
+        except InstructionError as error:
+            if error.code == "undo":
+                scene = earlier or scene
+            refused = f"{path.name}, game {line['game']}: {error}"
+            got = {**(NOBODY if scene is None else labels_of(scene)), "notice": error.code != "undo"}
         seconds.append(time.process_time() - started)
-        got = {**labels_of(reading.scene), "notice": reading.notice is not None}
-        scene, earlier = reading.scene, scene
         right = judge(line, got)
         whole = all(right.get(field, True) for field in ("who", "motion", "place", "not_place", "night"))
         if not (whole and right.get("outfits", True)):
@@ -122,7 +134,8 @@ def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
         counts["first" if line["turn"] == 1 else "later"].append(whole)
         if not all(right.values()):
             bad = {field: (line[field], got.get(field, got["place"])) for field, value in right.items() if not value}
-            unknown = {"unknown": list(reading.unknown)} if reading.unknown else {}
+            unknown: dict[str, Any] = {"unknown": list(unknown_words)} if unknown_words else {}
+            unknown |= {"refused": refused} if refused else {}
             wrong.append({"game": line["game"], "turn": line["turn"], "say": line["say"], "wrong": bad, **unknown})
     shares = {field: round(float(np.mean(values)), 4) for field, values in counts.items() if values}
     shares |= {

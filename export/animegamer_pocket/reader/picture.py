@@ -40,7 +40,7 @@ from animegamer_pocket.world.scene import (
 from .model import HEADS
 from .samples import NOT_JUDGED
 
-EMPTY_SHARE = 0.06
+EMPTY_SHARE, NOTHING_SHARE = 0.06, 0.06
 PICTURE_HEADS = {name: shape for name, shape in HEADS.items() if name != "level"}
 CHANNELS = (24, 48, 72, 96, 128)
 
@@ -126,7 +126,10 @@ def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
     pictures, truth = [], []
     for _ in range(size):
         scene = _scene(rng)
-        if rng.random() < EMPTY_SHARE:
+        if rng.random() < NOTHING_SHARE:
+            frame = nothing(rng)
+            truth.append([*[0] * len(CHARACTERS), *[NOT_JUDGED] * (len(CHARACTERS) + 4)])
+        elif rng.random() < EMPTY_SHARE:
             frame = downsample(paint_place(scene.place, scene.night).copy())
             truth.append(picture_truth(None, scene.place, scene.night))
         else:
@@ -135,6 +138,32 @@ def picture_batch(rng: random.Random, size: int) -> tuple[Tensor, Tensor]:
         pictures.append(change_picture(frame, rng))
     batch = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2) / 127.5 - 1
     return batch, torch.tensor(truth)
+
+
+def nothing(rng: random.Random) -> npt.NDArray[np.float32]:
+    """A picture of nobody and no place: one colour, a texture of 1/f noise, or a landscape of bands; as a frame."""
+    noise, kind = np.random.default_rng(rng.getrandbits(32)), rng.choice(("flat", "texture", "texture", "landscape"))
+    colours = noise.uniform(0, 255, (4, 3))
+    if kind == "flat":
+        return np.broadcast_to(colours[0], (HEIGHT, WIDTH, 3)).astype(np.float32)
+    rows, columns = np.fft.fftfreq(HEIGHT)[:, None], np.fft.fftfreq(WIDTH)[None]
+    falloff = np.maximum(np.hypot(rows, columns), 1 / WIDTH) ** -rng.uniform(0.3, 2.5)
+    grain = np.fft.ifft2(np.fft.fft2(noise.standard_normal((3, HEIGHT, WIDTH))) * falloff).real.transpose(1, 2, 0)
+    grain = (grain - grain.mean((0, 1))) / grain.std((0, 1))
+    if kind == "texture":
+        return (colours[0] + grain * rng.uniform(15, 80)).clip(0, 255).astype(np.float32)
+    edges = np.sort(noise.uniform(0, HEIGHT, 3))[:, None, None] + 4 * grain[:1, :, :1]
+    band = (np.arange(HEIGHT)[:, None, None] > edges).sum(0)
+    return (colours[band[..., 0]] + 6 * grain).clip(0, 255).astype(np.float32)
+
+
+def doubt(reader: nn.Module, pictures: int = 400) -> float:
+    """How much likelier than nobody somebody must be to be believed: more than in 99 of 100 pictures of nobody."""
+    rng = random.Random(98)
+    batch = torch.from_numpy(np.stack([nothing(rng) for _ in range(pictures)])).permute(0, 3, 1, 2) / 127.5 - 1
+    with torch.no_grad():
+        scores = reader(batch)[0].float().numpy()
+    return max(0.0, float(np.quantile((scores[..., 1] - scores[..., 0]).max(1), 0.99)))
 
 
 def _scene(rng: random.Random) -> Scene:
@@ -146,7 +175,7 @@ def _scene(rng: random.Random) -> Scene:
             return scene
 
 
-def change_picture(frame: npt.NDArray[np.uint8], rng: random.Random) -> npt.NDArray[np.float32]:
+def change_picture(frame: npt.NDArray[Any], rng: random.Random) -> npt.NDArray[np.float32]:
     """A frame shifted, cropped or downscaled, recoloured, blurred and with noise: f32 [96, 144, 3] in 0..255."""
     picture: Any = frame.astype(np.float32)
     if rng.random() < 0.7:

@@ -36,7 +36,7 @@ from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
 from .game_folder import GameFolder, check_folder, new_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
-from .terminal import Terminal
+from .terminal import UNDO, Terminal
 
 GAMES_FOLDER = Path("games")
 
@@ -116,6 +116,11 @@ class PlayedGame:
             reading = pool.submit(self.pipeline.predictor.prepare, self.session.history)
             yield
             reading.result()
+
+    def undo(self) -> None:
+        """Take the last turn back, in the folder too."""
+        self.folder.drop_last()
+        self.game.rewind(self.session.turns - 1)
 
     def play_turn(self, text: str, terminal: Terminal) -> None:
         """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
@@ -217,10 +222,28 @@ def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interact
             _ask_turns(game, terminal)
         for text in script:
             terminal.instruction(game.next_turn, text)
-            game.play_turn(text, terminal)
+            try:
+                play_or_undo(game, text, terminal)
+            except InstructionError as error:
+                if error.code != "not_understood":
+                    raise
+                terminal.refused(error)  # the lines after it may be understood
     finally:
         game.close()
         terminal.closing(game.folder, game.session.turns)
+
+
+def play_or_undo(game: PlayedGame, text: str, terminal: Terminal) -> None:
+    """Play a turn; if its text takes the last one back, do that. Raises as `PlayedGame.play_turn`."""
+    try:
+        if text.lower() in UNDO:
+            raise InstructionError("there is no turn to take back", code="undo")
+        game.play_turn(text, terminal)
+    except InstructionError as error:
+        if error.code != "undo" or not game.session.turns:
+            raise
+        game.undo()
+        terminal.undone(game.next_turn, game.game.character)
 
 
 def _script(instructions: str | None, bundle: Bundle) -> list[str]:
@@ -237,9 +260,9 @@ def _ask_turns(game: PlayedGame, terminal: Terminal) -> None:
         if text is None:
             return
         try:
-            if text[0] in "/:":  # a mistyped command must not be played as a turn
-                raise InstructionError("no such command", found=repr(text.split()[0]), expected="help or quit")
-            game.play_turn(text, terminal)
+            if text[0] in "/:" and text.lower() not in UNDO:  # a mistyped command must not be played as a turn
+                raise InstructionError("no such command", found=repr(text.split()[0]), expected="help, undo or quit")
+            play_or_undo(game, text, terminal)
         except InstructionError as error:
             terminal.refused(error)
         except KeyboardInterrupt:

@@ -154,6 +154,19 @@ class GameFolder:
         self._rows = rows
         return path
 
+    def drop_last(self) -> None:
+        """Remove the last turn's clip, and the turn from the contact sheet and game.json. Raises OutputError."""
+        path = self.clip_path(len(self._turns))
+        self._turns.pop()
+        self._rows = self._rows[:-1]
+        self._write(self.game_path)
+        if self._rows:
+            write_contact_sheet(self.sheet_path, self._rows)
+        else:
+            remove(self.sheet_path)
+        remove(path)
+        self._claim = Claim(self.folder, False, frozenset({SHEET_FILE}), ANOTHER)
+
     def _stage(self, path: Path, write: Callable[[Path], None]) -> Path:
         part = path.with_name(f".new-{path.name}")
         try:

@@ -33,7 +33,7 @@ BAR_CELLS = 20
 PREVIEW_CELLS = 72
 """Widest preview of a clip, in terminal columns."""
 COLOURS = dict(zip(VALUES, ("red", "magenta", "yellow"), strict=True))
-QUIT, HELP = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help")
+QUIT, HELP, UNDO = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help"), ("undo", "/undo")
 # In the C locale GNU readline would treat non-ASCII letters as commands and lose them.
 READLINE = ("set input-meta on", "set output-meta on", "set convert-meta off")
 
@@ -87,7 +87,8 @@ class Terminal:
             example = max(sentences or world.examples[:1], key=len)  # the longest has who, what and where
             table.add_row(Text("for example", "cyan"), Text(plain(example), "italic"))
         self._console.print(table, soft_wrap=False)
-        self._print("Type who does what where. Ctrl-C stops a turn, help shows this, quit ends the game.", "dim")
+        keys = "Ctrl-C stops a turn, undo takes the last one back, help shows this, quit ends the game."
+        self._print(f"Type who does what where. {keys}", "dim")
 
     def ask(self, turn: int) -> str | None:
         """The next instruction; None when the player quits. Raises KeyboardInterrupt on Ctrl-C."""
@@ -175,6 +176,11 @@ class Terminal:
 
     def refused(self, error: AnimeGamerError) -> None:
         self._print(f"error: {error}", "red")
+
+    def undone(self, turn: int, character: CharacterState) -> None:
+        """The last turn was taken back: the next one is `turn` again."""
+        self._character = character
+        self._print(f"  turn {turn} is taken back", "yellow")
 
     def turn_stopped(self, turn: int) -> None:
         self._print(f"stopped; the next turn is turn {turn}", "yellow")

@@ -13,15 +13,43 @@ namespace AnimeGamer
         public bool Replayed;
     }
 
+    /// <summary>One thing to tell the player: a code of PROTOCOL.md's section Answers and its fields. Value may be null.</summary>
+    public sealed class Answer
+    {
+        public string Code, Value;
+        public string[] People, Words;
+
+        internal static Answer[] ReadAll(MsgView list)
+        {
+            var answers = new Answer[list.Kind == MsgKind.List ? list.Count : 0];
+            MsgView each = answers.Length > 0 ? list.First() : list;
+            for (int i = 0; i < answers.Length; i++)
+            {
+                answers[i] = new Answer
+                {
+                    Code = each.Text("code"),
+                    Value = each.TextOr("value", null),
+                    People = each.TextsOrNone("people"),
+                    Words = each.TextsOrNone("words"),
+                };
+                if (i + 1 < answers.Length) each = each.Next();
+            }
+            return answers;
+        }
+    }
+
     /// <summary>What the instruction was taken to mean, of a bundle that reads everyday words; or what was seen in the picture
     /// that a game starts from.</summary>
     public sealed class Understood
     {
-        /// <summary>A line for the player.</summary>
+        /// <summary>A line for the player: what changes.</summary>
         public string Text;
 
         /// <summary>What was not understood, for the player; null if all was.</summary>
         public string Notice;
+
+        /// <summary>Both in codes, to say them in the player's language.</summary>
+        public Answer[] Answers;
 
         public string Motion, Place, Hour;
 
@@ -34,6 +62,7 @@ namespace AnimeGamer
             {
                 Text = fields.Text("text"),
                 Notice = fields.TextOr("notice", null),
+                Answers = Answer.ReadAll(fields.Find("answer")),
                 Motion = fields.Text("motion"),
                 Place = fields.Text("place"),
                 Hour = fields.Text("hour"),
