@@ -97,8 +97,8 @@ def evaluate(reader: InstructionReader, path: Path) -> dict[str, Any]:
 
     ms_median: processor time per turn, which is insensitive to other programs. silent: the share of misread turns
     (people, motion, place, hour or clothes) without a notice. alarms: the share of the other turns with a notice that
-    their label does not ask for. wrong: the wrong turns, with label and reading. A refused turn leaves the scene as it was
-    (one that undoes takes back the last), and `refused` says why.
+    their label does not ask for. wrong: the wrong turns, with label and reading. A refused turn leaves the
+    scene as it was (one that undoes takes back the last), and `refused` says why.
     """
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     counts: dict[str, list[bool]] = {field: [] for field in ("all_right", "first", "later", *FIELDS)}

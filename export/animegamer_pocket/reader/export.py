@@ -30,7 +30,7 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.language.words import split_words, word_features
 
 from .model import HEADS, LEVELS, OUTPUTS, Reader
-from .picture import PICTURE_HEADS, PictureReader
+from .picture import PICTURE_HEADS, PictureReader, doubt
 from .samples import encode_scene
 
 TOLERANCE = 2e-3
@@ -88,17 +88,20 @@ def export_reader(reader: Reader, folder: Path, precision: Precision = "fp16") -
 
 
 class _AtUsualLevel(nn.Module):
-    """The picture reader with a constant output `level`, which pictures do not show."""
+    """The picture reader with a constant output `level`, which pictures do not show, and its `doubt` in absence."""
 
     usual_level: Tensor
+    doubt: Tensor
 
     def __init__(self, reader: PictureReader) -> None:
         super().__init__()
         self.reader = reader
+        self.register_buffer("doubt", torch.tensor([doubt(reader), 0, 0]), persistent=False)
         self.register_buffer("usual_level", torch.eye(LEVELS)[DEFAULT_LEVEL - 1], persistent=False)
 
     def forward(self, picture: Tensor) -> tuple[Tensor, ...]:
         heads = dict(zip(PICTURE_HEADS, self.reader(picture), strict=True))
+        heads["people"] = heads["people"] + self.doubt
         heads["level"] = self.usual_level[None] + 0 * heads["motion"].sum(1, keepdim=True)
         return tuple(heads[name] for name in HEADS)
 

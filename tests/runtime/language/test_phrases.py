@@ -12,12 +12,12 @@ from animegamer_rt.bundle.language_file import read_language
 from animegamer_rt.errors import BundleFileError
 from animegamer_rt.language.phrases import Language, LanguageFile
 
-GERMAN = LanguageFile(phrases={"nothing_changes": "nichts ändert sich", "more": "und {count} weitere"})
+GERMAN = LanguageFile(phrases={"nothing_changes": "nichts ändert sich", "cut": "nur {value} Wörter"})
 
 
 def test_phrases_are_those_of_the_file_in_any_language() -> None:
     language = Language(GERMAN)
-    assert language.say("nothing_changes") == "nichts ändert sich" and language.say("more", count=2) == "und 2 weitere"
+    assert language.say("nothing_changes") == "nichts ändert sich" and language.say("cut", value="2") == "nur 2 Wörter"
 
 
 def test_without_a_file_nothing_is_said_but_captions() -> None:
@@ -32,9 +32,9 @@ def test_without_a_file_nothing_is_said_but_captions() -> None:
         ({"phrase": {}}, "unknown key 'phrase'.*did you mean 'phrases'"),
         ({"endings": {"s": 1}}, "endings: s: wrong type of value"),
         ({"phrases": {"hello": ""}}, "phrases: hello: unknown key"),
-        ({"phrases": {"more": "{count.__class__}"}}, r"phrases: more: .*'count.__class__'"),
-        ({"phrases": {"more": "{count:>999999999}"}}, r"phrases: more: .*'count:>999999999'"),
-        ({"phrases": {"more": "{"}}, "phrases: more: invalid phrase"),
+        ({"phrases": {"cut": "{value.__class__}"}}, r"phrases: cut: .*'value.__class__'"),
+        ({"phrases": {"cut": "{value:>999999999}"}}, r"phrases: cut: .*'value:>999999999'"),
+        ({"phrases": {"cut": "{"}}, "phrases: cut: invalid phrase"),
         ([], "not a table of settings"),
     ],
 )

@@ -45,7 +45,9 @@ def play(bundle: Path, script: Path, out: Path, *options: str) -> tuple[int, dic
 
 def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bundle, script = tiny_reader.add_reader(fakes.write_bundle(tmp_path / "tiny")).folder, tmp_path / "story.txt"
-    script.write_text("Mia waves wildly in a raincoat\nshe explodes, and it is night\n", encoding="utf-8")
+    script.write_text(
+        "Mia waves wildly in a raincoat\nshe explodes, and it is night\nhello\nTobo runs\nundo\n", encoding="utf-8"
+    )
     code, game = play(bundle, script, tmp_path / "out", "--seed", "7")
     assert code == 0
     assert [turn["caption"] for turn in game["turns"]] == [
@@ -54,7 +56,9 @@ def test_reader_says_what_was_understood_and_what_not(tmp_path: Path, capsys: py
     ]
     said = capsys.readouterr().out
     assert "understood: Mia in a raincoat waves wildly, town, day" in said
-    assert 'not understood: "explodes"; tiny reads English and knows Mia, Tobo; wave, run,' in said
+    assert 'understood: it is night\n  not understood: "explodes"\n' in said
+    assert "error: nothing understood; tiny reads" in said and "turn 3 is taken back" in said
+    assert not (tmp_path / "out" / "turn-003.mp4").exists()
 
 
 def test_every_turn_is_a_clip_a_row_and_a_record(bundle: Path, script: Path, tmp_path: Path) -> None:
