@@ -137,7 +137,7 @@ def knowing(bundle: Bundle, vocabulary: str, undrawable: str = "") -> Instructio
 
 
 def test_a_text_that_changes_nothing_is_answered_unless_it_asks_for_that(bundle: Bundle) -> None:
-    reads = knowing(bundle, "mia waves hello again do it to the 🔥")
+    reads = knowing(bundle, "mia waves hello hundreds again do it to the 🔥")
     before = reads.read(Instruction("Mia waves"), None).scene
 
     def problem(text: str) -> str | None:
