@@ -38,12 +38,19 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_games_are_played_and_no_shown_texture_is_written(build: Path, tmp_path: Path) -> None:
+def test_games_are_played_and_what_is_announced_is_drawn(build: Path, tmp_path: Path) -> None:
     bundle = fakes.write_bundle(tmp_path / "tiny").folder
     with LiveServer(bundle, tmp_path / "state", device="simulated:0.2", turns_per_minute=0) as server:
         said = run(build / "driver", f"tcp://127.0.0.1:{server.ready().port}")
     parts = ["two turns", "say instead", "list, branch, export, replay, rewind", "next level", "second play"]
     assert said.splitlines() == parts
+
+
+def test_each_of_ten_nodes_hears_its_own_clip(build: Path, tmp_path: Path) -> None:
+    bundle = fakes.write_bundle(tmp_path / "tiny").folder
+    with LiveServer(bundle, tmp_path / "state", device="simulated:0.2", turns_per_minute=0) as server:
+        said = run(build / "driver", f"tcp://127.0.0.1:{server.ready().port}", "chain")
+    assert said.splitlines() == ["a chain of 10, 5 objects", "looped, paused, faded"], "and no ended node is kept"
 
 
 def test_a_game_starts_from_a_picture_and_shows_what_is_ready(build: Path, tmp_path: Path) -> None:
