@@ -39,7 +39,7 @@ CLIENTS = (
     ClientTools("Keys for C, C++, C# and Unreal", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
     ClientTools("Engines' compiler flags", ("clang++",), ("clang",), ()),
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
-    ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
+    ClientTools("Unreal", ("cmake", "c++", "clang++"), ("cmake", "g++", "clang"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )
 """All clients but Python, whose tests need no tools and so always run."""

@@ -186,6 +186,7 @@ void play_with_keys(const char* Folder, const char* ServerKey) {
 	check(StatusError.find("AnimeGamer.key_secret cannot be read; ") != std::string::npos, "the status says that there is no file");
 	check(!Component->Say(TEXT("Mia waves.")) && Error == "no_secret_key", "so does the component");
 	Heard refused(TEXT("Mia waves."));
+	CollectGarbage();
 	check(refused.Error == "no_secret_key" && refused.ended(), "and the node");
 
 	Settings.SecretKeyFile = TEXT("client.key_secret");

@@ -2,8 +2,8 @@
 
 python client/unreal/tests/header_tool.py FOLDER     exit code 1 and a line for each rule that is broken
 
-The rules are those of Epic's pages on Properties, UFunctions, Structs, Enums, Delegates and Blueprint async actions. The generated
-files hold what the stubs need of reflection: which objects a garbage collector finds, and whether a class is a Blueprint node.
+The rules are those of Epic's pages on Properties, UFunctions, Structs, Enums, Delegates and Blueprint async actions.
+The generated files hold what the stubs need of reflection: which objects a garbage collector finds.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def read(file: Path) -> Header:
         given = [(words[n], words[n + 1]) for n in range(0, len(words) - 1, 2)]
         header.delegates[name] = given
         if (match[1] or "") not in COUNTS or COUNTS.index(match[1] or "") * 2 != len(words):
-            header.breaks(line_of(match.start()), f"{name}: {len(words) / 2:g} parameters; the macro takes another number")
+            header.breaks(
+                line_of(match.start()), f"{name}: {len(words) / 2:g} parameters; the macro takes another number"
+            )
         if name[0] != "F":
             header.breaks(line_of(match.start()), f"{name}: a delegate's name begins with F")
     for match in re.finditer(r"\b(UCLASS|USTRUCT)\((?:[^()]|\([^()]*\))*\)\s*(?:class|struct)\s+(?:\w+_API\s+)?(\w+)"
@@ -159,7 +161,9 @@ def members_of(declared: str, line: int, words: set[str], access: str) -> Iterat
     """The members of one declaration: `int32 A = 0, B = 1` are two."""
     if declared.startswith(("friend", "typedef", "using", "class ", "struct ")) or not declared:
         return
-    function = re.match(r"(?:virtual |static )*(.*?[\s*&])?(~?\w+)\((.*)\)(?: const)?(?: override)?(?: = .*)?$", declared)
+    function = re.match(
+        r"(?:virtual |static )*(.*?[\s*&])?(~?\w+)\((.*)\)(?: const)?(?: override)?(?: = .*)?$", declared
+    )
     if function and "= " not in declared.split("(")[0]:
         yield Member(line, words, (function[1] or "").strip(), function[2], access, parameters_of(function[3]))
         return
@@ -187,7 +191,9 @@ class Rules:
         if box and box[1] in ("TObjectPtr", "TSubclassOf"):
             return re.fullmatch(r"[UA]\w+", box[2]) is not None
         if box:
-            return all(self.is_of_blueprints(part) and not part.startswith(("TArray", "TMap")) for part in split(box[2]))
+            return all(
+                self.is_of_blueprints(part) and not part.startswith(("TArray", "TMap")) for part in split(box[2])
+            )
         if kind.endswith("*"):
             return re.fullmatch(r"(class )?[UA]\w+", kind[:-1].strip()) is not None
         return kind in VALUES | self.structs | self.enums
@@ -225,10 +231,10 @@ class Rules:
             assigned = [each for each in made.members if "BlueprintAssignable" in each.specifiers]
             kinds = {each.type for each in assigned}
             if len(kinds) != 1:
-                header.breaks(made.line, f"{made.name}: an async node has the pins of its first delegate alone, so all are of one "
-                              f"type; here: {', '.join(sorted(kinds)) or 'none'}")  # fmt: skip
+                rule = "an async node has the pins of its first delegate alone, so all are of one type"
+                header.breaks(made.line, f"{made.name}: {rule}; here: {', '.join(sorted(kinds)) or 'none'}")
             if not any("BlueprintInternalUseOnly" in " ".join(each.specifiers) for each in made.members):
-                header.breaks(made.line, f"{made.name}: its factory needs meta = (BlueprintInternalUseOnly = \"true\")")
+                header.breaks(made.line, f'{made.name}: its factory needs meta = (BlueprintInternalUseOnly = "true")')
 
     def check_member(self, header: Header, made: Type, member: Member) -> None:
         """A property or a function."""
@@ -271,7 +277,9 @@ def generated(header: Header) -> str:
     """The text of the .generated.h for the stubs."""
     lines = ["#undef CURRENT_FILE_ID", f"#define CURRENT_FILE_ID FID_{header.file.stem}"]
     for made in header.types:
-        held = [each.name for each in made.members if re.search(r"TObjectPtr<|\*$", each.type) and each.parameters is None]
+        held = [
+            each.name for each in made.members if re.search(r"TObjectPtr<|\*$", each.type) and each.parameters is None
+        ]
         body = f"using ThisClass = {made.name};"
         if made.kind == "UCLASS":
             visits = " ".join(f"StubVisit(Visitor, {name});" for name in held)
