@@ -112,7 +112,8 @@ class GatewayProcess:
                 start_new_session=True,
             )
             assert self._process.stdin is not None and self._process.stdout is not None
-            os.set_blocking(self._process.stdout.fileno(), False)
+            if sys.platform != "win32":  # _check_installed refuses --web there
+                os.set_blocking(self._process.stdout.fileno(), False)
             self._process.stdin.write(self._settings.to_line())
             self._process.stdin.flush()
         except OSError as error:  # out of memory, or it died at once: may be temporary, and the games continue
