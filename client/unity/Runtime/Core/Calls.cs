@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Threading;
 using System.Threading.Tasks;
 
 namespace AnimeGamer
@@ -105,6 +106,14 @@ namespace AnimeGamer
             Ended = true;
             _result.TrySetException(error);
             AggregateException seen = _result.Task.Exception;  // a result that nobody awaits is no fault of the program
+        }
+
+        /// <summary>End the call without an error; its answer is not waited for. Under the lock.</summary>
+        public void Cancel(CancellationToken cancel)
+        {
+            if (Ended) return;
+            Ended = true;
+            _result.TrySetCanceled(cancel);
         }
 
         void End(T value)

@@ -13,7 +13,9 @@ namespace AnimeGamer
 
         public readonly ProtocolState State;
         readonly object _gate;
-        readonly IPEndPoint _address;
+        readonly DnsEndPoint _address;
+        IPEndPoint _resolved;
+        int _tries;
         readonly AnimeGamerClient _client;
         readonly CurveKeys _keys;
         readonly AutoResetEvent _wake = new AutoResetEvent(false);
@@ -22,7 +24,7 @@ namespace AnimeGamer
         volatile bool _stop;
 
         /// <summary>keys: null, none.</summary>
-        public Link(AnimeGamerClient client, object gate, IPEndPoint address, CurveKeys keys, ProtocolState state, string name)
+        public Link(AnimeGamerClient client, object gate, DnsEndPoint address, CurveKeys keys, ProtocolState state, string name)
         {
             _keys = keys;
             _client = client;
@@ -71,6 +73,7 @@ namespace AnimeGamer
 
         void Step()
         {
+            if (State.WantsConnection) Resolve();  // without the lock: it may take seconds
             lock (_gate)
             {
                 if (_stop) return;
@@ -163,13 +166,34 @@ namespace AnimeGamer
             }
         }
 
+        // Anew for each connection, as a name may have moved; its addresses in turn.
+        void Resolve()
+        {
+            _resolved = null;
+            try
+            {
+                IPAddress[] known = IPAddress.TryParse(_address.Host, out IPAddress number)
+                    ? new[] { number } : Dns.GetHostAddresses(_address.Host);
+                if (known.Length > 0) _resolved = new IPEndPoint(known[_tries++ % known.Length], _address.Port);
+            }
+            catch (SocketException)
+            {
+                // OpenWire says so.
+            }
+        }
+
         void OpenWire()
         {
             DropWire();
             State.Connecting();
+            if (_resolved == null)
+            {
+                State.Lost("no address is known of the host " + _address.Host, "check the name, or give its IP address");
+                return;
+            }
             try
             {
-                _wire = new Wire(_address, _client.Pool, _keys);
+                _wire = new Wire(_resolved, _client.Pool, _keys);
             }
             catch (SocketException)
             {
