@@ -70,9 +70,10 @@ def run(*command: object) -> str:
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
+    run(sys.executable, PLUGIN / "pack.py", folder / "Plugins")
     keys = f"-DANIMEGAMER_CURVE={'ON' if stories.WITH_KEYS else 'OFF'}"
     options = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", keys)
-    run("cmake", "-S", PLUGIN / "tests", "-B", folder, *options)
+    run("cmake", "-S", PLUGIN / "tests", "-B", folder, f"-DPLUGIN={folder / 'Plugins' / 'AnimeGamer'}", *options)
     run("cmake", "--build", folder, "--parallel", 2)
     return folder
 
@@ -196,8 +197,7 @@ def test_headers_that_unreals_header_tool_refuses_are_refused(
 
 
 def test_the_modules_compile_with_unreals_warnings(build: Path, tmp_path: Path) -> None:
-    run(sys.executable, PLUGIN / "pack.py", tmp_path)
-    source = tmp_path / "AnimeGamer" / "Source"
+    source = build / "Plugins" / "AnimeGamer" / "Source"
     unity = tmp_path / "unity.cpp"
     for module in ("AnimeGamerNative", "AnimeGamer"):
         rules = (source / module / f"{module}.Build.cs").read_text(encoding="utf-8")

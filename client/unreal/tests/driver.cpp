@@ -63,7 +63,7 @@ struct Heard {
 };
 
 std::atomic<bool> Running{true};
-int Announced = 0, Ticks = 0; // OnFrame of the component
+int Announced = 0; // OnFrame of the component
 std::atomic<int> Drawn{0};    // pictures that a draw has found in the texture
 UAnimeGamerGame* Watched = nullptr;
 
