@@ -12,8 +12,7 @@ from simulated_server import SHOT, STATE, Game, Listener, SimulatedServer
 from animegamer_rt.errors import StoreError
 from animegamer_rt.noise import VERSION
 from animegamer_rt.serving.server.ahead import MAX_BEGUN
-from animegamer_rt.serving.server.core import PREDICT_AGAIN_S
-from animegamer_rt.serving.server.dispatch import MAX_FAILURES
+from animegamer_rt.serving.server.dispatch import MAX_FAILURES, PREDICT_AGAIN_S
 from animegamer_rt.serving.server.effects import Counted
 from animegamer_rt.serving.server.storage import EXPORTS_KEPT
 from animegamer_rt.serving.store import Quota, Store, StoredTurn

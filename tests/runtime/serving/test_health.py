@@ -13,10 +13,9 @@ import pytest
 from simulated_server import Game, Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.errors import AnimeGamerError, BackendError, ConfigError, ProtocolError, StoreError
-from animegamer_rt.serving.server.clock import MAX_STEP_S, AwakeClock
-from animegamer_rt.serving.server.dispatch import REPLACED_S
+from animegamer_rt.serving.server.dispatch import REFUSED_S, REMEMBERED_S, REPLACED_S
 from animegamer_rt.serving.server.effects import Lost
-from animegamer_rt.serving.server.suspects import REFUSED_S, REMEMBERED_S
+from animegamer_rt.serving.server.server import MAX_STEP_S, AwakeClock
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire.client_errors import client_text
 
