@@ -39,7 +39,8 @@ def play_unreal(archive: Path, folder: Path, address: str) -> None:
     with zipfile.ZipFile(archive) as packed:
         packed.extractall(folder)
     tests = ROOT / "client" / "unreal" / "tests"
-    run("cmake", "-S", tests, "-B", "build", f"-DPLUGIN={folder / 'AnimeGamer'}", cwd=folder)
+    options = ("-DCMAKE_CXX_COMPILER=clang++", f"-DPLUGIN={folder / 'AnimeGamer'}")
+    run("cmake", "-S", tests, "-B", "build", *options, cwd=folder)
     run("cmake", "--build", "build", "--target", "driver", "--parallel", 2, cwd=folder)
     assert "second play" in run(folder / "build" / "driver", address, cwd=folder)
 
