@@ -32,7 +32,7 @@ from animegamer_rt.stages.image_start import ImageStart, read_image_start
 from .game_folder import GameFolder, check_folder, new_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
 from .live import LiveGame, play_live
-from .live_screen import LiveScreen
+from .live_screen import live_screen
 from .played_game import PlayedGame
 from .quiet import QuietWords
 from .terminal import Terminal, refuse_command
@@ -207,7 +207,7 @@ def _check_live(interactive: bool, bundle: Bundle) -> None:
 def _live(game: PlayedGame, terminal: Terminal, bundle: Bundle) -> None:
     assert bundle.manifest.reader is not None
     live = LiveGame(game, QuietWords(bundle.manifest.reader, game.session.seed))
-    with ThreadPoolExecutor(1) as worker, LiveScreen(terminal) as screen:
+    with ThreadPoolExecutor(1) as worker, live_screen(terminal) as screen:
         play_live(live, screen, game.folder.fps, worker)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
 import select
 import sys
 import time
-from types import TracebackType
+from collections.abc import Iterator
 
 from rich.console import Group
 from rich.live import Live
@@ -28,33 +29,32 @@ KEYS = re.compile(r"\x1b(?:[\[O][0-9;?]*[@-~]?|.)?", re.DOTALL)
 ERASE, CLEAR, END = "\x7f\b", "\x15", "\x04"
 
 
-class LiveScreen:
-    """The screen of `play_live`, in a `with` block. It reads keys as they are typed, and shows the line itself."""
+@contextlib.contextmanager
+def live_screen(terminal: Terminal) -> Iterator[LiveScreen]:
+    """The screen of `play_live`. On return the terminal echoes and waits for whole lines again, whatever happened."""
+    assert sys.platform != "win32", "a live game is refused there"
+    import termios
+    import tty
 
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._live = Live(console=terminal.console, auto_refresh=False, transient=True)
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        with Live(console=terminal.console, auto_refresh=False, transient=True) as live:
+            yield LiveScreen(terminal, live)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        terminal.console.show_cursor()  # which stays hidden if a second Ctrl-C interrupts Live's end
+
+
+class LiveScreen:
+    """Reads keys as they are typed, and shows the line itself."""
+
+    def __init__(self, terminal: Terminal, live: Live) -> None:
+        self._terminal, self._live = terminal, live
         self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
         self._picture: Picture | None = None
         self._told, self._line, self._waiting = Text(), "", ""
         self._keys: list[str] = []
-
-    def __enter__(self) -> LiveScreen:
-        if sys.platform != "win32":  # a live game is refused there
-            import termios
-            import tty
-
-            self._before = termios.tcgetattr(sys.stdin)
-            tty.setcbreak(sys.stdin)
-        self._live.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._live.stop()
-        if sys.platform != "win32":
-            import termios
-
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, self._before)
 
     def begin(self, clip: Clip, asked: bool) -> None:
         values = [(f"{name} {getattr(clip.shown, name)}  ", colour) for name, colour in COLOURS.items()]
@@ -88,7 +88,9 @@ class LiveScreen:
             if not select.select([sys.stdin], [], [], max(0.0, until - time.monotonic()))[0]:
                 return ""
             read = os.read(sys.stdin.fileno(), 4096)
-            self._keys = list(KEYS.sub("", self._decoder.decode(read))) if read else [END]
+            if not read:  # the terminal is gone
+                return None
+            self._keys = list(KEYS.sub("", self._decoder.decode(read)))
         while self._keys:
             key = self._keys.pop(0)
             if key == END and not self._line:

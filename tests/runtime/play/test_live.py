@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from itertools import pairwise
@@ -11,6 +14,8 @@ from typing import Any
 
 import pytest
 import tiny_reader
+from rich.console import Console
+from rich.live import Live
 
 import fakes
 from animegamer_rt.api import Clip
@@ -19,8 +24,10 @@ from animegamer_rt.cli import main
 from animegamer_rt.errors import InstructionError
 from animegamer_rt.play.command import PlayOptions, open_game
 from animegamer_rt.play.live import QUIET_TURNS, LiveGame, play_live
+from animegamer_rt.play.live_screen import LiveScreen, live_screen
 from animegamer_rt.play.played_game import PlayedGame
 from animegamer_rt.play.quiet import QuietWords
+from animegamer_rt.play.terminal import Terminal
 from animegamer_rt.stages.image import Picture
 
 FRAMES, FPS = 17, 8
@@ -154,6 +161,45 @@ def test_who_leaves_in_a_turn_keeps_what_was_finished(played: PlayedGame) -> Non
 def test_it_needs_a_terminal(bundle: Bundle, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["play", "--bundle", str(bundle.folder), "--live"]) == 2
     assert "--live needs a terminal" in capsys.readouterr().err
+
+
+@pytest.fixture
+def terminal(bundle: Bundle) -> Terminal:
+    return Terminal(bundle, preview=False, console=Console(file=io.StringIO(), force_terminal=True))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a live game is refused there")
+@pytest.mark.parametrize("twice", [False, True])
+def test_ctrl_c_leaves_the_terminal_as_it_was(terminal: Terminal, monkeypatch: pytest.MonkeyPatch, twice: bool) -> None:
+    import termios
+
+    def interrupted(live: Live) -> None:
+        raise KeyboardInterrupt
+
+    keyboard, slave = os.openpty()
+    with open(slave, encoding="utf-8") as stdin, open(keyboard, "wb", buffering=0) as keys:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        before = termios.tcgetattr(stdin)
+        with pytest.raises(KeyboardInterrupt), live_screen(terminal) as screen:
+            assert termios.tcgetattr(stdin) != before
+            keys.write("Tobo räns\x7f\x7f\x7funs\x1b[A\r".encode())
+            assert screen.typed(5.0) == "Tobo runs"
+            if twice:
+                monkeypatch.setattr(Live, "stop", interrupted)
+            raise KeyboardInterrupt
+        assert termios.tcgetattr(stdin) == before
+
+
+def test_a_terminal_that_is_gone_ends_the_game_even_in_the_middle_of_a_line(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    with open(read, encoding="utf-8") as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        screen = LiveScreen(terminal, Live(console=terminal.console))
+        os.write(write, b"Tobo")
+        os.close(write)
+        assert screen.typed(5.0) == "" and screen.typed(5.0) is None
 
 
 def test_quiet_words_are_sentences() -> None:
