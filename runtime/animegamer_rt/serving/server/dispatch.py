@@ -123,7 +123,7 @@ class Dispatch:
         """Worker -> the session of its last job."""
         self._given_at: dict[int, float] = {}
         self._died_at = -math.inf
-        """When a worker died last."""
+        """When a worker last died that had been given a job."""
         self._failed: defaultdict[int, deque[str]] = defaultdict(lambda: deque(maxlen=MAX_FAILURES))
         """Worker -> the sessions whose turns it has failed since it last finished one."""
         self.failing: set[int] = set()
@@ -189,8 +189,8 @@ class Dispatch:
 
     def died(self, worker: int, now: float) -> None:
         """Record that a worker died: its warm history is lost, and its failures are the old process's."""
-        self._died_at = now
-        self._warm.pop(worker, None)
+        if self._warm.pop(worker, None) is not None:  # one that never starts must not keep suspects waiting for ever
+            self._died_at = now
         self._failed.pop(worker, None)
         self.failing.discard(worker)
 
