@@ -142,7 +142,7 @@ class AheadTurns:
 
     def _next_job(self, connected: Mapping[str, Client], engines: str | None, now: float) -> Turn | None:
         """Wishes come first, then sessions with the fewest begun."""
-        if self._paused or self.running is not None or now < self._not_before:
+        if not self._options.ahead or self._paused or self.running is not None or now < self._not_before:
             return None
         for session in (self._sessions.keys() | self._wishes.keys()) - connected.keys():
             self._wishes.pop(session, None)

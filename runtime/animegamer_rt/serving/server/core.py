@@ -54,7 +54,7 @@ class ServerCore:
         self._storage = storage
         self.queue, self.dispatch = JobQueue(options), Dispatch(Fleet(count=options.workers))
         self._suspects, self._effects = Suspects(), list[Effect]()
-        self._ahead, self._plays_ahead = AheadTurns(options, storage, guesser, self._effects), options.ahead > 0
+        self._ahead = AheadTurns(options, storage, guesser, self._effects)
         self._ready_messages: deque[tuple[Turn, Message]] = deque()
         """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
         self._checked_at: float | None = None
@@ -85,8 +85,7 @@ class ServerCore:
 
     def wish(self, session: str, turn: int, instructions: Sequence[str]) -> list[Effect]:
         """A client says what its session's turn of this number may be, the likeliest first."""
-        if self._plays_ahead:
-            self._ahead.wish(session, turn, instructions, self.queue.connected_sessions().keys())
+        self._ahead.wish(session, turn, instructions, self.queue.connected_sessions().keys())
         return self._take_effects()
 
     def client_gone(self, client: Client) -> list[Effect]:
@@ -158,7 +157,7 @@ class ServerCore:
     # Admission
 
     def _admit(self, job: Job, now: float) -> None:
-        ready = self._ahead.take(job, self.dispatch.fleet.engines, self.queue.idle) if self._plays_ahead else None
+        ready = self._ahead.take(job, self.dispatch.fleet.engines, self.queue.idle)
         job.suspect = self._suspects.suspects(job, now)
         self.queue.add(job)
         if isinstance(job, Turn) and ready is not None:
@@ -180,15 +179,15 @@ class ServerCore:
 
     def _process_ready(self, now: float) -> None:
         while self._ready_messages:
-            job, message = self._ready_messages.popleft()
-            if not job.over:
-                self._receive(job, message, now)
+            self._receive(*self._ready_messages.popleft(), now)
 
     def _accepted(self, job: Played, place: int) -> Message:
         return job.accepted(place, self.dispatch.median_s("total") * self.queue.turns_until_done(job))
 
     # Messages from workers
     def _receive(self, job: Job, message: Message, now: float) -> None:
+        if job.over:  # an earlier message of a ready turn has ended it
+            return
         try:
             self._process(job, message, now)
         except StoreError as error:
@@ -247,18 +246,17 @@ class ServerCore:
 
     def _rehearse(self, job: Turn) -> None:
         """Play the fault that the turn's instruction names, if any."""
-        fault = rehearsal.fault_in(job.instruction)
-        if fault == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
+        asked = rehearsal.fault_in(job.instruction)
+        if asked == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
             self._effects.append(Replace(job.worker))
-        elif fault in rehearsal.ENDED:
-            self._stop(job, rehearsal.rehearsed(fault))
+        elif asked in rehearsal.ENDED:
+            self._stop(job, rehearsal.rehearsed(asked))
 
     def _work_ended(self, job: Job, now: float, failed: bool = False) -> None:
         if job.worker is None:  # a job served from a ready turn has none
             return
         self._job_ended(job.worker, job, failed)
-        if self._plays_ahead:
-            self._ahead.postpone(now)
+        self._ahead.postpone(now)
         if failed and self.dispatch.failed(job.worker, job.session, len(self.queue.connected_sessions())):
             self._effects.append(Replace(job.worker))
 
@@ -296,7 +294,7 @@ class ServerCore:
             self.dispatch.finished(job.worker)
         self.queue.remove(job)
         job.end()
-        if isinstance(job, Turn) and self._plays_ahead:
+        if isinstance(job, Turn):
             self._ahead.turn_done(job.session)
         if isinstance(job, Played) and job.late_subscriber is not None:
             self._admit(job.replay_for(job.late_subscriber, now), now)
@@ -375,9 +373,8 @@ class ServerCore:
         if self.queue.idle:
             self._play_ahead(now)
             return
-        if self._plays_ahead:
-            self._ahead.postpone(now)
-            self._ahead.stop()
+        self._ahead.postpone(now)
+        self._ahead.stop()
         while (move := self.dispatch.next_move(self.queue, now)) is not None:
             match move:
                 case Begun(job):
@@ -412,7 +409,7 @@ class ServerCore:
         job.worker = worker
 
     def _play_ahead(self, now: float) -> None:
-        if not self._plays_ahead or not self.dispatch.fleet.serving:
+        if not self.dispatch.fleet.serving:
             return
         try:
             begun = self._ahead.begin(self.queue.connected_sessions(), self.dispatch.fleet.engines, now)
