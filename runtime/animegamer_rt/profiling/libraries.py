@@ -16,6 +16,7 @@ from animegamer_rt.errors import BackendError
 
 INSTALL_TORCH = "pip install 'torch>=2.9'"
 RTX_PLUGIN = "onnxruntime_ep_nv_tensorrt_rtx"
+"""onnxruntime's plugin for RTX cards, by module name."""
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_PYTHON = "'cuda-python>=13'"
 """The first version that has cuda.bindings.utils and releases the GIL while a call waits."""
