@@ -203,7 +203,7 @@ class Dispatch:
         return shots * max(PREDICT_AGAIN_S, 2 * self.median_s("predictor"))
 
     def _may_risk_a_worker(self, queue: JobQueue, now: float) -> bool:
-        """Whether a job under suspicion may start: no other runs, and all workers serve that are soon to."""
+        """Whether a job under suspicion may start: no other runs, and all workers are back or long overdue."""
         whole = len(self.fleet.serving) == self.fleet.count or now >= self._died_at + REPLACED_S
         return whole and not any(job.suspect for job in queue.running)
 
