@@ -41,7 +41,7 @@ namespace AnimeGamer
 
     /// <summary>
     /// One server. Use it from any thread; no call waits. What it returns is a Task that ends within the time limit, with
-    /// an <see cref="AnimeGamerException"/> where it fails. A cancelled token ends a Task, and not what was asked for.
+    /// an <see cref="AnimeGamerException"/> where it fails. A cancelled token ends a Task; what was already sent happens all the same.
     /// </summary>
     public sealed class AnimeGamerClient : IDisposable
     {

@@ -108,11 +108,11 @@ namespace AnimeGamer
             AggregateException seen = _result.Task.Exception;  // a result that nobody awaits is no fault of the program
         }
 
-        /// <summary>End the call without an error; its answer is not waited for. Under the lock.</summary>
+        /// <summary>End the Task without an error. What was sent is still answered, as the game may have changed by it.</summary>
         public void Cancel(CancellationToken cancel)
         {
             if (Ended) return;
-            Ended = true;
+            Ended = !Sent;
             _result.TrySetCanceled(cancel);
         }
 

@@ -281,7 +281,7 @@ namespace AnimeGamer
         // What others wait for, too, goes on.
         static async Task<T> OrCancel<T>(Task<T> task, CancellationToken cancel)
         {
-            if (cancel.CanBeCanceled && !task.IsCompleted)
+            if (!task.IsCompleted)
             {
                 var cancelled = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
                 using (cancel.Register(() => cancelled.TrySetResult(true))) await Task.WhenAny(task, cancelled.Task);

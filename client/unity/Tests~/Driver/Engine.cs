@@ -42,11 +42,18 @@ namespace AnimeGamer.Driver
             Until(() => session.Display.Turn == 1 && !session.Busy, "the branch's last turn is shown");
             Help.Check(session.Game.Turns == 1 && session.Game.Token != first, "the session goes on with the branch");
             Help.Check(Ended(session.SayAsync("Tofi runs.")).Get().Turns == 2, "and plays on");
+            var stop = new CancellationTokenSource();
+            session.Game.ListAsync(stop.Token);
+            stop.Cancel();  // compiled now: the next one is faster than the server
+            stop = new CancellationTokenSource();
+            System.Threading.Tasks.Task rewinding = session.Game.RewindAsync(1, stop.Token);
+            stop.Cancel();
+            Until(() => rewinding.IsCompleted && session.Game.Turns == 1, "a rewind that was sent happens, and the game knows it");
             Ended(session.RewindAsync(0)).Wait();
             Help.Check(session.Game.Turns == 0 && session.Display.Picture == null, "nothing is left to show");
             Help.Check(AnimeGamer.EditorTools.SessionEditor.State(session).Contains("press Play"), "the Inspector says what to do");
 
-            var stop = new CancellationTokenSource();
+            stop = new CancellationTokenSource();
             System.Threading.Tasks.Task<Done> turn = session.SayAsync("Tofi flies.", stop.Token);
             Until(() => session.Busy, "a turn runs");
             stop.Cancel();
