@@ -251,6 +251,8 @@ void show() {
 	loop("a fade", [&] { return Game->GetShownTurn() == 2 && Game->GetBlend() > 0.2f && Game->GetBlend() < 0.9f; });
 	check(Game->GetUnderTexture() != nullptr && Game->GetUnderTexture() != Game->GetTexture(), "drawn over the clip before");
 	loop("the end of the fade", [&] { return Game->GetBlend() >= 1.0f; });
+	Game->Resume(Game->GetToken());
+	check(Game->GetTexture() == nullptr && Game->GetShownTurn() == 0 && Game->GetShownIndex() == -1, "a resumed game shows nothing yet");
 	Subsystem->Deinitialize();
 	std::puts("looped, paused, faded");
 }

@@ -273,6 +273,8 @@ void UAnimeGamerGame::Resume(const FString& InToken)
 		Link->Screen.pause(bPaused);
 		Texture = UnderTexture = nullptr;
 		Blend = 1.0f;
+		ShownTurn = 0;
+		ShownIndex = -1;
 	}
 }
 
