@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "fakes")]
+from client.tools import CLIENTS  # noqa: E402
 from live_server import LiveServer  # noqa: E402
 
 import animegamer_rt  # noqa: E402
@@ -63,10 +64,14 @@ PLAYS = {
     f"animegamer-native-{animegamer_rt.__version__}-linux-*.tar.gz": play_native,
 }
 """The archives of a release, by name: their version is the runtime's."""
+PLAYED = ("C and C++", "C#, Unity", "Unreal")
+"""Whose tools that takes, by their titles in client/tools.py."""
 
 
 def main(dist: Path) -> None:
-    """Play every archive in this folder."""
+    """Play every archive in this folder. Exits with an error if a tool for that is missing."""
+    if lacking := [client.lack for client in CLIENTS if client.title in PLAYED and client.missing]:
+        sys.exit("\n".join(f"error: {each}" for each in lacking))
     with tempfile.TemporaryDirectory() as name:
         bundle = fakes.write_bundle(Path(name) / "bundle").folder
         with LiveServer(bundle, Path(name) / "state", device="simulated:0.2", turns_per_minute=0) as server:

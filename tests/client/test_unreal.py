@@ -23,10 +23,6 @@ import fakes
 from client import driver_stories as stories
 
 PLUGIN = Path(__file__).parents[2] / "client" / "unreal"
-
-
-FLAGS = ("-std=c++20", "-Wall", "-Werror", "-Wshadow", "-Wundef", "-fno-rtti")
-"""Of Unreal's build tool for Clang; exceptions are as the module's rules say."""
 MSVC_FLAGS = (
     "--driver-mode=cl",
     "--target=x86_64-linux-gnu",
@@ -38,7 +34,7 @@ MSVC_FLAGS = (
     "-Xclang",
     "-std=c++20",
 )
-"""The nearest that Clang has to them for MSVC: without that compiler's own headers."""
+"""The nearest that Clang has to those of Unreal's build tool for MSVC: without that compiler's own headers."""
 
 BROKEN_HEADERS = {
     'UPROPERTY(BlueprintReadOnly, Category = "A") uint32 Count;': "no property of Blueprints has the type uint32",
@@ -207,7 +203,7 @@ def test_the_modules_compile_with_unreals_warnings(build: Path) -> None:
         folders = (PLUGIN / "tests" / "stubs", build / "headers", source / "AnimeGamerNative" / "Public")
         includes = [f"-I{folder}" for folder in (*folders, source / module / "Public", source / module / "Private")]
         if not alone:
-            run("clang++", "-fsyntax-only", *FLAGS, "-fno-exceptions", *includes, *files)
+            run("clang++", *stories.ENGINE_FLAGS, "-fno-exceptions", *includes, *files)
         run("clang++", *MSVC_FLAGS, *(["/EHsc"] if throws else []), *includes, *files)
 
 
