@@ -251,6 +251,12 @@ void show() {
 	loop("a fade", [&] { return Game->GetShownTurn() == 2 && Game->GetBlend() > 0.2f && Game->GetBlend() < 0.9f; });
 	check(Game->GetUnderTexture() != nullptr && Game->GetUnderTexture() != Game->GetTexture(), "drawn over the clip before");
 	loop("the end of the fade", [&] { return Game->GetBlend() >= 1.0f; });
+	UAnimeGamerGame* const Other = Subsystem->GetGame(TEXT("Other"));
+	Other->SetPlayback(EAnimeGamerPlayback::Loop);
+	check(Other->Say(TEXT("Tofi runs.")), "another game's turn");
+	loop("all of its clip", [&] { return Other->GetShownIndex() == 16; });
+	check(Game->Say(TEXT("Mia sits.")), "a turn while both games keep a clip");
+	loop("its first picture", [&] { return Game->GetShownTurn() == 3; });
 	Game->Resume(Game->GetToken());
 	check(Game->GetTexture() == nullptr && Game->GetShownTurn() == 0 && Game->GetShownIndex() == -1, "a resumed game shows nothing yet");
 	Subsystem->Deinitialize();

@@ -198,8 +198,12 @@ Game *Connection::add(Listener &listener) {
     game->listener_ = &listener;
     Game *const added = game.get();
     games_.emplace(added, std::move(game));
+    grow_pool();
     return added;
 }
+
+// Two clips a game: one that it shows, and keeps if it loops, while the next arrives.
+void Connection::grow_pool() { pool_->grow(client_, 2 * clip_frames_ * games_.size(), buffer_bytes_); }
 
 void Connection::leave(Game *game) { games_.erase(game); }
 
@@ -287,9 +291,9 @@ void Connection::counted(Game *game) {
 void Connection::hand_out(const ag_event &event) {
     if (event.type == AG_EVENT_CONNECTED) {
         fps_ = event.of.welcome.fps > 0.0 ? event.of.welcome.fps : fps_;
-        if (event.of.welcome.buffer_bytes > pool_->buffer_bytes()) { // two clips: one plays while the next arrives
-            pool_->grow(client_, 2 * static_cast<std::size_t>(event.of.welcome.frames), event.of.welcome.buffer_bytes);
-        }
+        clip_frames_ = static_cast<std::size_t>(event.of.welcome.frames);
+        buffer_bytes_ = event.of.welcome.buffer_bytes;
+        grow_pool();
         if (welcomed) {
             welcomed(event.of.welcome);
         }

@@ -133,6 +133,7 @@ private:
     void opened(Game &game, const ag_event &event);
     void lost();
     void counted(Game *game);
+    void grow_pool();
     Game *game_of(const ag_event &event) const;
     ag_client *client_ = nullptr;
     std::shared_ptr<PicturePool> pool_ = std::make_shared<PicturePool>();
@@ -140,6 +141,7 @@ private:
     std::map<ag_request, Answer> answers_;
     Refusal refusal_;
     double fps_ = 8.0;
+    std::size_t clip_frames_ = 0, buffer_bytes_ = 0; // of the server's welcome
 };
 
 } // namespace animegamer_unreal

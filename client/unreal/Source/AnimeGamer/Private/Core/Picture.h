@@ -27,9 +27,13 @@ struct Picture {
 
 class PicturePool {
 public:
-    /// Allocate buffers and give them to the client. Game thread.
+    /// Allocate buffers and give them to the client, until there are so many of at least this size. Game thread.
     void grow(ag_client *client, std::size_t count, std::size_t bytes) {
-        for (std::size_t n = 0; n < count; ++n) {
+        std::size_t have = 0;
+        for (const auto &picture : pictures_) {
+            have += picture->bytes >= bytes ? 1 : 0;
+        }
+        for (; have < count; ++have) {
             pictures_.push_back(std::make_unique<Picture>(bytes));
             ag_give_buffer(client, pictures_.back()->pixels.get(), bytes);
         }
@@ -60,7 +64,6 @@ public:
         }
         return nullptr;
     }
-    std::size_t buffer_bytes() const { return pictures_.empty() ? 0 : pictures_.back()->bytes; }
 
 private:
     std::vector<std::unique_ptr<Picture>> pictures_;
