@@ -68,7 +68,7 @@ def _decode(options: argparse.Namespace) -> int:
     turns, fps = read_turns(options.file, _shape(bundle)), bundle.manifest.geometry.fps
     claim_folder(options.out, "clips", lambda _: None)
     pipeline = _open(bundle, options, options.plan)
-    for number, turn in enumerate(turns, start=1):
+    for number, turn in turns.items():
         noise = pipeline.denoiser.draw_noise(options.seed, number, VERSION)
         *_, step = pipeline.denoiser.denoise(turn.shot, turn.motion_scope, noise)
         path = options.out / f"turn-{number:03d}.mp4"
@@ -100,8 +100,8 @@ def _compare(options: argparse.Namespace) -> int:
 
     bundle = _of_scripts(options)
     theirs = read_turns(options.file, _shape(bundle))
-    ours = _predict(_open(bundle, options), [Instruction(turn.instruction) for turn in theirs])
-    for number, (their, our) in enumerate(zip(theirs, ours, strict=True), start=1):
+    ours = _predict(_open(bundle, options), [Instruction(turn.instruction) for turn in theirs.values()])
+    for (number, their), our in zip(theirs.items(), ours, strict=True):
         error = relative_error(our.shot, their.shot)
         same = "equal" if our.strengths == their.strengths else f"{our.strengths}, theirs {their.strengths}"
         text = plain(their.instruction)
