@@ -101,8 +101,10 @@ clients: $(VENV)/.dev  ## build and test every client, into build/; says what is
 	-$(BIN)/python client/tools.py
 	ANIMEGAMER_CLIENT_BUILDS=$(CURDIR)/build $(BIN)/python -m pytest -n 2 --dist loadfile tests/client $(ARGS)
 
-clients-dist:  ## pack the native client's headers and libraries, for Linux and Windows, into dist/
+clients-dist: $(VENV)/.dev  ## pack Unity's package, Unreal's plugin and the native libraries into dist/, and play each
 	client/native/dist.sh dist
+	$(BIN)/python client/engine_archives.py dist
+	$(BIN)/python tests/archives_play.py dist
 
 browser: $(VENV)/.dev  ## play the page in Chromium, which must be installed; ARGS='--out DIR' are passed on
 	PYTHONPATH=. $(BIN)/python tests/browser/play_in_chromium.py $(ARGS)

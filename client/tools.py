@@ -32,14 +32,19 @@ class ClientTools:
         asked = self.library and not programs and subprocess.run(["pkg-config", "--exists", self.library]).returncode
         return [self.library] if asked else programs
 
+    @property
+    def lack(self) -> str:
+        """What is missing, and how to get it."""
+        missing, packages = ", ".join(self.missing), " ".join(self.packages)
+        return f"{self.title}: {missing} not found; on Debian: apt-get install {packages}"
+
 
 CLIENTS = (
     ClientTools("Python", (), (), ()),
     ClientTools("C and C++", ("cmake", "c++", "pkg-config"), ("cmake", "g++", "pkg-config"), ("test_native.py",)),
     ClientTools("Keys for C, C++, C# and Unreal", ("pkg-config",), ("pkg-config", "libsodium-dev"), (), "libsodium"),
-    ClientTools("Engines' compiler flags", ("clang++",), ("clang",), ()),
     ClientTools("C#, Unity", ("mcs", "mono"), ("mono-mcs", "mono-runtime"), ("test_unity.py",)),
-    ClientTools("Unreal", ("cmake", "c++"), ("cmake", "g++"), ("test_unreal.py",)),
+    ClientTools("Unreal", ("cmake", "c++", "clang++"), ("cmake", "g++", "clang"), ("test_unreal.py",)),
     ClientTools("Web page", ("node",), ("nodejs",), ("test_web.py",)),
 )
 """All clients but Python, whose tests need no tools and so always run."""
@@ -62,8 +67,7 @@ def main() -> int:
         print(*(package for client in lacking for package in client.packages))
         return 0
     for client in lacking:
-        apt = "on Debian: apt-get install " + " ".join(client.packages)
-        print(f"skipped: {client.title}: {', '.join(client.missing)} not found; {apt}")
+        print(f"skipped: {client.lack}")
     print("built and tested here:", ", ".join(client.title for client in CLIENTS if client not in lacking))
     return int(bool(lacking))
 

@@ -42,7 +42,7 @@ from benchmarks.soak.schedule import GAME_TURNS, LONGEST_S, faults  # noqa: E402
 from benchmarks.soak.served import Served  # noqa: E402
 from benchmarks.soak.undisturbed import compare  # noqa: E402
 from benchmarks.soak.verdicts import verdicts  # noqa: E402
-from benchmarks.soak.watch import Watch, growth  # noqa: E402
+from benchmarks.soak.watch import Watch, columns, growth  # noqa: E402
 
 LOOK_S = 0.02
 SETTLE_S = 10.0
@@ -161,7 +161,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "mib_per_1000_turns": growth(watch.samples, "server"),
         "worker_mib_per_1000_turns": growth(watch.samples, "worker"),
         "struck": struck,
-        "samples": watch.samples,
+        "samples": columns(watch.samples),
     }
 
 

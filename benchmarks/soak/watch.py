@@ -39,6 +39,22 @@ class Watch(Sampler):
             self.period_s *= 2
 
 
+def columns(samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The samples as a record has them, one list for each figure.
+
+    `process` in place of `pid`: 0 for the first processes, 1 for those that replaced any of them, and so on.
+    """
+    table: dict[str, Any] = {}
+    for name in samples[0] if samples else ():
+        column = [sample[name] for sample in samples]
+        if name == "pid":
+            numbers: dict[str, int] = {}
+            table["process"] = [numbers.setdefault(str(pids), len(numbers)) for pids in column]
+        else:
+            table[name] = columns(column) if isinstance(column[0], Mapping) else column
+    return table
+
+
 def growth(samples: Sequence[Mapping[str, Any]], process: str) -> float | None:
     """MiB of resident memory per 1000 turns: the slope over the process that lived for most of the turns.
 

@@ -1,12 +1,17 @@
 """Make a plugin folder that Unreal can build: `python client/unreal/pack.py MyProject/Plugins`.
 
-Copies AnimeGamer.uplugin and Source/, and into them the native client's sources, which a plugin has to contain. A
-libsodium that was put into the plugin's Source/ThirdParty stays there (README.md, "A server with keys").
+Copies the plugin, and into it the native client's sources, which a plugin has to contain. The descriptor gets the
+address of the repository, if git or a workflow of GitHub knows one. A libsodium that was put into the plugin's
+Source/ThirdParty stays there (README.md, "A server with keys").
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -29,11 +34,31 @@ def pack(plugins: Path) -> Path:
         if (source / module.name).exists():
             shutil.rmtree(source / module.name)
         _copy(module, source / module.name)
-    shutil.copy(HERE / "AnimeGamer.uplugin", folder)
+    for name in ("Config", "Resources"):
+        _copy(HERE / name, folder / name)
+    shutil.copy(HERE / "README.md", folder)
     shutil.copy(HERE.parents[1] / "LICENSE", folder)
+    descriptor = json.loads((HERE / "AnimeGamer.uplugin").read_text(encoding="utf-8"))
+    if url := repository_url():
+        pages = f"{url}/blob/v{descriptor['VersionName']}/client/unreal"
+        descriptor |= {"CreatedByURL": url, "DocsURL": f"{pages}/README.md", "SupportURL": f"{url}/issues"}
+    (folder / "AnimeGamer.uplugin").write_text(json.dumps(descriptor, indent=2) + "\n", encoding="utf-8")
     _copy(NATIVE / "include", source / "AnimeGamerNative" / "Public")
     _copy(NATIVE / "src", source / "AnimeGamerNative" / "Private")
     return folder
+
+
+def repository_url() -> str:
+    """The web page of this checkout's repository; "" if it has none."""
+    if "GITHUB_REPOSITORY" in os.environ:
+        return f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
+    git = ["git", "-C", str(HERE), "remote", "get-url", "origin"]
+    try:
+        origin = subprocess.run(git, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout.strip()
+    except OSError:  # no git
+        return ""
+    web = re.fullmatch(r"(?:https://(?:[^@/]*@)?|(?:ssh://)?git@)([\w.-]+)[:/](.+?)(?:\.git)?/?", origin)
+    return f"https://{web[1]}/{web[2]}" if web else ""
 
 
 def _copy(folder: Path, to: Path) -> None:

@@ -82,8 +82,8 @@ export class Display {
   position({ count, time, keeps }) {
     const once = count / this.fps, last = count - 1;
     if (time >= once && (this.mode === "hold" || !keeps)) return last;
-    const back = this.mode === "ping-pong" ? Math.max(0, count - 2) : 0, period = once + this.rest + back / this.fps;
-    const at = period === Infinity ? time : time % period;
+    const back = this.mode === "ping-pong" ? Math.max(0, count - 2) : 0;
+    const at = time % (once + this.rest + back / this.fps);
     if (at < once) return Math.floor(at * this.fps);
     return at < once + this.rest ? last : last - 1 - Math.floor((at - once - this.rest) * this.fps);
   }

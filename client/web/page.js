@@ -5,6 +5,8 @@ import { Film } from "./film.js";
 import { Game } from "./game.js";
 import { keep, kept } from "./kept.js";
 import { Offers } from "./offers.js";
+import { jpeg, listen } from "./photo.js";
+import { Run } from "./run.js";
 import { Screen } from "./screen.js";
 import { Recorder, addressOf, storyOf } from "./story.js";
 import { LANGUAGES, label, setLanguage, t, told } from "./strings.js";
@@ -13,14 +15,36 @@ import { Words } from "./words.js";
 
 const LANGUAGE = "animegamer.language";
 const ATTRACT = { count: 17, fps: 8 };
-const QUIET_TURNS = 30, LEAD_S = 0.3, BRIEF = ["busy", "rate_limited"], REST_MS = 3000;
+const BRIEF = ["busy", "rate_limited"];
 const GHOST_MS = 150, WISH_MS = 400;
 const $ = (id) => document.getElementById(id);
 const kiosk = new URLSearchParams(location.search).has("kiosk");
-const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "", coming: [] };
-const run = { on: false, next: [], base: 0, quiet: 0, seconds: 1, rests: 0 }; // what is played by itself: see goOn
+const view = { bundle: null, offers: new Map(), held: null, turn: 0, turns: 0, drawing: false, whole: false, instruction: "", status: () => "", took: () => "", scene: () => "", base: 0 };
 
 const screen = new Screen($("picture"), showFrame);
+const run = new Run(screen, {
+  table() {
+    const newest = screen.begun === view.clip && (view.whole || !view.turn); // or else it is not played yet
+    return newest && !view.drawing && connection.up && game.session && !document.hidden ? view.turn : null;
+  },
+  play(sentence) {
+    if (sentence.asked) view.base = view.turns + 1;
+    if (sentence.asked && run.lives) say(() => t("lives"));
+    view.asked = sentence;
+    play(sentence.text);
+  },
+  show(turn) {
+    run.asks();
+    view.instruction = film.current.turns.find((one) => one.turn === turn)?.instruction ?? "";
+    game.replay(turn);
+  },
+  quiet: () => words.quiet(!view.turns),
+  back() {
+    view.drawing = true;
+    game.rewind(view.base).catch(() => run.stop());
+  },
+  changed: showButtons,
+});
 const values = new Values($("values"));
 const words = new Words($("chips"), (sentence, dropped) => {
   if (sentence || $("text").value === view.composed) $("text").value = sentence;
@@ -33,7 +57,7 @@ const words = new Words($("chips"), (sentence, dropped) => {
 });
 const film = new Film($("turns"), (strip, turn) => {
   if (view.drawing || !connection.up) return;
-  if (run.on) stop();
+  if (run.active) run.stop();
   if (strip.session !== game.session) return game.go(strip.token, turn);
   view.turn = turn;
   view.instruction = film.current.turns.find((one) => one.turn === turn)?.instruction ?? "";
@@ -51,17 +75,17 @@ const game = new Game(connection, {
   opened({ turns, character, lost, picture, understood }) {
     Object.assign(view, { turns, turn: turns, drawing: false });
     film.use(game.session, game.token, turns, Boolean(picture));
-    run.base = Math.min(run.base, turns);
+    view.base = Math.min(view.base, turns);
     if (!game.pending) view.before = null;
     for (const session of view.offers.keys()) if (!film.strips.some((one) => one.session === session)) view.offers.delete(session);
     values.show(character);
-    say(() => (lost ? t("lost") : run.on && run.then ? t("lives") : ""));
+    say(() => (lost ? t("lost") : run.active && run.lives ? t("lives") : ""));
     if (picture) showStart(picture, understood);
-    else if (!turns && !run.on) attract();
+    else if (!turns && !run.active) attract();
     showBranching();
     showButtons();
     if (view.story) offerStory();
-    goOn();
+    run.goOn();
   },
   branched(session, token, turn) {
     film.branch(session, token, turn);
@@ -84,15 +108,15 @@ const game = new Game(connection, {
     release();
     view.drawing = false;
     drawing(false);
-    const again = run.on && BRIEF.includes(error?.code);
+    const again = run.active && BRIEF.includes(error?.code);
     const undoes = error?.code === "undo" && view.turns > 0;
     if (error) refused(error, again || undoes ? "" : instruction);
     if (undoes) undo();
     view.before = null;
-    if (again) rest(instruction);
-    else if (error && run.on) stop();
+    if (again) run.rest(instruction && view.asked);
+    else if (error && run.active) run.stop();
     showButtons();
-    goOn();
+    run.goOn();
   },
 });
 
@@ -151,33 +175,28 @@ function onEvent(message) {
     Object.assign(view, { turn, instruction: fields.instruction, drawing: true, whole: false, took: () => "" });
     if (turn > view.turns) view.offers.delete(game.session);
     screen.begin(view.bundle.frames, view.bundle.fps);
-    view.coming = [];
-    later(() => tell());
-    drawing(turn > view.turns && !run.on);
-    if (!run.on) say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
-    if (!run.on) [...$("chart").children].forEach((one) => one.classList.remove("here"));
+    run.coming = [];
+    run.later(() => tell());
+    drawing(turn > view.turns && !run.active);
+    if (!run.active) say(() => (fields.place ? t("waiting", { n: fields.place, s: Math.ceil(fields.estimate_s) }) : t("thinking")));
+    if (!run.active) [...$("chart").children].forEach((one) => one.classList.remove("here"));
     showButtons();
-  } else if (message.type === "understood") later(() => tell(fields.answer));
+  } else if (message.type === "understood") run.later(() => tell(fields.answer));
   else if (message.type === "state") values.show(fields.shown, fields);
-  else if (message.type === "progress" && !run.on) {
+  else if (message.type === "progress" && !run.active) {
     progress(fields.step / fields.steps);
     say(() => t("drawing", { n: fields.step, of: fields.steps }));
   } else if (message.type === "frame") {
     drawing(false);
     if (!fields.index) {
-      run.seconds = Math.max(0.7 * run.seconds, (performance.now() - run.asked) / 1000 || 0);
+      run.arrives();
       const { turn: number, instruction } = view;
-      later(() => scene(number, instruction));
+      run.later(() => scene(number, instruction));
     }
     view.last = screen.take(fields.index, message.bitmap ?? picture(message))
       .then((taken) => taken && $("chart").children[fields.index]?.classList.add("here"));
   } else if (message.type === "restarting") say(() => t("restarting"));
   else if (message.type === "done") done(message);
-}
-
-/** What is said of a turn is shown with its clip, which may wait for the one before. */
-function later(show) {
-  run.on ? view.coming.push(show) : show();
 }
 
 /** Show what a turn changes and what it cannot; without an answer, nothing. */
@@ -241,7 +260,7 @@ async function done({ turn, fields }) {
   if (turn > view.turns) view.turns = turn;
   const seconds = fields.seconds.total.toFixed(1);
   view.took = () => t("seconds", { n: seconds });
-  if (!run.on) say(() => "");
+  if (!run.active) say(() => "");
   progress(0);
   await view.last;
   if (view.turn !== turn || !screen.last) return;
@@ -249,7 +268,7 @@ async function done({ turn, fields }) {
   film.add(turn, view.instruction, screen.thumbnail());
   showBranching();
   showButtons();
-  goOn();
+  run.goOn();
 }
 
 function scene(turn, instruction) {
@@ -294,7 +313,7 @@ function seen({ people, motion, place, hour }) {
   return [{ code: "motion", people: names, value: motion }, { code: "place", value: place }, { code: "hour", value: hour }];
 }
 
-/** Begin a game from a file: it is drawn upright as a JPEG of the clip's shape, whatever the browser can show. */
+/** Begin a game from a file with a picture. */
 async function startFrom(file) {
   if (!view.pictures || view.drawing || !game.session || !(await mayEnd())) return;
   view.drawing = true;
@@ -302,26 +321,13 @@ async function startFrom(file) {
   showButtons();
   try {
     const games = [...film.strips];
-    await game.openFrom(await jpeg(file), words.motion);
+    await game.openFrom(await jpeg(file, view.bundle), words.motion);
     for (const one of games) game.close(one.session, one.token);
   } catch (error) {
     view.drawing = false;
     tellError(error.code && error.text ? error : { code: "picture" });
   }
   showButtons();
-}
-
-async function jpeg(file) {
-  const source = await createImageBitmap(file), { width, height } = view.bundle, canvas = document.createElement("canvas");
-  const scale = Math.max(width / source.width, height / source.height); // the middle, of twice the clip's size at most
-  const grown = Math.min(2, 1 / scale) || 1;
-  canvas.width = Math.max(16, Math.round(width * grown));
-  canvas.height = Math.max(16, Math.round(height * grown));
-  const paper = canvas.getContext("2d"), by = scale * (canvas.width / width);
-  paper.fillStyle = "#fff";
-  paper.fillRect(0, 0, canvas.width, canvas.height);
-  paper.drawImage(source, (canvas.width - source.width * by) / 2, (canvas.height - source.height * by) / 2, source.width * by, source.height * by);
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/jpeg", 0.95));
 }
 
 function marks(count) {
@@ -332,14 +338,11 @@ function marks(count) {
 function showFrame(index, count, clip) {
   if (clip !== view.clip) {
     view.clip = clip;
-    view.coming.splice(0).forEach((show) => show());
-    run.begins?.();
-    run.begins = null;
+    run.begun();
   }
-  run.left = (count - index) / (view.bundle?.fps ?? ATTRACT.fps);
   [...$("chart").children].forEach((one, at) => one.classList.toggle("now", at === index));
-  $("again").hidden = run.on || !(screen.still.matches && index === count - 1);
-  goOn();
+  $("again").hidden = run.active || !(screen.still.matches && index === count - 1);
+  run.shows((count - index) / (view.bundle?.fps ?? ATTRACT.fps), index === count - 1);
 }
 
 function progress(share) {
@@ -372,20 +375,20 @@ function showButtons() {
   if (view.held) return;
   const said = Boolean($("text").value.trim() || words.sentence()), ready = Boolean(connection?.up && game?.session && !view.drawing);
   $("draw").textContent = t(said ? "draw" : "deal");
-  able("draw", (ready || (run.on && connection.up)) && (said || words.groups?.length));
+  able("draw", (ready || (run.active && connection.up)) && (said || words.groups?.length));
   hide("photo", !view.pictures);
   able("photo", ready);
-  hide("cancel", run.on || !(view.drawing && game.pending));
-  able("fresh", (ready || run.on) && film.strips.some((one) => one.turns.length));
+  hide("cancel", run.active || !(view.drawing && game.pending));
+  able("fresh", (ready || run.active) && film.strips.some((one) => one.turns.length));
   able("rewind", ready);
   hide("mp4", !view.whole || kiosk);
-  able("mp4", ready && !run.on);
+  able("mp4", ready && !run.active);
   hide("reel", kiosk || !film.current?.turns.length || !Recorder.type);
-  able("reel", ready && !run.on);
+  able("reel", ready && !run.active);
   hide("link", kiosk || !film.story || !Number.isSafeInteger(game.seed));
   hide("live", kiosk || !words.groups?.some(([name]) => name === "motion"));
-  able("live", run.on || ready);
-  $("live").setAttribute("aria-pressed", String(run.on));
+  able("live", run.active || ready);
+  $("live").setAttribute("aria-pressed", String(run.active));
   offers.show(offered(), ready);
 }
 
@@ -432,9 +435,9 @@ async function play(text) {
   if (view.drawing) return;
   const after = view.turn && view.turn < view.turns ? view.turn : null, spare = after === null ? undefined : film.spare;
   view.drawing = true;
-  run.asked = performance.now();
-  if (offered().includes(text) && !run.on) awaitPicture();
-  else if (!run.on) say(() => t("thinking"));
+  run.asks();
+  if (offered().includes(text) && !run.active) awaitPicture();
+  else if (!run.active) say(() => t("thinking"));
   showButtons();
   try {
     if (spare) await game.close(spare.session, spare.token);
@@ -447,59 +450,6 @@ async function play(text) {
   }
   showBranching();
   showButtons();
-}
-
-/**
- * Let clips follow each other: what is in `next`, sentences to play or turns to show again, then what `then` gives: null
- * for later. Each is asked for shortly before the clip on the table ends, and begins when that was played once.
- */
-function start(next, then, joins = view.turn > 0) {
-  Object.assign(run, { on: true, next, then, joins, quiet: 0, base: view.turns, ends: null });
-  showButtons();
-  goOn();
-}
-
-function stop() {
-  run.on = screen.joins = false;
-  view.coming.splice(0).forEach((show) => show());
-  run.ends?.();
-  showButtons();
-}
-
-/** The server has too much to do: ask again in a while. */
-function rest(instruction) {
-  if (instruction) run.next.unshift(view.asked);
-  run.rests = performance.now() + REST_MS;
-  setTimeout(goOn, REST_MS);
-}
-
-function goOn() {
-  if (!run.on || view.drawing || !connection.up || !game.session || document.hidden || performance.now() < run.rests) return;
-  if (screen.begun !== view.clip || (view.turn && !view.whole)) return; // the newest clip is not played yet
-  if (view.turn && run.joins && run.left > (run.next[0]?.asked ? Infinity : LEAD_S + 1.5 * run.seconds)) return;
-  const next = run.next.shift() ?? run.then?.();
-  if (next === null) return;
-  if (next === undefined) return run.left > 1.5 / view.bundle.fps || stop();
-  screen.joins = run.joins;
-  run.joins = true;
-  if (typeof next === "number") {
-    run.asked = performance.now();
-    view.instruction = film.current.turns.find((one) => one.turn === next)?.instruction ?? "";
-    return game.replay(next);
-  }
-  if (next.asked) Object.assign(run, { base: view.turns + 1, quiet: 0 });
-  if (next.asked && run.then) say(() => t("lives"));
-  view.asked = next;
-  play(next.text);
-}
-
-/** What happens while nobody says anything. After QUIET_TURNS of it the game goes back to what was last asked for. */
-function quiet() {
-  if (run.quiet++ < QUIET_TURNS) return { text: words.quiet(!view.turns), quiet: true };
-  run.quiet = 0;
-  view.drawing = true;
-  game.rewind(run.base).catch(stop);
-  return null;
 }
 
 /** Ask before a film ends for good. A kiosk's visitor is not asked, as nobody may be there to answer. */
@@ -517,9 +467,9 @@ async function offerStory() {
   view.story = null;
   const said = [t("story", { n: turns.length }), !same && t("other"), film.strips.some((one) => one.turns.length) && t("end")];
   if (!(await sure(said.filter(Boolean).join(" ")))) return;
-  run.on = true; // no clip of an empty table before it
+  run.active = true; // no clip of an empty table before it
   await game.fresh(film.strips, seed);
-  start(turns.map((text) => ({ text })));
+  run.start(turns.map((text) => ({ text })), { joins: view.turn > 0 });
 }
 
 function copyLink() {
@@ -532,15 +482,15 @@ function copyLink() {
 function saveFilm() {
   let recorder;
   say(() => t("filming"));
-  start(film.current.turns.map((one) => one.turn), undefined, false);
-  run.begins = () => (recorder = new Recorder($("picture"), () => view.caption));
-  run.ends = async () => {
-    run.begins = null;
-    if (!recorder) return;
-    const blob = await recorder.finish();
-    download(blob, `animegamer-film.${blob.type.split("/")[1]}`);
-    say(() => t("saved"));
-  };
+  run.start(film.current.turns.map((one) => one.turn), {
+    begins: () => (recorder = new Recorder($("picture"), () => view.caption)),
+    async ends() {
+      if (!recorder) return;
+      const blob = await recorder.finish();
+      download(blob, `animegamer-film.${blob.type.split("/")[1]}`);
+      say(() => t("saved"));
+    },
+  });
 }
 
 function download(blob, name) {
@@ -573,12 +523,12 @@ async function save() {
 
 $("sheet").onsubmit = (event) => {
   event.preventDefault();
-  if ((view.drawing && !run.on) || $("draw").getAttribute("aria-disabled") === "true") return;
+  if ((view.drawing && !run.active) || $("draw").getAttribute("aria-disabled") === "true") return;
   const typed = $("text").value.trim();
   if (words.sentence() && !view.turns) words.fill(["who", "motion"]); // a film begins with somebody who does something
   const text = (typed !== view.composed && typed) || words.sentence() || offered()[0] || words.deal(!view.turns);
   const asked = { text, chosen: words.chosen, asked: true };
-  if (run.on) {
+  if (run.active) {
     run.next.push(asked);
     say(() => t("next"));
   } else {
@@ -598,23 +548,11 @@ $("text").oninput = () => {
   wish($("text").value.trim());
   showButtons();
 };
-$("photo").onclick = () => $("file").click();
-$("file").onchange = () => {
-  if ($("file").files[0]) startFrom($("file").files[0]);
-  $("file").value = "";
-};
-for (const kind of ["dragover", "dragleave", "drop"]) {
-  addEventListener(kind, (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    document.body.classList.toggle("dropping", kind === "dragover" && Boolean(view.pictures));
-    if (kind === "drop" && event.dataTransfer.files[0]) startFrom(event.dataTransfer.files[0]);
-  });
-}
+listen(startFrom, () => Boolean(view.pictures));
 $("cancel").onclick = () => game.cancel();
 $("fresh").onclick = async () => {
   if (!(await mayEnd())) return;
-  if (run.on) stop();
+  if (run.active) run.stop();
   await game.fresh(film.strips);
   film.keep(); // tells this browser's other windows
 };
@@ -623,10 +561,10 @@ $("mp4").onclick = save;
 $("reel").onclick = saveFilm;
 $("link").onclick = copyLink;
 $("live").onclick = () => {
-  run.on ? stop() : start([], quiet);
-  say(() => (run.on ? t("lives") : ""));
+  view.base = view.turns;
+  run.active ? run.stop() : run.start([], { joins: view.turn > 0, lives: true });
+  say(() => (run.active ? t("lives") : ""));
 };
-document.addEventListener("visibilitychange", goOn);
 $("rewind").onclick = () => game.rewind(view.turn).catch(tellError);
 $("language").onchange = () => {
   keep(LANGUAGE, setLanguage($("language").value));

@@ -98,8 +98,8 @@ def _system_error(error: OSError) -> OutputError:
     where = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else None
     if error.errno in _FULL:
         return OutputError("the disk is full", where=where, do="free disk space and run it again")
-    if where is None and not _has_current_folder():
-        return OutputError("the current folder was deleted", found=found, do="change to another folder")
+    if where is None and (deleted := current_folder_error()):
+        return deleted
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return OutputError("too many files are open", where=where, do="close other programs, or raise ulimit -n")
     do = "check the name and its permissions, or choose another place"
@@ -116,12 +116,14 @@ def _interrupted_import(error: BaseException) -> bool:
     return last is not None
 
 
-def _has_current_folder() -> bool:
+def current_folder_error() -> OutputError | None:
+    """The error to report where the current folder was deleted, so that no relative path leads anywhere."""
     try:
         os.getcwd()
-    except OSError:
-        return False
-    return True
+    except OSError as error:
+        found = (error.strerror or "").lower()
+        return OutputError("the current folder was deleted", found=found, do="change to another folder")
+    return None
 
 
 def _line(error: BaseException) -> str:

@@ -30,6 +30,9 @@ def test_no_turn_is_lost_and_no_byte_changes_through_every_kind_of_fault(tmp_pat
     assert set(record["faults_by_kind"]) == {*ENDING, *LASTING}
     assert record["server_starts"] == 4, "killed twice; the damaged bundle was refused"
     assert record["store_file_mib_max"] <= record["quota_mib"] and record["sessions_emptied_by_quota"] > 0
+    samples = record["samples"]
+    assert len(samples["seconds"]) == len(samples["server"]["resident_mib"]) == len(samples["worker"]["process"]) > 0
+    assert samples["worker"]["process"][-1] > 0, "workers were killed and replaced"
 
 
 def record(**changed: Any) -> dict[str, Any]:

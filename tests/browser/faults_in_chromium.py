@@ -34,6 +34,18 @@ def await_offers(page: Page) -> list[str]:
     return list(page.evaluate(SLIPS))
 
 
+def press_before_the_script(page: Page, url: str) -> None:
+    """A press while the page's script is still on its way does nothing: above all it does not load the page again."""
+    page.call("Network.enable")
+    page.call("Network.setBlockedURLs", urls=["*/page.js"])
+    page.open(url + "?kiosk")
+    page.evaluate("document.querySelector('#sheet').requestSubmit()")
+    time.sleep(0.5)
+    assert page.evaluate("location.search") == "?kiosk", "a kiosk's page stays one"
+    page.call("Network.setBlockedURLs", urls=[])
+    print("pressed before the script ran")
+
+
 def pick_what_is_ready(page: Page, url: str, shots: Path) -> None:
     """Two turns of sentences that are ready, by mouse and by keyboard; then they are of the last turn only."""
     page.size(*SIZES["desk"])
@@ -153,6 +165,7 @@ def main() -> int:
         server.start()
         try:
             server.await_page()
+            press_before_the_script(page, server.url)
             what_is_refused(page, server.url)
             pick_what_is_ready(page, server.url, arguments.out)
             two_windows(page, page.tab(), server.url)

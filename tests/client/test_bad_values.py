@@ -11,7 +11,7 @@ import zmq
 import zmq.auth
 from client.conformance.fake_server import FakeServer
 
-from animegamer_client import Client
+from animegamer_client import Client, Display
 from animegamer_client.__main__ import main
 
 GOOD = "tcp://127.0.0.1:5570"
@@ -101,6 +101,12 @@ def test_an_address_of_another_type_is_a_value_error(address: Any) -> None:
 def test_an_option_of_another_type_or_range_is_a_value_error(option: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{option} is .*; expected"):
         Client(GOOD, **{option: value})
+
+
+@pytest.mark.parametrize("fps", [0, -8.0, float("nan")])
+def test_a_display_of_no_rate_is_a_value_error(fps: float) -> None:
+    with pytest.raises(ValueError, match="fps is .*; expected"):
+        Display[str](fps)
 
 
 def test_a_number_as_picture_is_no_descriptor_of_the_program(server: FakeServer) -> None:

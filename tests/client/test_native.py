@@ -87,14 +87,13 @@ def test_a_program_of_another_header_is_not_written_over(build: Path, server: Li
     shutil.which("clang++") is None, reason="no Clang, which engines compile with; apt-get install clang"
 )
 def test_it_compiles_as_engines_compile_it(tmp_path: Path) -> None:
-    """All files as one, as Unreal does; the C++ header without exceptions, as games do."""
-    flags = ("-std=c++20", "-Wall", "-Werror", "-Wshadow", "-Wundef", "-fno-rtti", "-fsyntax-only")
+    """The library's files, here as one; the C++ header without exceptions, as in many games."""
     where = f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"
     whole, header = tmp_path / "whole.cpp", tmp_path / "header.cpp"
     whole.write_text("".join(f'#include "{path}"\n' for path in sorted((NATIVE / "src").glob("*.cpp"))))
     header.write_text('#include <animegamer.hpp>\nint main() { return ag::Client("tcp://127.0.0.1:1") ? 0 : 1; }\n')
-    run("clang++", *flags, *where, whole, cwd=tmp_path)
-    run("clang++", *flags, "-fno-exceptions", *where, header, cwd=tmp_path)
+    run("clang++", *stories.ENGINE_FLAGS, *where, whole, cwd=tmp_path)
+    run("clang++", *stories.ENGINE_FLAGS, "-fno-exceptions", *where, header, cwd=tmp_path)
 
 
 def test_what_only_this_interface_has(build: Path, server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:

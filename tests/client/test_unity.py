@@ -55,9 +55,9 @@ class MonoBuild:
         return done.stdout.splitlines()
 
 
-def load_make_metas() -> ModuleType:
-    """The program that writes .meta files; its folder's name is no package's."""
-    spec = importlib.util.spec_from_file_location("make_metas", PACKAGE / "Tests~" / "make_metas.py")
+def program(name: str) -> ModuleType:
+    """make_metas or make_scenes, whose folder's name is no package's."""
+    spec = importlib.util.spec_from_file_location(name, PACKAGE / "Tests~" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -192,6 +192,10 @@ def test_components_and_a_sample_play_in_a_game_loop_of_stubs(build: MonoBuild, 
     )
 
 
+def test_a_session_replays_undoes_branches_and_is_cancelled(build: MonoBuild, server: LiveServer) -> None:
+    assert build.run("engine-past", stories.address_of(server)) == ["replayed, undone, branched, cancelled"]
+
+
 def test_a_component_starts_its_server_again_when_it_has_died(build: MonoBuild, bundle: Path, tmp_path: Path) -> None:
     options = f"--bundle {bundle} --device simulated:0.1"
     (said,) = build.run("engine-server", sys.executable, "-m animegamer_rt", options, str(tmp_path))
@@ -213,11 +217,40 @@ def test_the_assemblies_hold_nothing_that_il2cpp_cannot_build(build: MonoBuild) 
     assert len(said) == 3
 
 
+def test_the_scene_and_the_prefab_hold_what_is_there() -> None:
+    """They are as generated; each reference leads to an object of the file, or to a script of the package by GUID."""
+    scripts = {path.with_name(f"{path.name}.meta") for path in program("make_metas").assets() if path.suffix == ".cs"}
+    guids = {re.findall(r"^guid: (\w+)$", meta.read_text(), re.MULTILINE)[0]: meta for meta in scripts}
+    for path, text in program("make_scenes").files().items():
+        assert path.read_text(encoding="utf-8") == text, "run client/unity/Tests~/make_scenes.py"
+        objects = re.findall(r"^--- !u!\d+ &(\d+)$", text, re.MULTILINE)
+        assert len(set(objects)) == len(objects)
+        assert set(re.findall(r"\{fileID: (\d+)\}", text)) <= {"0", *objects}
+        named = [guids[guid].name for guid in re.findall(r"m_Script: \{fileID: 11500000, guid: (\w+), type: 3\}", text)]
+        assert named == ["AnimeGamerSession.cs.meta", f"{path.stem}.cs.meta"]
+
+
+def test_the_readmes_steps_name_what_is_there() -> None:
+    readme = (PACKAGE / "README.md").read_text(encoding="utf-8")
+    steps = readme.split("## From nothing to a turn")[1].split("\n\n")[1]
+    assert 1 < len(re.findall(r"^\d+\. ", steps, re.MULTILINE)) <= 10
+    window = (PACKAGE / "Editor" / "AnimeGamerWindow.cs").read_text(encoding="utf-8")
+    assert "Window > AnimeGamer" in steps and '[MenuItem("Window/AnimeGamer")]' in window
+    for button in ("Connect", "Say", "Doctor"):
+        assert button in steps and f'"{button}"' in window
+    manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
+    (sample,) = re.findall(r'sample "([^"]+)"', steps)
+    (folder,) = [each["path"] for each in manifest["samples"] if each["displayName"] == sample]
+    (scene,) = re.findall(r"scene `([^`]+)`", steps)
+    assert (PACKAGE / folder / f"{scene}.unity").is_file()
+    assert f"Unity {manifest['unity']}" in readme and f"#v{manifest['version']}" in readme
+
+
 def test_the_package_is_whole() -> None:
     manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
     assert manifest["version"] == animegamer_rt.__version__
     assert [(PACKAGE / sample["path"]).is_dir() for sample in manifest["samples"]] == [True] * 3
-    metas = {path: path.with_name(f"{path.name}.meta") for path in load_make_metas().assets()}
+    metas = {path: path.with_name(f"{path.name}.meta") for path in program("make_metas").assets()}
     assert [path for path, meta in metas.items() if not meta.is_file()] == [], "run client/unity/Tests~/make_metas.py"
     guids = [re.findall(r"^guid: ([0-9a-f]{32})$", meta.read_text(), re.MULTILINE)[0] for meta in metas.values()]
     assert len(set(guids)) == len(guids)

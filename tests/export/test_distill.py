@@ -67,7 +67,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
 
     monkeypatch.setattr(work, "student_loss", interrupted)
     assert run(bundle) == 130
-    assert "stopped after step 1 of 3; the same command goes on" in capsys.readouterr().out
+    assert "stopped after step 1 of 3; run the same command to continue" in capsys.readouterr().out
     assert {path.name: path.read_bytes() for path in bundle.folder.iterdir()} == before
     monkeypatch.setattr(work, "student_loss", losses)
     missed = run(bundle)

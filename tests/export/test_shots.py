@@ -31,13 +31,14 @@ def published(count: int = 2) -> dict[str, Any]:
 
 def test_shots_are_written_as_the_published_script_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script, path = tmp_path / "demo.txt", tmp_path / "mllm-output.pt"
-    script.write_text("Tofi waves in the meadow.\n\nBixo runs in the city.\n", encoding="utf-8")
-    assert main(["shots", "write", str(path), "--bundle", "pocket", "--instructions", str(script)]) == 0
+    script.write_text("Tofi waves in the meadow.\n\n<S>Bixo</S><MD>run</MD><EV>city</EV>\n", encoding="utf-8")
+    for _ in range(2):  # its own file is replaced
+        assert main(["shots", "write", str(path), "--bundle", "pocket", "--instructions", str(script)]) == 0
     written, expected = torch.load(path, weights_only=True), published()
     assert list(written) == list(expected)
     for name, (shot, text, strengths) in written.items():
         assert (shot.shape, shot.dtype, shot.device) == ((1, *SHAPE), torch.bfloat16, torch.device("cpu"))
-        assert type(text) is str and [type(one) for one in strengths] == [int] * 4, name
+        assert text.startswith("Character: ") and [type(one) for one in strengths] == [int] * 4, name
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".txt"] == ["mllm-output.pt"]
 
     capsys.readouterr()
@@ -54,12 +55,13 @@ def test_shots_are_written_as_the_published_script_does(tmp_path: Path, capsys: 
 def test_shots_of_the_published_script_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     av = pytest.importorskip("av")
     path, out = tmp_path / "mllm-output.pt", tmp_path / "clips"
-    torch.save(published(), path)
+    turns = published(3)
+    torch.save({name: turns[name] for name in ("turn_3", "turn_2")}, path)  # the first is cut off, the order lost
     command = ["shots", "decode", str(path), "--bundle", "pocket", "--plan", "fast", "--out", str(out)]
     assert main(command) == 0
     shown = capsys.readouterr().out
-    assert "motion scope 0.5" in shown and "motion scope 2.5" in shown  # of levels 1 and 2 in the decoder script
-    for name in ("turn-001.mp4", "turn-002.mp4"):
+    assert "002.mp4: motion scope 2.5" in shown and "003.mp4: motion scope" in shown  # of level 2 in the decoder script
+    for name in ("turn-002.mp4", "turn-003.mp4"):
         with av.open(str(out / name)) as clip:
             assert len(list(clip.decode(video=0))) == 17
 
@@ -69,8 +71,30 @@ def test_a_number_that_is_no_strength_is_read_as_the_published_decoder_does(tmp_
     turns = published(1)
     turns["turn_1"][2] = [23, 0, 0, 0]
     torch.save(turns, tmp_path / "x.pt")
-    (turn,) = read_turns(tmp_path / "x.pt", SHAPE)
+    (turn,) = read_turns(tmp_path / "x.pt", SHAPE).values()
     assert (turn.strengths, turn.motion_scope) == ((23, 0, 0, 0), 40.0)
+
+
+def test_files_of_others_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script, path, clips = tmp_path / "demo.txt", tmp_path / "mllm-output.pt", tmp_path / "clips"
+    script.write_text("Tofi waves in the meadow.\n", encoding="utf-8")
+    assert main(["shots", "write", str(script), "--bundle", "pocket", "--instructions", str(script)]) == 2
+    assert "demo.txt: this file is not an mllm-output.pt" in capsys.readouterr().err
+    assert script.read_text(encoding="utf-8") == "Tofi waves in the meadow.\n"
+    torch.save(published(1), path)
+    clips.mkdir()
+    (clips / "turn-001.mp4").write_text("mine")
+    assert main(["shots", "decode", str(path), "--bundle", "pocket", "--plan", "fast", "--out", str(clips)]) == 2
+    assert "found turn-001.mp4" in capsys.readouterr().err
+    assert (clips / "turn-001.mp4").read_text() == "mine"
+
+
+def test_texts_of_a_file_are_printed_without_their_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    turns, path = published(1), tmp_path / "x.pt"
+    turns["turn_1"][:2] = [torch.zeros(1, *SHAPE).bfloat16(), "Tofi\x1b[2J waves."]
+    torch.save(turns, path)
+    assert main(["shots", "compare", str(path), "--bundle", "pocket"]) == 0
+    assert capsys.readouterr().out.endswith("; Tofi\\x1b[2J waves.\n")
 
 
 class Evil:

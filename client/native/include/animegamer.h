@@ -339,7 +339,8 @@ AG_API const ag_event *ag_poll(ag_client *client);
 
 typedef struct ag_display ag_display;
 
-/* What a clip does when it was played once. AG_HOLD gives up each picture as it passes; the others keep the clip. */
+/* What a clip does when it was played once. AG_HOLD gives up each picture as it passes; the others keep the clip: then give the
+ * client buffers for two clips a game, or the next one cannot arrive. */
 typedef enum ag_play_mode { AG_HOLD = 0, AG_LOOP = 1, AG_PING_PONG = 2 } ag_play_mode;
 
 /* Gets each picture that will not be shown again: give its buffer back. Called inside the functions below. */

@@ -1,4 +1,4 @@
-// The C interface: checks arguments, turns exceptions into errors, and nothing else.
+// The C interface, but for displays: checks arguments, turns exceptions into errors, and nothing else.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -8,7 +8,6 @@
 #include <string>
 
 #include "client.h"
-#include "display.h"
 #include "last_error.h"
 
 using namespace animegamer;
@@ -147,13 +146,7 @@ ag_client *new_client(const ag_options *options, const char *server_key, const c
     return client;
 }
 
-bool is_seconds(double value) { return value >= 0.0 && std::isfinite(value); }
-
 } // namespace
-
-struct ag_display {
-    Display display;
-};
 
 extern "C" {
 
@@ -365,73 +358,6 @@ ag_result ag_game_get_sized(ag_client *client, ag_game game, ag_game_info *info,
         copy_to_caller(info, size, found->info);
         return AG_OK;
     });
-}
-
-ag_display *ag_display_new(double fps, ag_release_function release, void *user) {
-    ag_display *display = nullptr;
-    guarded([&] {
-        if (release == nullptr || !is_seconds(fps) || fps <= 0.0) {
-            return invalid("fps is not more than 0, or release is NULL", "give welcome.fps, and a function that gives buffers back");
-        }
-        display = new ag_display{{fps, release, user}};
-        return AG_OK;
-    });
-    return display;
-}
-
-void ag_display_free(ag_display *display) { delete display; }
-
-ag_result ag_display_play(ag_display *display, ag_play_mode mode, double rest_s, double fade_s, int at_once) {
-    return guarded([&] {
-        const int given = static_cast<int>(mode);
-        if (display == nullptr || given < AG_HOLD || given > AG_PING_PONG || !is_seconds(rest_s) || !is_seconds(fade_s)) {
-            return invalid("the display is NULL, or a value is out of range", "give a mode, and seconds of 0 or more");
-        }
-        Display &to = display->display;
-        to.mode = mode;
-        to.rest_s = rest_s;
-        to.fade_s = fade_s;
-        to.at_once = at_once != 0;
-        return AG_OK;
-    });
-}
-
-void ag_display_pause(ag_display *display, int paused) {
-    if (display != nullptr) {
-        display->display.paused = paused != 0;
-    }
-}
-
-ag_result ag_display_add(ag_display *display, void *picture, int64_t turn, int64_t index, int64_t count) {
-    return guarded([&] {
-        if (display == nullptr || picture == nullptr || turn < 1 || index < 0 || index >= count) {
-            return invalid("the display or picture is NULL, or a number is out of range", "give those of an AG_EVENT_FRAME");
-        }
-        display->display.add(picture, turn, index, count);
-        return AG_OK;
-    });
-}
-
-void ag_display_end(ag_display *display) {
-    if (display != nullptr) {
-        display->display.end();
-    }
-}
-
-void ag_display_again(ag_display *display) {
-    if (display != nullptr) {
-        display->display.again();
-    }
-}
-
-void ag_display_clear(ag_display *display) {
-    if (display != nullptr) {
-        display->display.clear();
-    }
-}
-
-const ag_shown *ag_display_advance(ag_display *display, double now_s) {
-    return display == nullptr ? nullptr : &display->display.advance(now_s);
 }
 
 } // extern "C"

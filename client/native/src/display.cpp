@@ -13,7 +13,7 @@ void Display::add(void *picture, std::int64_t turn, std::int64_t index, std::int
         if (count_ == clips_.size()) {
             leave();
         }
-        Clip &clip = clips_[count_++];
+        Clip &clip = clips_[count_];
         clip.turn = turn;
         clip.first = clip.shown = index;
         clip.count = count;
@@ -21,6 +21,7 @@ void Display::add(void *picture, std::int64_t turn, std::int64_t index, std::int
         clip.pictures.reserve(static_cast<std::size_t>(std::clamp(count - index, std::int64_t{1}, std::int64_t{1024})));
         clip.passed = 0;
         clip.begun = clip.keeps = clip.ended = false;
+        ++count_; // with its memory: a clip is never without a picture
     }
     clips_[count_ - 1].pictures.push_back(picture);
 }

@@ -66,9 +66,12 @@ class Display(Generic[T]):
     next picture has not arrived, its time stands still. mode: of the clips that begin from now on.
     rest_s: how long the last picture stays before the clip comes again. fade_s: seconds in which a clip is faded into
     the next; 0: a cut. paused: time stands still. release: gets each picture that will not be shown again.
+    Raises ValueError if fps is not more than 0.
     """
 
     def __init__(self, fps: float, release: Callable[[T], None] = lambda picture: None) -> None:
+        if not fps > 0.0:
+            raise ValueError(f"fps is {fps}; expected pictures in a second, more than 0, as the server's welcome says")
         self.fps, self.mode, self.rest_s, self.fade_s = fps, Mode.HOLD, 0.0, 0.0
         self.at_once, self.paused = False, False
         self._release = release

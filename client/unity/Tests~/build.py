@@ -11,15 +11,16 @@ import sys
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
-CORE, UNITY, STUBS, SAMPLES = "AnimeGamer.Core.dll", "AnimeGamer.Unity.dll", "UnityStubs.dll", "AnimeGamer.Samples.dll"
+CORE, UNITY, STUBS = "AnimeGamer.Core.dll", "AnimeGamer.Unity.dll", "UnityStubs.dll"
+SAMPLES, EDITOR = "AnimeGamer.Samples.dll", "AnimeGamer.Editor.dll"
 ASSEMBLIES: dict[str, tuple[str, tuple[str, ...]]] = {
     CORE: ("Runtime/Core/*.cs", ()),
     "turn.exe": ("Documentation~/*.cs", (CORE,)),
     STUBS: ("Tests~/Stubs/*.cs", ()),
     UNITY: ("Runtime/Unity/*.cs", (CORE, STUBS)),
-    "AnimeGamer.Editor.dll": ("Editor/*.cs", (CORE, UNITY, STUBS)),
+    EDITOR: ("Editor/*.cs", (CORE, UNITY, STUBS)),
     SAMPLES: ("Samples~/*/*.cs", (CORE, UNITY, STUBS)),
-    "AnimeGamer.Driver.exe": ("Tests~/Driver/*.cs", (CORE, UNITY, STUBS, SAMPLES)),
+    "AnimeGamer.Driver.exe": ("Tests~/Driver/*.cs", (CORE, UNITY, STUBS, SAMPLES, EDITOR)),
 }
 """Each assembly's sources and the assemblies that it refers to, in the order to build."""
 
@@ -31,7 +32,7 @@ def main(folder: Path) -> int:
         return 1
     folder.mkdir(parents=True, exist_ok=True)
     for name, (sources, references) in ASSEMBLIES.items():
-        # A C# that Unity 2022.3 and 6 both take.
+        # A C# that Unity 2021.3 to 6 take.
         options = ["-langversion:7", "-warn:4", "-warnaserror", "-define:UNITY_EDITOR;ENABLE_LEGACY_INPUT_MANAGER"]
         options += [f"-out:{name}", *(f"-r:{reference}" for reference in references)]
         options += ["-target:library"] if name.endswith(".dll") else []

@@ -10,7 +10,13 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 HIDDEN = ("Tests~", "Documentation~")
-IMPORTERS = {".cs": "MonoImporter", ".asmdef": "AssemblyDefinitionImporter", ".json": "PackageManifestImporter"}
+IMPORTERS = {
+    ".cs": "MonoImporter",
+    ".asmdef": "AssemblyDefinitionImporter",
+    ".json": "PackageManifestImporter",
+    ".unity": "DefaultImporter",
+    ".prefab": "PrefabImporter",
+}
 
 
 def assets() -> list[Path]:

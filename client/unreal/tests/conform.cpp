@@ -39,8 +39,8 @@ public:
     void offered(const std::vector<std::string> &) override {}
     void rewound(const ag_game_info &info) override { said_ = "ok " + std::to_string(info.turns); }
     void branched(const ag_game_info &info) override { branch_ = info.token; }
-    void frame(plugin::Picture picture) override {
-        turn_.add_picture(picture.turn, picture.index, picture.pixels(), picture.width, picture.height, picture.stride);
+    void frame(plugin::Picture &picture) override {
+        turn_.add_picture(picture.turn, picture.index, picture.pixels.get(), picture.width, picture.height, picture.stride);
     }
     void failed(const std::string &code, const std::string &text, const std::string &what_to_do) override {
         const bool of_turn = game_ != nullptr && game_->ticket() == ticket_;

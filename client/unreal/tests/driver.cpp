@@ -1,5 +1,5 @@
 // Plays the plugin in a game loop of stubs: driver tcp://HOST:PORT with a live server, driver tcp://HOST:PORT PICTURE with one that
-// starts from pictures and offers turns, driver tcp://HOST:PORT FOLDER SERVER_KEY with one that has keys, where client.key_secret is in
+// starts from pictures and offers turns, driver tcp://HOST:PORT chain with a live one that is fast, driver tcp://HOST:PORT FOLDER SERVER_KEY with one that has keys, where client.key_secret is in
 // FOLDER. A second thread runs render commands.
 #include "UnrealStubs.h"
 
@@ -21,33 +21,55 @@ void check(bool holds, const char* what) {
 	}
 }
 
-/// What one node Play Turn heard.
+std::string text(const FString& Text) { return TCHAR_TO_UTF8(*Text); }
+FString wide(const std::string& Text) { return FString(UTF8_TO_TCHAR(Text.c_str())); }
+
+/// What one node Play Turn heard. It holds the node no more than a Blueprint does: `ended` when the node was collected.
 struct Heard {
+	explicit Heard(const TCHAR* Sentence) : Heard(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, TEXT("Game"), Sentence)) {}
 	explicit Heard(UAnimeGamerPlayTurn* InTurn) : Turn(InTurn) {
-		Turn->OnUnderstood.AddLambda([this](const FAnimeGamerUnderstood& Meant) { Understood = Meant; });
-		Turn->OnState.AddLambda([this](const FAnimeGamerState&) { ++States; });
-		Turn->OnProgress.AddLambda([this](float, float) { ++Steps; });
-		Turn->OnFrame.AddLambda([this](UTexture2D* Texture) { Frames += Texture->Resource.TextureRHI->Writes > 0 ? 1 : 0; });
-		Turn->OnDone.AddLambda([this](int32 InTurns, float) { Turns = InTurns; });
-		Turn->OnError.AddLambda([this](const FString& Code, const FString&, const FString& WhatToDo) {
-			Error = Code.Value;
-			Remedy = WhatToDo.Value;
+		Turn->OnUnderstood.Listen([this](UTexture2D*, int32, int32, const FString&, const FAnimeGamerTurnEvent& Event) { Understood = Event.Understood; });
+		Turn->OnState.Listen([this](UTexture2D*, int32 InNumber, int32, const FString&, const FAnimeGamerTurnEvent&) {
+			++States;
+			Number = InNumber;
+		});
+		Turn->OnProgress.Listen([this](UTexture2D*, int32, int32, const FString&, const FAnimeGamerTurnEvent&) { ++Steps; });
+		Turn->OnFrame.Listen([this](UTexture2D* Texture, int32 InNumber, int32 Index, const FString&, const FAnimeGamerTurnEvent&) {
+			check(Texture != nullptr && InNumber == Number && Index > Last, "a picture of this turn, after the one before");
+			++Frames;
+			Last = Index;
+		});
+		Turn->OnDone.Listen([this](UTexture2D*, int32, int32, const FString&, const FAnimeGamerTurnEvent& Event) {
+			Turns = Event.Turns;
+			if (Then) {
+				Then();
+			}
+		});
+		Turn->OnError.Listen([this](UTexture2D*, int32, int32, const FString& Text, const FAnimeGamerTurnEvent& Event) {
+			check(!Text.IsEmpty(), "an error has words");
+			Error = text(Event.ErrorCode);
+			Remedy = text(Event.WhatToDo);
 		});
 		Turn->Activate();
 	}
+	Heard(const Heard&) = delete;
+	bool ended() const { return AllObjects().count(Turn) == 0; }
+
 	UAnimeGamerPlayTurn* Turn;
-	int States = 0, Steps = 0, Frames = 0, Turns = 0;
+	int States = 0, Steps = 0, Frames = 0, Turns = 0, Number = 0, Last = -1;
 	FAnimeGamerUnderstood Understood;
 	std::string Error, Remedy;
+	std::function<void()> Then; // when it is done
 };
 
 std::atomic<bool> Running{true};
-std::atomic<FRHITexture*> Shown{nullptr};
-std::atomic<bool> WroteShown{false};
+int Announced = 0; // OnFrame of the component
+std::atomic<int> Drawn{0};    // pictures that a draw has found in the texture
+UAnimeGamerGame* Watched = nullptr;
 
 void render() {
 	FRHICommandListImmediate List;
-	while (Running) {
+	while (true) {
 		std::function<void(FRHICommandListImmediate&)> Command;
 		{
 			const std::lock_guard<std::mutex> Guard(GStubRender.Lock);
@@ -58,16 +80,28 @@ void render() {
 		}
 		if (Command) {
 			Command(List);
+		} else if (!Running) {
+			return;
 		} else {
 			std::this_thread::sleep_for(std::chrono::milliseconds(1));
 		}
 	}
 }
 
+// A tick, and its draws: the render thread finds in the texture what On Frame has announced.
+void tick() {
+	++GFrameCounter;
+	FTSTicker::GetCoreTicker().Tick(1.0f / 60.0f);
+	CollectGarbage();
+	if (Watched != nullptr && Watched->GetTexture() != nullptr) {
+		FTextureResource* const Resource = Watched->GetTexture()->GetResource();
+		ENQUEUE_RENDER_COMMAND(Draw)([Resource](FRHICommandListImmediate&) { Drawn = Resource->TextureRHI->Writes; });
+	}
+}
+
 template <typename Until> void loop(const char* what, Until&& until) {
-	for (int tick = 0; tick < 60 * 60; ++tick) {
-		++GFrameCounter;
-		FTSTicker::GetCoreTicker().Tick(1.0f / 60.0f);
+	for (int n = 0; n < 60 * 60; ++n) {
+		tick();
 		if (until()) {
 			return;
 		}
@@ -78,9 +112,15 @@ template <typename Until> void loop(const char* what, Until&& until) {
 
 FSubsystemCollectionBase Collection;
 
+template <typename T> T* rooted() {
+	T* const Object = NewObject<T>();
+	Object->AddToRoot(); // as an actor holds its component, and the engine its world
+	return Object;
+}
+
 UAnimeGamerSubsystem* begin() {
 	UAnimeGamerSubsystem* const Subsystem = NewObject<UAnimeGamerSubsystem>();
-	GStubWorld = NewObject<UWorld>();
+	GStubWorld = rooted<UWorld>();
 	GStubWorld->Instance = NewObject<UGameInstance>();
 	GStubWorld->Instance->Subsystem = Subsystem;
 	Subsystem->Initialize(Collection);
@@ -89,43 +129,43 @@ UAnimeGamerSubsystem* begin() {
 
 void start_from_picture(const char* File) {
 	UAnimeGamerSubsystem* const Subsystem = begin();
-	UAnimeGamerComponent* const Component = NewObject<UAnimeGamerComponent>();
+	UAnimeGamerComponent* const Component = rooted<UAnimeGamerComponent>();
 	int Connected = 0;
-	Subsystem->OnConnected.AddLambda([&](const FAnimeGamerWelcome&) { ++Connected; });
+	Subsystem->OnConnected.Listen([&](const FAnimeGamerWelcome&) { ++Connected; });
 	Component->BeginPlay(); // it asks for a new game, which the picture's replaces before it is open
 	UAnimeGamerGame* const Game = Component->Game;
 	std::vector<std::string> Offered;
-	Component->OnOffers.AddLambda([&](const TArray<FString>& Now) {
+	Component->OnOffers.Listen([&](const TArray<FString>& Now) {
 		Offered.clear();
 		for (int32 Number = 0; Number < Now.Num(); ++Number) {
-			Offered.push_back(Now[Number].Value);
+			Offered.push_back(text(Now[Number]));
 		}
 	});
 	int Opened = 0;
 	std::string Error;
-	Game->OnOpened.AddLambda([&](const FString&) { ++Opened; });
-	Game->OnError.AddLambda([&](const FString& Code, const FString&, const FString&) { Error = Code.Value; });
-	check(Game->StartFromPictureFile(File, "gently wave"), "a start is asked for");
+	Game->OnOpened.Listen([&](const FString&) { ++Opened; });
+	Game->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
+	check(Game->StartFromPictureFile(wide(File), TEXT("gently wave")), "a start is asked for");
 	loop("the game", [&] { return Opened > 0; });
 	const FAnimeGamerUnderstood Seen = Game->GetSeen();
-	check(Seen.Text.Value.rfind("Mia in a raincoat and Tobo", 0) == 0 && Seen.People.Num() == 2 && Seen.Motion.Value == "run", "what is seen");
+	check(text(Seen.Text).rfind("Mia in a raincoat and Tobo", 0) == 0 && Seen.People.Num() == 2 && Seen.Motion == TEXT("run"), "what is seen");
 	const FAnimeGamerWelcome Welcome = Subsystem->GetWelcome();
 	check(Connected == 1 && Welcome.bStartsFromPictures && Welcome.People.Num() == 2 && Welcome.Hours.Num() == 2, "the bundle's words");
 	loop("an offer", [&] { return Offered.size() == 1; });
 	check(Game->GetOffers().Num() == 1, "it holds");
 
-	Heard heard(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", Game->GetOffers()[0]));
-	loop("the end of a clip", [&] { return heard.Turn->Ready; });
-	check(Opened == 1 && heard.Turns == 1 && heard.Understood.Motion.Value == "run", "a turn, and what it means");
+	Heard heard(*Game->GetOffers()[0]);
+	loop("the end of a clip", [&] { return heard.ended(); });
+	check(Opened == 1 && heard.Turns == 1 && heard.Understood.Motion == TEXT("run"), "a turn, and what it means");
 	loop("the next offer", [&] { return Game->GetOffers().Num() == 1; });
 
 	const FString Token = Game->GetToken();
-	check(!Game->StartFromPictureFile("no such file", "gently wave") && Error == "bad_argument", "a file that is none");
+	check(!Game->StartFromPictureFile(TEXT("no such file"), TEXT("gently wave")) && Error == "bad_argument", "a file that is none");
 	TArray<uint8> NoPicture;
 	NoPicture.Add(1);
-	check(Game->StartFromPicture(NoPicture, "gently wave"), "a start is asked for");
+	check(Game->StartFromPicture(NoPicture, TEXT("gently wave")), "a start is asked for");
 	loop("its refusal", [&] { return Error == "picture"; });
-	check(Game->GetToken().Value == Token.Value, "what is no picture leaves the game");
+	check(Game->GetToken() == Token, "what is no picture leaves the game");
 	Game->Rewind(0);
 	loop("the end of the offer", [&] { return Offered.empty(); });
 	Subsystem->Deinitialize();
@@ -134,54 +174,118 @@ void start_from_picture(const char* File) {
 
 void play_with_keys(const char* Folder, const char* ServerKey) {
 	UAnimeGamerSettings& Settings = *GetMutableDefault<UAnimeGamerSettings>();
-	GStubSavedDir = Folder;
-	Settings.ServerKey = ServerKey;
+	GStubSavedDir = wide(Folder);
+	Settings.ServerKey = wide(ServerKey);
 	UAnimeGamerSubsystem* const Subsystem = begin();
 	std::string StatusError, Error;
-	Subsystem->OnStatus.AddLambda([&](const FAnimeGamerStatus& Status) { StatusError = Status.Error.Value; });
-	UAnimeGamerComponent* const Component = NewObject<UAnimeGamerComponent>();
-	Component->OnError.AddLambda([&](const FString& Code, const FString&, const FString&) { Error = Code.Value; });
+	Subsystem->OnStatus.Listen([&](const FAnimeGamerStatus& Status) { StatusError = text(Status.Error); });
+	UAnimeGamerComponent* const Component = rooted<UAnimeGamerComponent>();
+	Component->OnError.Listen([&](const FString& Code, const FString&, const FString&) { Error = text(Code); });
 	Component->BeginPlay();
 	Subsystem->AskStatus();
 	check(StatusError.find("AnimeGamer.key_secret cannot be read; ") != std::string::npos, "the status says that there is no file");
-	check(!Component->Say("Mia waves.") && Error == "no_secret_key", "so does the component");
-	Heard refused(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia waves."));
-	check(refused.Error == "no_secret_key" && refused.Turn->Ready, "and the node");
+	check(!Component->Say(TEXT("Mia waves.")) && Error == "no_secret_key", "so does the component");
+	Heard refused(TEXT("Mia waves."));
+	CollectGarbage();
+	check(refused.Error == "no_secret_key" && refused.ended(), "and the node");
 
-	Settings.SecretKeyFile = "client.key_secret";
-	Heard heard(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia waves."));
-	loop("the end of a turn", [&] { return heard.Turn->Ready; });
+	Settings.SecretKeyFile = TEXT("client.key_secret");
+	Heard heard(TEXT("Mia waves."));
+	loop("the end of a turn", [&] { return heard.ended(); });
 	if (!heard.Error.empty()) {
 		std::printf("%s: %s\n", heard.Error.c_str(), heard.Remedy.c_str());
 		return;
 	}
 	check(heard.Turns == 1 && Component->Game->GetTexture() != nullptr, "a turn, and its picture");
 	Subsystem->Deinitialize();
-	check(!Component->Say("Mia waves.") && Error == "closed", "a game after the end of its game instance");
+	check(!Component->Say(TEXT("Mia waves.")) && Error == "closed", "a game after the end of its game instance");
 	std::puts("with keys");
+}
+
+// Ten nodes, each begun when the one before is done, on a server that is faster than a clip: each hears its own 17 pictures.
+void play_a_chain() {
+	UAnimeGamerSubsystem* const Subsystem = begin();
+	std::vector<std::unique_ptr<Heard>> Nodes;
+	std::function<void()> Next = [&] {
+		if (Nodes.size() < 10) {
+			Nodes.push_back(std::make_unique<Heard>(TEXT("Mia waves.")));
+			Nodes.back()->Then = Next;
+		}
+	};
+	Next();
+	std::vector<int> Ends;
+	Subsystem->GetGame(TEXT("Game"))->OnClipEnd.Listen([&](int32 Turn) { Ends.push_back(Turn); });
+	loop("the end of the tenth clip", [&] { return Nodes.size() == 10 && Nodes.back()->ended(); });
+	for (std::size_t n = 0; n < Nodes.size(); ++n) {
+		check(Nodes[n]->Frames == 17 && Nodes[n]->Number == static_cast<int>(n) + 1 && Nodes[n]->ended(), "17 pictures of its own, and its end");
+	}
+	check(Ends == std::vector<int>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), "each clip ends once");
+	const std::size_t Objects = AllObjects().size();
+	Subsystem->Deinitialize();
+	std::printf("a chain of %zu, %zu objects\n", Nodes.size(), Objects);
+}
+
+// Looped, paused and faded by the display.
+void show() {
+	UAnimeGamerSubsystem* const Subsystem = begin();
+	UAnimeGamerGame* const Game = Subsystem->GetGame(TEXT("Game"));
+	int Frames = 0, Index = -1, Back = 0, Ends = 0;
+	Game->OnFrame.Listen([&](UTexture2D*, int32, int32 Now) {
+		++Frames;
+		Back += Now < Index ? 1 : 0;
+		Index = Now;
+	});
+	Game->OnClipEnd.Listen([&](int32) { ++Ends; });
+	Game->SetPlayback(EAnimeGamerPlayback::Loop, 0.0f, 0.5f);
+	check(Game->Say(TEXT("Mia waves.")), "a turn");
+	loop("the second time", [&] { return Back == 1 && Index > 3; });
+	Game->SetPaused(true);
+	const int Before = Frames;
+	for (int n = 0; n < 20; ++n) {
+		tick();
+		std::this_thread::sleep_for(std::chrono::milliseconds(16));
+	}
+	check(Frames == Before && Ends == 1, "a pause");
+	Game->SetPaused(false);
+	check(Game->Say(TEXT("Mia sings.")), "another turn");
+	loop("a fade", [&] { return Game->GetShownTurn() == 2 && Game->GetBlend() > 0.2f && Game->GetBlend() < 0.9f; });
+	check(Game->GetUnderTexture() != nullptr && Game->GetUnderTexture() != Game->GetTexture(), "drawn over the clip before");
+	loop("the end of the fade", [&] { return Game->GetBlend() >= 1.0f; });
+	UAnimeGamerGame* const Other = Subsystem->GetGame(TEXT("Other"));
+	Other->SetPlayback(EAnimeGamerPlayback::Loop);
+	check(Other->Say(TEXT("Tofi runs.")), "another game's turn");
+	loop("all of its clip", [&] { return Other->GetShownIndex() == 16; });
+	check(Game->Say(TEXT("Mia sits.")), "a turn while both games keep a clip");
+	loop("its first picture", [&] { return Game->GetShownTurn() == 3; });
+	Game->Resume(Game->GetToken());
+	check(Game->GetTexture() == nullptr && Game->GetShownTurn() == 0 && Game->GetShownIndex() == -1, "a resumed game shows nothing yet");
+	Subsystem->Deinitialize();
+	std::puts("looped, paused, faded");
 }
 
 void play() {
 	UAnimeGamerSubsystem* const Subsystem = begin();
 
-	UAnimeGamerComponent* const Component = NewObject<UAnimeGamerComponent>();
+	UAnimeGamerComponent* const Component = rooted<UAnimeGamerComponent>();
 	Component->BeginPlay();
-	Component->OnFrame.AddLambda([](UTexture2D* Texture) { Shown = Texture->Resource.TextureRHI.get(); });
+	Watched = Component->Game;
+	Component->OnFrame.Listen([](UTexture2D*, int32, int32) { ++Announced; });
 	for (int turn = 1; turn <= 2; ++turn) {
-		Heard heard(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia waves."));
-		loop("the end of a clip", [&] { return heard.Turn->Ready; });
+		Heard heard(TEXT("Mia waves."));
+		loop("the end of a clip", [&] { return heard.ended(); });
 		check(heard.Error.empty() && heard.Turns == turn && heard.States == 1 && heard.Steps > 0, "a turn");
-		check(heard.Frames >= 10, "its frames"); // a slow machine skips some
+		check(heard.Frames >= 10 && heard.Number == turn, "its frames"); // a slow machine skips some
 	}
+	loop("the last draw", [&] { return Drawn == Announced; });
 	std::puts("two turns");
 
-	Heard first(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia dances."));
+	Heard first(TEXT("Mia dances."));
 	loop("a step", [&] { return first.Steps > 0; });
-	Heard second(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia sings."));
+	Heard second(TEXT("Mia sings."));
 	check(second.Error == "turn_running" && first.Error.empty(), "a second turn is refused, the first goes on");
 	first.Turn->Cancel();
-	Heard instead(UAnimeGamerPlayTurn::PlayTurn(GStubWorld, "Game", "Mia sits down."));
-	loop("the other turn", [&] { return instead.Turn->Ready; });
+	Heard instead(TEXT("Mia sits down."));
+	loop("the other turn", [&] { return instead.ended(); });
 	check(first.Error == "cancelled" && instead.Error.empty() && instead.Turns == 3, "say this instead");
 	std::puts("say instead");
 
@@ -189,11 +293,11 @@ void play() {
 	UAnimeGamerGame* const Same = Component->Game;
 	int Listed = 0, Shared = -1, Exported = 0, Kept = -1;
 	std::string Last, Folder, State, Branch;
-	Same->OnListed.AddLambda([&](const TArray<FAnimeGamerTurn>& Turns, bool) { Listed = Turns.Num(); Last = Turns[Listed - 1].Instruction.Value; });
-	Same->OnBranched.AddLambda([&](const FString& Token, int32 Turns) { Branch = Token.Value; Shared = Turns; });
-	Same->OnExported.AddLambda([&](const FString& Where, int32 Turns) { Folder = Where.Value; Exported = Turns; });
-	Same->OnRewound.AddLambda([&](int32 Turns) { Kept = Turns; });
-	Subsystem->OnStatus.AddLambda([&](const FAnimeGamerStatus& Status) { State = Status.State.Value; });
+	Same->OnListed.Listen([&](const TArray<FAnimeGamerTurn>& Turns, bool) { Listed = Turns.Num(); Last = text(Turns[Listed - 1].Instruction); });
+	Same->OnBranched.Listen([&](const FString& Token, int32 Turns) { Branch = text(Token); Shared = Turns; });
+	Same->OnExported.Listen([&](const FString& Where, int32 Turns) { Folder = text(Where); Exported = Turns; });
+	Same->OnRewound.Listen([&](int32 Turns) { Kept = Turns; });
+	Subsystem->OnStatus.Listen([&](const FAnimeGamerStatus& Status) { State = text(Status.State); });
 	Same->List();
 	Same->Branch(1);
 	Same->Export();
@@ -201,24 +305,25 @@ void play() {
 	loop("list, branch, export, status", [&] { return Listed > 0 && Shared >= 0 && Exported > 0 && !State.empty(); });
 	check(Listed == 3 && Last == "Mia sits down." && Exported == 3 && !Folder.empty() && State == "ready", "list, export, status");
 	int Replayed = 0;
-	Same->OnDone.AddLambda([&](int32 Turns, float) { Replayed = Turns; });
+	Same->OnDone.Listen([&](int32 Turns, float) { Replayed = Turns; });
 	check(Same->Replay(1), "a replay is asked for");
 	loop("the replay's end", [&] { return Replayed == 3; });
 	Same->Rewind(2);
 	loop("the rewind", [&] { return Kept == 2; });
-	UAnimeGamerGame* const Other = Subsystem->GetGame("Other");
+	UAnimeGamerGame* const Other = Subsystem->GetGame(TEXT("Other"));
 	int OtherTurns = 0;
-	Other->OnDone.AddLambda([&](int32 Turns, float) { OtherTurns = Turns; });
-	Other->Resume(Branch.c_str());
-	check(Shared == 1 && Other->Say("Mia runs."), "a branch is played");
+	Other->OnDone.Listen([&](int32 Turns, float) { OtherTurns = Turns; });
+	Other->Resume(wide(Branch));
+	check(Shared == 1 && Other->Say(TEXT("Mia runs.")), "a branch is played");
 	loop("a turn of the branch", [&] { return OtherTurns == 2; });
 	std::puts("list, branch, export, replay, rewind");
 
 	// The next level: another component, the same game, its picture at once.
 	UTexture2D* const Picture = Component->Game->GetTexture();
 	Component->EndPlay(EEndPlayReason::LevelTransition);
-	UAnimeGamerComponent* const Next = NewObject<UAnimeGamerComponent>();
-	Next->OnFrame.AddLambda([&](UTexture2D* Texture) { check(Texture == Picture, "the picture of the last level"); });
+	Component->RemoveFromRoot();
+	UAnimeGamerComponent* const Next = rooted<UAnimeGamerComponent>();
+	Next->OnFrame.Listen([&](UTexture2D* Texture, int32 Turn, int32 Index) { check(Texture == Picture && Turn > 0 && Index >= 0, "the picture of the last level"); });
 	Next->BeginPlay();
 	check(Next->Game != nullptr && Next->Game->GetTexture() == Picture, "the game outlives its level");
 	Next->OnFrame.Bound.clear();
@@ -226,36 +331,34 @@ void play() {
 	std::puts("next level");
 
 	// The second Play, within a turn of the first.
-	Next->Say("Mia jumps.");
+	Next->Say(TEXT("Mia jumps."));
 	Next->EndPlay(EEndPlayReason::EndPlayInEditor);
 	Subsystem->Deinitialize();
+	Watched = nullptr; // it is collected
 	UAnimeGamerSubsystem* const Again = NewObject<UAnimeGamerSubsystem>();
 	GStubWorld->Instance->Subsystem = Again;
 	Again->Initialize(Collection);
-	UAnimeGamerGame* const Game = Again->GetGame("Game");
+	UAnimeGamerGame* const Game = Again->GetGame(TEXT("Game"));
 	bool Opened = false;
-	Game->OnOpened.AddLambda([&](const FString& Resumed) { Opened = Resumed.Value == Token.Value; });
+	Game->OnOpened.Listen([&](const FString& Resumed) { Opened = Resumed == Token; });
 	Game->Resume(Token);
 	loop("the resumed game", [&] { return Opened; });
 	Again->Deinitialize();
 	std::puts("second play");
-	check(!WroteShown, "a texture that is shown was written");
 }
 
 } // namespace
 
 int main(int count, char** arguments) {
-	GetMutableDefault<UAnimeGamerSettings>()->Address = arguments[1];
-	GStubOnWrite = [](FRHITexture* Texture) {
-		if (Texture == Shown) {
-			WroteShown = true;
-		}
-	};
+	GetMutableDefault<UAnimeGamerSettings>()->Address = wide(arguments[1]);
 	std::thread Render(render);
 	int result = 0;
 	try {
 		if (count > 3) {
 			play_with_keys(arguments[2], arguments[3]);
+		} else if (count > 2 && std::string(arguments[2]) == "chain") {
+			play_a_chain();
+			show();
 		} else if (count > 2) {
 			start_from_picture(arguments[2]);
 		} else {

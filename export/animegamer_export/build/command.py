@@ -18,8 +18,8 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     """`animegamer-rt export`."""
     parser.set_defaults(run=_run)
     parser.description = (
-        "Make a bundle from the release's checkpoints or random weights. A run that is interrupted leaves nothing "
-        "behind."
+        "Make a bundle from the release's checkpoints or random weights. It appears once it is complete; an "
+        "interrupted run starts again."
     )
     parser.epilog = "The folders that --checkpoints expects:\n\n" + TREE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

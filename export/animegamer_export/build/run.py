@@ -9,6 +9,7 @@ from functools import partial
 from rich.console import Console
 
 from animegamer_export.parts.streamed.write import STORED
+from animegamer_export.support.new_bundle import new_folder
 from animegamer_export.support.progress import Progress
 from animegamer_rt.bundle.config import suggest
 from animegamer_rt.errors import ConfigError
@@ -27,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
     for part, name in precision.items():
         if name not in STORED:
             part_scheme(part, name)
+    new_folder(options.out)  # before the checkpoints are read, which takes minutes
     console = Console(markup=False)
     say = partial(console.print, highlight=False, soft_wrap=True)
     source = _source(options, console)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from animegamer_export.evaluate.metrics import relative_error
 from animegamer_rt import video
 from animegamer_rt.arguments import whole
 from animegamer_rt.backends.registry import open_engines
-from animegamer_rt.bundle.files import make_folder
+from animegamer_rt.bundle.claims import claim_file, claim_folder
 from animegamer_rt.bundle.loader import Bundle, open_bundle
 from animegamer_rt.bundle.manifest import REFERENCE
 from animegamer_rt.engine_config import EngineConfig, add_engine_options
+from animegamer_rt.errors import CheckpointError
 from animegamer_rt.noise import SEEDS, VERSION
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import read_script
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.untrusted import plain
 
 if TYPE_CHECKING:  # the file needs torch
     from .file import HandedTurn
@@ -36,7 +41,7 @@ def add_command(parser: argparse.ArgumentParser) -> None:
     parser.description = WHAT
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     decode = verbs.add_parser("decode", help="draw a clip for each shot of a file")
-    decode.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the clips")
+    decode.add_argument("--out", type=Path, required=True, metavar="DIR", help="new or empty folder for the clips")
     decode.add_argument("--seed", type=whole(0, SEEDS - 1), default=0, help="of the noise (default: 0)")
     decode.add_argument("--plan", help="plan to draw with (default: exact, the published 50 steps)", default="exact")
     write = verbs.add_parser("write", help="predict shots and write them")
@@ -61,24 +66,32 @@ def _decode(options: argparse.Namespace) -> int:
     bundle = open_bundle(options.bundle)
     bundle.plan(options.plan)
     turns, fps = read_turns(options.file, _shape(bundle)), bundle.manifest.geometry.fps
-    make_folder(options.out)
+    claim_folder(options.out, "clips", lambda _: None)
     pipeline = _open(bundle, options, options.plan)
-    for number, turn in enumerate(turns, start=1):
+    for number, turn in turns.items():
         noise = pipeline.denoiser.draw_noise(options.seed, number, VERSION)
         *_, step = pipeline.denoiser.denoise(turn.shot, turn.motion_scope, noise)
         path = options.out / f"turn-{number:03d}.mp4"
         video.write_clip(path, np.stack(list(pipeline.vae.decode(step.latent))), fps)
-        print(f"{path}: motion scope {turn.motion_scope:g}; {turn.instruction}", flush=True)
+        print(f"{path}: motion scope {turn.motion_scope:g}; {plain(turn.instruction)}", flush=True)
     return 0
 
 
 def _write(options: argparse.Namespace) -> int:
-    from .file import write_turns
+    from .file import read_turns, write_turns
 
-    bundle, texts = _of_scripts(options), read_script(options.instructions)
-    turns = _predict(_open(bundle, options), texts)
+    bundle = _of_scripts(options)
+    prompts = [Instruction.parse(line) for line in read_script(options.instructions)]
+
+    def is_ours(path: Path) -> bool:
+        with suppress(CheckpointError):
+            return bool(read_turns(path, _shape(bundle)))
+        return False
+
+    claim_file(options.file, "an mllm-output.pt of this bundle", is_ours)
+    turns = _predict(_open(bundle, options), prompts)
     write_turns(options.file, turns)
-    print(f"{options.file}: {len(turns)} turns")
+    print(f"{options.file}: turns written: {len(turns)}")
     return 0
 
 
@@ -87,26 +100,27 @@ def _compare(options: argparse.Namespace) -> int:
 
     bundle = _of_scripts(options)
     theirs = read_turns(options.file, _shape(bundle))
-    ours = _predict(_open(bundle, options), [turn.instruction for turn in theirs])
-    for number, (their, our) in enumerate(zip(theirs, ours, strict=True), start=1):
-        error = np.linalg.norm(our.shot - their.shot) / np.linalg.norm(their.shot)
+    ours = _predict(_open(bundle, options), [Instruction(turn.instruction) for turn in theirs.values()])
+    for (number, their), our in zip(theirs.items(), ours, strict=True):
+        error = relative_error(our.shot, their.shot)
         same = "equal" if our.strengths == their.strengths else f"{our.strengths}, theirs {their.strengths}"
-        print(f"turn {number}: relative error of the shot {error:.2e}; strengths {same}; {their.instruction}")
+        text = plain(their.instruction)
+        print(f"turn {number}: relative error of the shot {error:.2e}; strengths {same}; {text}")
     return 0
 
 
-def _predict(pipeline: Pipeline, texts: list[str]) -> list[HandedTurn]:
+def _predict(pipeline: Pipeline, instructions: Sequence[Instruction]) -> list[HandedTurn]:
     """The turns of one game, which need not be drawn."""
     from .file import HandedTurn
 
     session, turns = Session.start(pipeline.bundle, 0), []
-    for text in texts:
-        prompt, scene = Instruction(text), None
+    for instruction in instructions:
+        prompt, scene = instruction, None
         if pipeline.reader is not None:
-            scene = pipeline.reader.read(prompt, session.scene).scene
+            scene = pipeline.reader.read(instruction, session.scene).scene
             prompt = Instruction(scene.caption)
         prediction = pipeline.predictor.predict(session.history, prompt)
-        session.commit(Instruction(text), prediction, scene)
+        session.commit(instruction, prediction, scene)
         turns.append(HandedTurn(prediction.shot, prompt.text, astuple(prediction.game_state)))
     return turns
 

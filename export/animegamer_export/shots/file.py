@@ -43,12 +43,13 @@ class HandedTurn:
         return MOTION_TABLES["paper"].get(self.strengths[0], OTHER_MOTION_SCOPE)
 
 
-def read_turns(path: Path, shape: tuple[int, int]) -> list[HandedTurn]:
-    """The turns in the file's order. shape: of a bundle's shot. Raises CheckpointError for any other content."""
+def read_turns(path: Path, shape: tuple[int, int]) -> dict[int, HandedTurn]:
+    """The turns by number, in order. shape: of a bundle's shot. Raises CheckpointError for any other content."""
     loaded = load_torch(path)
     if not isinstance(loaded, dict) or not loaded:
         raise CheckpointError("no turns", where=path, do="pass the mllm-output.pt of inference_MLLM.py")
-    return [_turn(path, str(name), entry, shape) for name, entry in loaded.items()]
+    turns = {str(name): _turn(path, str(name), entry, shape) for name, entry in loaded.items()}
+    return dict(sorted((int(name.removeprefix("turn_")), turn) for name, turn in turns.items()))
 
 
 def write_turns(path: Path, turns: Sequence[HandedTurn]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -19,12 +20,20 @@ from animegamer_rt.bundle.files import (
     write_error,
     write_file,
 )
-from animegamer_rt.errors import BundleError
-
-from .disk import disk_full_error
+from animegamer_rt.errors import BundleError, OutputError
 
 MARK, MARKED = "bundle.unfinished", b"animegamer-rt writes a bundle here\n"
 """The file that marks the hidden folder, and its content."""
+
+
+def new_folder(out: Path) -> Path:
+    """The folder for a new bundle, where links lead. Raises BundleError if `new_bundle` could not write it."""
+    out = Path(os.path.realpath(out))
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BundleError("neither a new nor an empty folder", where=out, do="choose a new one with --out")
+    if os.path.ismount(out):
+        raise BundleError("a mounted disk cannot be replaced", where=out, do=f"write to {out / 'bundle'}")
+    return out
 
 
 @contextmanager
@@ -32,12 +41,10 @@ def new_bundle(out: Path, size: int) -> Iterator[Path]:
     """Yields an empty folder for about `size` bytes, and renames it to `out` at the end of the block.
 
     Deletes what a killed run has left, and everything if the block raises. Raises BundleError if `out` is neither new
-    nor empty; OutputError if the disk is too small or fills up, if another process writes to `out`, or if the hidden
-    folder holds files without the mark.
+    nor empty, or is a mounted disk, which no folder can be renamed to; OutputError if the disk is too small or fills
+    up, if another process writes to `out`, or if the hidden folder holds files without the mark.
     """
-    out = Path(os.path.abspath(out))
-    if os.path.lexists(out) and (not out.is_dir() or any(out.iterdir())):
-        raise BundleError("the output folder is not empty", where=out, do="choose a new one with --out")
+    out = new_folder(out)
     require_space(out, size, "choose another --out, or free some space")
     work = out.with_name(f".{out.name}.unfinished")
     make_folder(work)
@@ -46,7 +53,7 @@ def new_bundle(out: Path, size: int) -> Iterator[Path]:
         with lock_folder(work):
             claim_folder(work, "a bundle under way", _own_files, do="move it, or choose another --out")
             ours = True
-            with disk_full_error(out, "it starts again"):
+            with _write_errors(out):
                 write_file(work / MARK, MARKED)
                 for path in work.iterdir():
                     if path.name not in (MARK, LOCK):
@@ -57,6 +64,20 @@ def new_bundle(out: Path, size: int) -> Iterator[Path]:
     finally:
         if ours:
             shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _write_errors(out: Path) -> Iterator[None]:
+    """Converts an OSError inside the block, such as a full disk, to an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OutputError("the disk is full", where=out, do="free some space and run it again") from error
+        found = (error.strerror or str(error)).lower()
+        place = out if error.filename is None else os.fsdecode(error.filename)
+        do = "check the disk and its permissions and run it again"
+        raise OutputError("write failed", where=place, found=found, do=do) from error
 
 
 def _own_files(work: Path) -> list[str] | None:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_export.support.peak_memory import peak_mib
-from animegamer_rt.backends.tensorrt.engine_id import GRAPH_VERSION, RTX, RTX_PLUGIN
+from animegamer_rt.backends.tensorrt.engine_id import GRAPH_VERSION, RTX
 from animegamer_rt.backends.tensorrt.error_log import error_log
 from animegamer_rt.bundle.roles import CACHE_PREFIX
 from animegamer_rt.errors import BundleError
+from animegamer_rt.profiling.libraries import RTX_PLUGIN
 
 RESIDENT = (CACHE_PREFIX,)
 """Prefixes of inputs and outputs that stay on the GPU between parts, in half precision."""

@@ -118,8 +118,11 @@ def profiles(part: str, bundle: Bundle, longest_prompt: int | None = None) -> tu
 
 def _merged(several: Sequence[Ranges]) -> Ranges:
     """One profile that covers several; the first has the usual lengths."""
-    names = {name: [ranges[name] for ranges in several] for ranges in several[:1] for name in ranges}
-    return {name: (min(e[0] for e in ends), ends[0][1], max(e[2] for e in ends)) for name, ends in names.items()}
+    merged: dict[str, tuple[int, int, int]] = {}
+    for name in several[0] if several else ():
+        shortest, usual, longest = zip(*(ranges[name] for ranges in several), strict=True)
+        merged[name] = (min(shortest), usual[0], max(longest))
+    return merged
 
 
 @dataclass(frozen=True, slots=True)

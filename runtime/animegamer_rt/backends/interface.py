@@ -81,11 +81,11 @@ class TokenBatch:
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """All arrays by name, with causal masks written out."""
-        rows, count = self.history_index.shape
-        causal = np.stack([np.tri(count, dtype=np.bool_)] * rows)
-        return {name: getattr(self, name) for name in self.__slots__} | (
-            {"masks": causal} if self.masks is None else {}
-        )
+        arrays = {name: getattr(self, name) for name in self.__slots__}
+        if self.masks is None:
+            rows, count = self.history_index.shape
+            arrays["masks"] = np.stack([np.tri(count, dtype=np.bool_)] * rows)
+        return arrays
 
     def same_as(self, other: TokenBatch) -> bool:
         """Whether all arrays are equal."""

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from animegamer_rt.errors import OutputError
+from animegamer_rt.failures import current_folder_error
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """How the small file begins that git leaves in place of one that Git LFS has not downloaded."""
@@ -162,6 +163,8 @@ def _lock(handle: int) -> bool:
 
 def write_error(path: Path, error: OSError) -> OutputError:
     """The OutputError for a file or folder that cannot be written."""
+    if not path.is_absolute() and (deleted := current_folder_error()):
+        return deleted
     return OutputError(
         "cannot be written",
         where=path,

@@ -78,6 +78,7 @@ def verdict(checks: Sequence[CheckResult]) -> str:
     if "gpu" in ok:
         devices += ["cuda"] if CUDA_PROVIDER in onnxruntime else []
         devices += ["tensorrt"] if {"tensorrt", "engines"} <= ok.keys() else []
+        devices += ["rtx"] if "rtx" in ok else []
         devices += ["torch"] if "torch" in ok else []
     return f"Playing works: animegamer-rt play, with --device {' or '.join(devices)}."
 

@@ -16,7 +16,15 @@ from animegamer_kernels import KernelError
 from animegamer_kernels.library import find_library, open_library
 from animegamer_rt.backends.tensorrt.engine_id import RTX_ARCHES, library_for
 from animegamer_rt.profiling.host import module_version
-from animegamer_rt.profiling.libraries import CUDA_PYTHON, INSTALL_CUDA, INSTALL_TENSORRT, INSTALL_TORCH, torch_versions
+from animegamer_rt.profiling.libraries import (
+    CUDA_PYTHON,
+    INSTALL_CUDA,
+    INSTALL_RTX,
+    INSTALL_TENSORRT,
+    INSTALL_TORCH,
+    RTX_PLUGIN,
+    torch_versions,
+)
 from animegamer_rt.profiling.nvml import Gpu
 
 OLDEST_PYTHON = (3, 10)
@@ -54,6 +62,7 @@ def check_machine(cards: Sequence[Gpu], why_none: str) -> Iterator[CheckResult]:
     others = [check.what for check in (tensorrt, torch) if check.state == "ok"]
     yield _onnxruntime(bool(cards), others if cards else [])
     yield tensorrt
+    yield from _rtx(cards)
     yield torch
     yield _kernels(cards)
     yield _export()
@@ -93,6 +102,16 @@ def _tensorrt(cards: Sequence[Gpu]) -> CheckResult:
     if unfit := _unfit(cards, "13"):
         return CheckResult("tensorrt", "limited", f"{builds} uses CUDA 13: {unfit[0]}", unfit[1])
     return CheckResult("tensorrt", "ok", builds if cards else f"{builds}: builds engines, runs none without a GPU")
+
+
+def _rtx(cards: Sequence[Gpu]) -> Iterator[CheckResult]:
+    """onnxruntime's TensorRT-RTX plugin, where a card can use it."""
+    if any(card.arch in RTX_ARCHES for card in cards):
+        name, version = "onnxruntime's TensorRT-RTX plugin", module_version(RTX_PLUGIN)
+        if version:
+            yield CheckResult("rtx", "ok", f"{name} {version}")
+        else:
+            yield CheckResult("rtx", "limited", f"{name} is not installed", f"run: {INSTALL_RTX}")
 
 
 def _torch(cards: Sequence[Gpu]) -> CheckResult:

@@ -9,16 +9,12 @@ import argparse
 import contextlib
 import os
 import secrets
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import FrameType
 
-from animegamer_rt.api import ClipBuilder, Game, Player
+from animegamer_rt.api import Game, Player
 from animegamer_rt.arguments import Parser, whole
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.files import lock_folder, make_folder
@@ -30,13 +26,16 @@ from animegamer_rt.errors import (
     ConfigError,
     InstructionError,
 )
-from animegamer_rt.events import FrameReady
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image_start import ImageStart, read_image_start
 
 from .game_folder import GameFolder, check_folder, new_folder
 from .instructions_file import STDIN, example_script, read_script, stdin_has_lines
-from .terminal import UNDO, Terminal
+from .live import LiveGame, play_live
+from .live_screen import live_screen
+from .played_game import PlayedGame
+from .quiet import QuietWords
+from .terminal import Terminal, refuse_command
 
 GAMES_FOLDER = Path("games")
 
@@ -57,6 +56,7 @@ class PlayOptions:
     engines: EngineConfig = DEFAULT_CONFIG
     image: Path | None = None
     motion: str | None = None
+    live: bool = False
 
 
 def add_play(play: argparse.ArgumentParser) -> None:
@@ -86,61 +86,17 @@ def add_play(play: argparse.ArgumentParser) -> None:
     add_engine_options(play, simulated=True)
     add("--fps", type=whole(1, 120), help="frames per second of the clips (default: the bundle's)")
     add("--scale", type=whole(1, 16), help="enlarge clips by this factor (default: 4 for pocket, 1 for full size)")
+    add(
+        "--live",
+        action="store_true",
+        help="clips follow each other, and the game goes on by itself until you type what happens next",
+    )
     add("--no-preview", action="store_false", dest="preview", help="do not show the clip in the terminal")
 
 
 def _run(options: argparse.Namespace) -> int:
     own = {field.name: getattr(options, field.name) for field in fields(PlayOptions) if field.name != "engines"}
     return play(PlayOptions(**own, engines=EngineConfig.from_arguments(options)))
-
-
-class PlayedGame:
-    """A game and the folder it is saved to, which stays locked until `close`."""
-
-    def __init__(self, game: Game, folder: GameFolder, close: Callable[[], None] = lambda: None) -> None:
-        self.game, self.folder, self.close = game, folder, close
-        self.pipeline, self.session = game.player.pipeline, game.session
-        geometry = self.pipeline.bundle.manifest.geometry
-        self._frames = geometry.frames
-        self._frames_bytes = geometry.frames * geometry.height * geometry.width * 3
-
-    @property
-    def next_turn(self) -> int:
-        """Number of the next turn, from 1."""
-        return self.session.turns + 1
-
-    @contextlib.contextmanager
-    def prepared(self) -> Iterator[None]:
-        """Have another thread read the history while the player types; finished on return."""
-        with ThreadPoolExecutor(1) as pool:
-            reading = pool.submit(self.pipeline.predictor.prepare, self.session.history)
-            yield
-            reading.result()
-
-    def undo(self) -> None:
-        """Take the last turn back, in the folder too."""
-        self.folder.drop_last()
-        self.game.rewind(self.session.turns - 1)
-
-    def play_turn(self, text: str, terminal: Terminal) -> None:
-        """Play one turn and write it to the folder. An error or an interrupt leaves the game as it was before."""
-        self.folder.check_next_turn()
-        self.folder.check_free_space(self._frames_bytes)
-        events, turn = self.game.stream(text), ClipBuilder()
-        deferred: list[int] = []
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(terminal.turn())
-            for event in events:
-                terminal.show(event)
-                turn.add(event)
-                if isinstance(event, FrameReady) and event.index == self._frames - 1:
-                    # The session commits the turn with the next event: the folder must then get it, too.
-                    deferred = stack.enter_context(_defer_interrupt())
-            clip = turn.build(text, self.pipeline.bundle.manifest.geometry.fps)
-            path = self.folder.add(clip)
-        terminal.finished(path, clip.seconds, len(clip.frames) / self.folder.fps)
-        if deferred:
-            raise KeyboardInterrupt
 
 
 def open_game(options: PlayOptions, bundle: Bundle) -> PlayedGame:
@@ -203,6 +159,8 @@ def play(options: PlayOptions) -> int:
     """Play a game until the player quits; returns the exit code. Raises AnimeGamerError for user errors."""
     interactive = options.instructions is None and sys.stdin.isatty() and sys.stdout.isatty()
     bundle = open_bundle(options.bundle, options.engines.width_height)
+    if options.live:
+        _check_live(interactive, bundle)
     script = [] if interactive else _script(options.instructions, bundle)
     try:
         _play_game(options, bundle, script, interactive)
@@ -213,12 +171,14 @@ def play(options: PlayOptions) -> int:
 
 def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interactive: bool) -> None:
     game = open_game(options, bundle)
-    terminal = Terminal(bundle, preview=options.preview and interactive)
+    terminal = Terminal(bundle, preview=options.preview and interactive, live=options.live)
     try:
         terminal.opening(game.pipeline.plan_name, game.session.seed, game.folder, interactive)
         if game.pipeline.reader is not None and game.session.initial_scene is not None:
             terminal.picture(game.pipeline.reader.describe(game.session.initial_scene))
-        if interactive:
+        if options.live:
+            _live(game, terminal, bundle)
+        elif interactive:
             _ask_turns(game, terminal)
         for text in script:
             terminal.instruction(game.next_turn, text)
@@ -236,8 +196,6 @@ def _play_game(options: PlayOptions, bundle: Bundle, script: list[str], interact
 def play_or_undo(game: PlayedGame, text: str, terminal: Terminal) -> None:
     """Play a turn; if its text takes the last one back, do that. Raises as `PlayedGame.play_turn`."""
     try:
-        if text.lower() in UNDO:
-            raise InstructionError("there is no turn to take back", code="undo")
         game.play_turn(text, terminal)
     except InstructionError as error:
         if error.code != "undo" or not game.session.turns:
@@ -252,6 +210,23 @@ def _script(instructions: str | None, bundle: Bundle) -> list[str]:
     return read_script(STDIN) if stdin_has_lines() else example_script(bundle.manifest.world)
 
 
+def _check_live(interactive: bool, bundle: Bundle) -> None:
+    if not interactive:
+        raise ConfigError("--live needs a terminal", do="play without --instructions, pipes and redirection")
+    if sys.platform == "win32":
+        raise ConfigError("--live needs a terminal of Linux or macOS", do="open the game's page: animegamer-rt serve")
+    if bundle.manifest.reader is None:
+        what = "--live needs a bundle that reads everyday words"
+        raise ConfigError(what, found=bundle.manifest.name, do="play pocket, or without --live")
+
+
+def _live(game: PlayedGame, terminal: Terminal, bundle: Bundle) -> None:
+    assert bundle.manifest.reader is not None
+    live = LiveGame(game, QuietWords(bundle.manifest.reader, game.session.seed))
+    with ThreadPoolExecutor(1) as worker, live_screen(terminal) as screen:
+        play_live(live, screen, game.folder.fps, worker)
+
+
 def _ask_turns(game: PlayedGame, terminal: Terminal) -> None:
     """Ask for turns until the player quits. Ctrl-C stops the turn; at the prompt it ends the game."""
     while True:
@@ -260,31 +235,12 @@ def _ask_turns(game: PlayedGame, terminal: Terminal) -> None:
         if text is None:
             return
         try:
-            if text[0] in "/:" and text.lower() not in UNDO:  # a mistyped command must not be played as a turn
-                raise InstructionError("no such command", found=repr(text.split()[0]), expected="help, undo or quit")
+            refuse_command(text)
             play_or_undo(game, text, terminal)
         except InstructionError as error:
             terminal.refused(error)
         except KeyboardInterrupt:
             terminal.turn_stopped(game.next_turn)
-
-
-@contextlib.contextmanager
-def _defer_interrupt() -> Iterator[list[int]]:
-    """Defer Ctrl-C while a finished turn is written; signals received meanwhile are in the list."""
-    held: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield held
-        return
-
-    def hold(number: int, frame: FrameType | None) -> None:
-        held.append(number)
-
-    before = signal.signal(signal.SIGINT, hold)
-    try:
-        yield held
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":  # a fresh process of `bench`, timed from its start to the first prompt

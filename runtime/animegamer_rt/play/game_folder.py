@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -96,6 +96,18 @@ class GameFolder:
         self._record, self.replaced = {**record, "turns": self._turns}, False
         self._claim = Claim(self.folder, False, frozenset({SHEET_FILE, clip_name(turns + 1)}), ANOTHER)
 
+    def cut(self, turns: int) -> None:
+        """Delete the turns after this one, from 0. The contact sheet loses their rows and gets no older ones back."""
+        gone = range(turns + 1, len(self._turns) + 1)
+        if not gone:
+            return
+        self._rows = self._rows[: -len(gone)]
+        del self._turns[turns:]
+        if self._rows:
+            write_contact_sheet(self.sheet_path, self._rows)
+        self._delete([*map(clip_name, gone), *([] if turns else [SHEET_FILE])])
+        self._write(self.game_path)
+
     def check_next_turn(self) -> None:
         """Raise OutputError if another file is in the place of the next turn's clip or the contact sheet."""
         self._claim.check(clip_name(len(self._turns) + 1))
@@ -154,19 +166,6 @@ class GameFolder:
         self._rows = rows
         return path
 
-    def drop_last(self) -> None:
-        """Remove the last turn's clip, and the turn from the contact sheet and game.json. Raises OutputError."""
-        path = self.clip_path(len(self._turns))
-        self._turns.pop()
-        self._rows = self._rows[:-1]
-        self._write(self.game_path)
-        if self._rows:
-            write_contact_sheet(self.sheet_path, self._rows)
-        else:
-            remove(self.sheet_path)
-        remove(path)
-        self._claim = Claim(self.folder, False, frozenset({SHEET_FILE}), ANOTHER)
-
     def _stage(self, path: Path, write: Callable[[Path], None]) -> Path:
         part = path.with_name(f".new-{path.name}")
         try:
@@ -177,13 +176,16 @@ class GameFolder:
 
     def _delete_earlier(self) -> None:
         """Delete the earlier game's files, its record last."""
-        for name in sorted(self._claim.listed, key=lambda name: name == GAME_FILE):
-            try:
-                (self.folder / name).unlink(missing_ok=True)
-            except OSError as error:
-                raise write_error(self.folder / name, error) from error
+        self._delete(sorted(self._claim.listed, key=lambda name: name == GAME_FILE))
         # From now on the folder's files are this game's own.
         self._claim = Claim(self.folder, False, frozenset({SHEET_FILE}), ANOTHER)
+
+    def _delete(self, names: Iterable[str]) -> None:
+        for path in map(self.folder.joinpath, names):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise write_error(path, error) from error
 
     def _write(self, path: Path) -> None:
         write_file(path, (json.dumps(self._record, indent=2, ensure_ascii=False) + "\n").encode())

@@ -8,44 +8,48 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-from rich.color import Color
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as ProgressBar
-from rich.segment import Segment
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
 from animegamer_rt import events
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import RANDOM_WEIGHTS
-from animegamer_rt.errors import AnimeGamerError
+from animegamer_rt.errors import AnimeGamerError, InstructionError
 from animegamer_rt.stages.image import Picture
 from animegamer_rt.state.game import VALUES, CharacterState
 from animegamer_rt.untrusted import plain
 
+from .block_picture import BlockPicture, shows_pictures
 from .game_folder import GameFolder
 
 BAR_CELLS = 20
-PREVIEW_CELLS = 72
-"""Widest preview of a clip, in terminal columns."""
 COLOURS = dict(zip(VALUES, ("red", "magenta", "yellow"), strict=True))
 QUIT, HELP, UNDO = ("quit", "exit", "/quit", "/exit"), ("help", "?", "/help"), ("undo", "/undo")
 # In the C locale GNU readline would treat non-ASCII letters as commands and lose them.
 READLINE = ("set input-meta on", "set output-meta on", "set convert-meta off")
 
 
-class Terminal:
-    """Shows one game. `preview`: play each finished clip in the terminal, if it supports the colours and characters."""
+def refuse_command(text: str) -> None:
+    """Raise InstructionError for a mistyped command, which must not be played as a turn."""
+    if text[0] in "/:" and text.lower() not in UNDO:
+        raise InstructionError("no such command", found=repr(text.split()[0]), expected="help, undo or quit")
 
-    def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False, soft_wrap=True)
-        self._bundle = bundle
-        self._preview = preview and self._console.is_terminal and _shows_pictures(self._console)
-        self._full, self._empty = "#." if self._console.options.ascii_only else "█░"
+
+class Terminal:
+    """Shows one game. `preview`: play each finished clip in the terminal, if it supports the colours and characters.
+
+    live: the game goes on by itself.
+    """
+
+    def __init__(self, bundle: Bundle, preview: bool, console: Console | None = None, live: bool = False) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._bundle, self._live = bundle, live
+        self.preview = preview and self.console.is_terminal and shows_pictures(self.console)
+        self._full, self._empty = "#." if self.console.options.ascii_only else "█░"
         self._character = CharacterState()
         self._vae_seconds = 0.0
         self._frames: list[Picture] = []
@@ -68,7 +72,7 @@ class Terminal:
             self.help()
 
     def picture(self, seen: str) -> None:
-        self._console.print(Text.assemble("\n", ("in the picture: ", "cyan"), seen))
+        self.console.print(Text.assemble("\n", ("in the picture: ", "cyan"), seen))
 
     def help(self) -> None:
         table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -86,8 +90,9 @@ class Terminal:
             sentences = [example for example in world.examples if ":" not in example]
             example = max(sentences or world.examples[:1], key=len)  # the longest has who, what and where
             table.add_row(Text("for example", "cyan"), Text(plain(example), "italic"))
-        self._console.print(table, soft_wrap=False)
-        keys = "Ctrl-C stops a turn, undo takes the last one back, help shows this, quit ends the game."
+        self.console.print(table, soft_wrap=False)
+        keys = "The game goes on by itself; Ctrl-C ends it" if self._live else "Ctrl-C stops a turn"
+        keys += ", undo takes the last one back, help shows this, quit ends the game."
         self._print(f"Type who does what where. {keys}", "dim")
 
     def ask(self, turn: int) -> str | None:
@@ -118,9 +123,9 @@ class Terminal:
             TextColumn("{task.description}"),
             BarColumn(40),
             TextColumn("{task.fields[left]}"),
-            console=self._console,
+            console=self.console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=not self.console.is_terminal,
         )
         self._task = self._bar.add_task("thinking", total=None, left="")
         with self._bar:
@@ -130,7 +135,7 @@ class Terminal:
         """Show an event of the running turn, or keep its frame for the preview."""
         match event:
             case events.Understood():
-                self._console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
+                self.console.print(Text.assemble("  ", ("understood: ", "cyan"), event.text))
                 if event.notice is not None:
                     self._print(f"  {event.notice}", "yellow")
             case events.StatePredicted():
@@ -142,18 +147,18 @@ class Terminal:
                 left = f"{event.seconds_left + self._vae_seconds:.1f} s left" if known else ""
                 word = "decoding" if decoding else "drawing"
                 self._bar.update(self._task, description=word, completed=event.step, total=event.steps, left=left)
-            case events.FrameReady() if self._preview:
+            case events.FrameReady() if self.preview:
                 self._frames.append(event.frame)
 
     def _state(self, event: events.StatePredicted) -> None:
         """The motion level, and the character's three values with their change."""
         now = event.shown
-        self._console.print(Text.assemble("  ", (f"{'motion level':<15}", "cyan"), f"{event.game_state.motion_level}"))
+        self.console.print(Text.assemble("  ", (f"{'motion level':<15}", "cyan"), f"{event.game_state.motion_level}"))
         for name, colour in COLOURS.items():
             value, before = getattr(now, name), getattr(self._character, name)
             full = round(value / 100 * BAR_CELLS)
             change = f"{value - before:+d}" if value != before else " ="
-            self._console.print(
+            self.console.print(
                 Text.assemble(
                     "  ",
                     (f"{name:<15}", "cyan"),
@@ -170,7 +175,7 @@ class Terminal:
         self._vae_seconds = seconds.vae
         if self._frames:
             with contextlib.suppress(KeyboardInterrupt):
-                _show_clip(self._console, self._frames, playback_seconds)
+                _show_clip(self.console, self._frames, playback_seconds)
         stages = f"predictor {seconds.predictor:.2f}, denoiser {seconds.denoiser:.2f}, vae {seconds.vae:.2f}"
         self._print(f"  {clip}  ({playback_seconds:.1f} s of play in {seconds.total:.2f} s: {stages})", "dim")
 
@@ -195,7 +200,7 @@ class Terminal:
             self._print("no turn was finished")
 
     def _print(self, text: str, style: str = "") -> None:
-        self._console.print(Text(plain(text, lines=True), style), soft_wrap=True)
+        self.console.print(Text(plain(text, lines=True), style), soft_wrap=True)
 
 
 def _show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> None:
@@ -203,31 +208,8 @@ def _show_clip(console: Console, frames: Sequence[Picture], seconds: float) -> N
     with Live(console=console, auto_refresh=False) as live:
         start = time.monotonic()
         for number, frame in enumerate(frames, 1):
-            live.update(_BlockPicture(frame), refresh=True)
+            live.update(BlockPicture(frame), refresh=True)
             time.sleep(max(0.0, start + number * seconds / len(frames) - time.monotonic()))
-
-
-class _BlockPicture:
-    """A picture in half blocks: each cell shows two pixels, one above the other."""
-
-    def __init__(self, frame: Picture) -> None:
-        self._frame = frame
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        height, width, _ = self._frame.shape
-        step = -(-width // max(1, min(PREVIEW_CELLS, options.max_width)))
-        if 2 * step > height:  # the terminal is too narrow for a single row of cells
-            return
-        cropped = self._frame[: height // (2 * step) * 2 * step, : width // step * step].astype(np.uint16)
-        small = cropped.reshape(len(cropped) // step, step, -1, step, 3).mean((1, 3)).astype(int)
-        for top, bottom in zip(small[::2], small[1::2], strict=True):
-            for upper, lower in zip(top, bottom, strict=True):
-                yield Segment("▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower)))
-            yield Segment.line()
-
-
-def _shows_pictures(console: Console) -> bool:
-    return console.color_system in ("256", "truecolor") and not (console.no_color or console.options.ascii_only)
 
 
 def _edit_lines() -> None:

@@ -16,6 +16,8 @@ from animegamer_rt.errors import BackendError
 
 INSTALL_TORCH = "pip install 'torch>=2.9'"
 RTX_PLUGIN = "onnxruntime_ep_nv_tensorrt_rtx"
+"""onnxruntime's plugin for RTX cards, by module name."""
+INSTALL_RTX = "pip install 'onnxruntime>=1.31' onnxruntime-ep-nv-tensorrt-rtx (without onnxruntime-gpu)"
 INSTALL_CUDA = "pip install 'onnxruntime-gpu[cuda,cudnn]'"
 CUDA_PYTHON = "'cuda-python>=13'"
 """The first version that has cuda.bindings.utils and releases the GIL while a call waits."""
@@ -38,8 +40,7 @@ def check_libraries(config: EngineConfig, *, reader: bool) -> None:
     elif config.device == "tensorrt":
         _check_tensorrt()
     elif config.device == "rtx" and importlib.util.find_spec(RTX_PLUGIN) is None:
-        do = "run: pip install 'onnxruntime>=1.31' onnxruntime-ep-nv-tensorrt-rtx (without onnxruntime-gpu)"
-        raise BackendError("onnxruntime's TensorRT-RTX plugin is not installed", do=do)
+        raise BackendError("onnxruntime's TensorRT-RTX plugin is not installed", do=f"run: {INSTALL_RTX}")
     if reader or config.device in (*ONNXRUNTIME_DEVICES, "rtx"):
         _check_onnxruntime(cuda=config.device == "cuda")
 

@@ -23,12 +23,13 @@ from animegamer_export.tensorrt import command
 from animegamer_export.tensorrt.builder import build
 from animegamer_rt.backends import registry
 from animegamer_rt.backends.onnxruntime import engines, loader, rtx
-from animegamer_rt.backends.tensorrt.engine_id import RTX_PLUGIN, choose
+from animegamer_rt.backends.tensorrt.engine_id import choose
 from animegamer_rt.bundle.loader import Bundle, open_bundle, verify
 from animegamer_rt.cli import main
 from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import BackendError, BundleFileError, EngineStaleError
 from animegamer_rt.profiling import libraries
+from animegamer_rt.profiling.libraries import RTX_PLUGIN
 
 
 @pytest.fixture(scope="module")

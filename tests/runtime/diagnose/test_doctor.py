@@ -157,6 +157,7 @@ def test_a_card_is_described_and_its_missing_provider_and_engines_are(
     monkeypatch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
     assert found(bundle, "gpu").found == "NVIDIA GeForce RTX 4070 (sm89), 10.7 of 12.0 GiB free, driver 580.65"
     assert "pip install 'onnxruntime-gpu[cuda,cudnn]'" in found(bundle, "onnxruntime").do
+    assert "onnxruntime-ep-nv-tensorrt-rtx" in found(bundle, "rtx").do
     engines = found(bundle, "engines")
     everything = "no engine of predictor, denoiser, vae_first, vae_next for sm89"
     assert engines.state == "limited" and engines.found == everything

@@ -116,7 +116,7 @@ def test_bad_instruction_is_explained_and_asked_for_again(player: Player, tmp_pa
     player.type("x" * 600 + "\n")
     player.read_until("the instruction is too long")
     player.type("/bundlex other\n:rewind 1\n")
-    player.read_until("no such command; found '/bundlex'; expected help or quit")
+    player.read_until("no such command; found '/bundlex'; expected help, undo or quit")
     player.read_until("no such command; found ':rewind'")
     player.read_until("turn 1 > ")
     player.type("\x04")

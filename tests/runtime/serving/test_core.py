@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from simulated_server import SHOT, STATE, Game, Listener, SimulatedServer
 
+from animegamer_rt.engine_config import EngineConfig
 from animegamer_rt.errors import StoreError
 from animegamer_rt.noise import VERSION
 from animegamer_rt.serving.server.ahead import MAX_BEGUN
-from animegamer_rt.serving.server.core import PREDICT_AGAIN_S
-from animegamer_rt.serving.server.dispatch import MAX_FAILURES
+from animegamer_rt.serving.server.dispatch import MAX_FAILURES, PREDICT_AGAIN_S
 from animegamer_rt.serving.server.effects import Counted
 from animegamer_rt.serving.server.storage import EXPORTS_KEPT
 from animegamer_rt.serving.store import Quota, Store, StoredTurn
@@ -360,6 +360,15 @@ def test_a_speculative_turn_stops_as_soon_as_a_real_one_comes(store: Store, tmp_
     server.finish()
     assert other.client.kinds()[-1] == "done" and "offer" not in game.client.kinds()
     assert any(isinstance(note, Counted) and note.what == "ahead_wasted_seconds" for note in server.noted)
+
+
+def test_a_ready_turn_that_ends_in_an_error_ends_there(store: Store, tmp_path: Path) -> None:
+    server, game = ahead(store, tmp_path, engines=EngineConfig("simulated:1"))
+    game.ask("wish", instructions=["Mia waves. fail: deadline"])
+    server.stopped()
+    play_ahead(server)
+    asked = game.turn("Mia waves. fail: deadline")
+    assert game.client.kinds(asked) == ["accepted", "state", "deadline"] and game.turns == 1
 
 
 def test_a_rewound_game_has_no_ready_turn(store: Store, tmp_path: Path) -> None:

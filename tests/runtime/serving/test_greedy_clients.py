@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from simulated_server import SHOT, Game, Listener, SimulatedServer, SimulatedWorker
 
-from animegamer_rt.serving.server.core import PREDICTION_TURNS
+from animegamer_rt.serving.server.dispatch import PREDICTION_TURNS
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire import Message
 

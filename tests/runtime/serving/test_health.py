@@ -13,10 +13,9 @@ import pytest
 from simulated_server import Game, Listener, SimulatedServer, SimulatedWorker
 
 from animegamer_rt.errors import AnimeGamerError, BackendError, ConfigError, ProtocolError, StoreError
-from animegamer_rt.serving.server.clock import MAX_STEP_S, AwakeClock
-from animegamer_rt.serving.server.dispatch import REPLACED_S
+from animegamer_rt.serving.server.dispatch import REFUSED_S, REMEMBERED_S, REPLACED_S
 from animegamer_rt.serving.server.effects import Lost
-from animegamer_rt.serving.server.suspects import REFUSED_S, REMEMBERED_S
+from animegamer_rt.serving.server.server import MAX_STEP_S, AwakeClock
 from animegamer_rt.serving.store import Store
 from animegamer_rt.serving.wire.client_errors import client_text
 
@@ -181,8 +180,11 @@ def test_a_turn_that_killed_a_worker_leaves_the_others_alone_until_that_one_is_b
     dead.serving = True
     server.tick()
     assert [*dead.instructions, *other.instructions] == ["poison"]
-    server.dies(dead if dead.given else other, back=False)
-    server.tick(REPLACED_S)
+    dead = dead if dead.given else other
+    server.dies(dead, back=False)
+    for _ in range(3):
+        server.tick(REPLACED_S / 3)
+        server.dies(dead, back=False)
     assert any(worker.given for worker in server.workers), "a worker that never comes back is not awaited"
 
 

@@ -10,8 +10,8 @@ namespace AnimeGamer
     /// <summary>How to reach the server, and the form of the pictures.</summary>
     public sealed class ClientOptions
     {
-        /// <summary>tcp://ADDRESS:PORT, as the server printed it; the next port is the control port. An address is
-        /// localhost or numbers.</summary>
+        /// <summary>tcp://HOST:PORT, as the server printed it; the next port is the control port. HOST is a name, or
+        /// numbers.</summary>
         public string Address = "tcp://127.0.0.1:5570";
 
         /// <summary>For a server with keys (CURVE), as one on another machine has: its public key, 40 characters of Z85, or
@@ -41,7 +41,7 @@ namespace AnimeGamer
 
     /// <summary>
     /// One server. Use it from any thread; no call waits. What it returns is a Task that ends within the time limit, with
-    /// an <see cref="AnimeGamerException"/> where it fails.
+    /// an <see cref="AnimeGamerException"/> where it fails. A cancelled token ends a Task; what was already sent happens all the same.
     /// </summary>
     public sealed class AnimeGamerClient : IDisposable
     {
@@ -59,7 +59,7 @@ namespace AnimeGamer
         /// <summary>Starts the threads; connects when a call needs it. Throws `bad_argument`.</summary>
         public AnimeGamerClient(ClientOptions options)
         {
-            IPEndPoint at = ReadAddress(options.Address);
+            DnsEndPoint at = ReadAddress(options.Address);
             if (!(options.TimeoutSeconds > 0))
                 throw new AnimeGamerException("bad_argument", "TimeoutSeconds is " + options.TimeoutSeconds
                     + "; expected seconds, more than 0");
@@ -75,11 +75,11 @@ namespace AnimeGamer
                 .With("jpeg_quality", options.JpegQuality)
                 .With("clip", options.Clip);
             _keys = CurveKeys.Read(options.ServerKey, options.SecretKey);
-            string name = "tcp://" + at;
+            string name = "tcp://" + (at.Host.Contains(":") ? "[" + at.Host + "]" : at.Host) + ":" + at.Port;
             lock (LiveClients.Gate)
             {
                 _turns = new Link(this, _gate, at, _keys, new ProtocolState(name, options.TimeoutSeconds, hello), "AnimeGamer turns");
-                var next = new IPEndPoint(at.Address, at.Port + 1);
+                var next = new DnsEndPoint(at.Host, at.Port + 1);
                 _control = new Link(this, _gate, next, _keys, new ProtocolState(name, options.TimeoutSeconds, null), "AnimeGamer control");
                 LiveClients.Add(this);
             }
@@ -89,16 +89,17 @@ namespace AnimeGamer
         public bool Closed { get { return _closed; } }
 
         /// <summary>Connect, and return what the server says of itself. Every other call connects when needed.</summary>
-        public async Task<Welcome> ConnectAsync()
+        public async Task<Welcome> ConnectAsync(CancellationToken cancel = default(CancellationToken))
         {
-            await Start(new Ask<bool>(new Request("ping"), "pong", _ => true)).ConfigureAwait(false);
+            await Start(new Ask<bool>(new Request("ping"), "pong", _ => true), cancel).ConfigureAwait(false);
             lock (_gate) return _turns.State.Welcome;
         }
 
         /// <summary>Start a game. seed: 0..2^63-1; historyTurns: 0..16; the server chooses what is null.</summary>
-        public Task<Game> OpenAsync(long? seed = null, int? historyTurns = null)
+        public Task<Game> OpenAsync(long? seed = null, int? historyTurns = null,
+            CancellationToken cancel = default(CancellationToken))
         {
-            return Open(new Request("open").With("seed", seed).With("history_turns", historyTurns));
+            return Open(new Request("open").With("seed", seed).With("history_turns", historyTurns), cancel);
         }
 
         /// <summary>
@@ -106,7 +107,8 @@ namespace AnimeGamer
         /// at most), and what happens in it ("gently wave"). Only where Welcome.Capabilities has `picture`. Game.Seen says
         /// what the server saw.
         /// </summary>
-        public Task<Game> OpenFromPictureAsync(byte[] file, string motion, long? seed = null)
+        public Task<Game> OpenFromPictureAsync(byte[] file, string motion, long? seed = null,
+            CancellationToken cancel = default(CancellationToken))
         {
             if (file == null || file.Length == 0 || file.Length > Codec.MaxPictureBytes)
                 return Task.FromException<Game>(new AnimeGamerException("bad_argument", "the picture has "
@@ -114,23 +116,26 @@ namespace AnimeGamer
                     "give the bytes of a PNG, JPEG or WebP file"));
             Request open = new Request("open").With("seed", seed).With("motion", motion ?? "");
             open.Buffer = file;
-            return Open(open, slow: true);
+            return Open(open, cancel, slow: true);
         }
 
         /// <summary>Continue the game of this token.</summary>
-        public Task<Game> ResumeAsync(string token) { return Open(new Request("open").With("token", token)); }
+        public Task<Game> ResumeAsync(string token, CancellationToken cancel = default(CancellationToken))
+        {
+            return Open(new Request("open").With("token", token), cancel);
+        }
 
         /// <summary>The server's state and load.</summary>
-        public Task<ServerStatus> StatusAsync()
+        public Task<ServerStatus> StatusAsync(CancellationToken cancel = default(CancellationToken))
         {
-            return StartControl(new Ask<ServerStatus>(new Request("status"), "status", header => ServerStatus.Read(header.Fields)));
+            return StartControl(new Ask<ServerStatus>(new Request("status"), "status", header => ServerStatus.Read(header.Fields)), cancel);
         }
 
         /// <summary>The round-trip time to the server, in seconds.</summary>
-        public async Task<double> PingAsync()
+        public async Task<double> PingAsync(CancellationToken cancel = default(CancellationToken))
         {
             Stopwatch clock = Stopwatch.StartNew();
-            await StartControl(new Ask<bool>(new Request("ping"), "pong", _ => true)).ConfigureAwait(false);
+            await StartControl(new Ask<bool>(new Request("ping"), "pong", _ => true), cancel).ConfigureAwait(false);
             return clock.Elapsed.TotalSeconds;
         }
 
@@ -142,9 +147,9 @@ namespace AnimeGamer
         }
 
         // slow: it waits in the server's queue, like a turn.
-        Task<Game> Open(Request request, bool slow = false)
+        Task<Game> Open(Request request, CancellationToken cancel, bool slow = false)
         {
-            return Start(new Ask<Game>(request, "opened", header => new Game(this, SessionInfo.Read(header))) { Slow = slow });
+            return Start(new Ask<Game>(request, "opened", header => new Game(this, SessionInfo.Read(header))) { Slow = slow }, cancel);
         }
 
         internal string[] OffersOf(SessionInfo session)
@@ -156,15 +161,25 @@ namespace AnimeGamer
             }
         }
 
-        internal Task<T> Start<T>(Ask<T> call)
+        internal Task<T> Start<T>(Ask<T> call, CancellationToken cancel)
         {
-            StartCall(call, _turns);
-            return call.Result;
+            return Start(call, () => StartCall(call, _turns), cancel);
         }
 
-        internal Task<T> StartControl<T>(Ask<T> call)
+        internal Task<T> StartControl<T>(Ask<T> call, CancellationToken cancel = default(CancellationToken))
         {
-            StartCall(call, _control);
+            return Start(call, () => StartCall(call, _control), cancel);
+        }
+
+        internal Task<T> Start<T>(Ask<T> call, Action start, CancellationToken cancel)
+        {
+            if (cancel.IsCancellationRequested) return Task.FromCanceled<T>(cancel);
+            start();
+            if (cancel.CanBeCanceled)
+            {
+                CancellationTokenRegistration waiting = cancel.Register(() => { lock (_gate) call.Cancel(cancel); });
+                call.Result.ContinueWith(_ => waiting.Dispose(), TaskScheduler.Default);
+            }
             return call.Result;
         }
 
@@ -227,7 +242,7 @@ namespace AnimeGamer
                 "make another one; the game goes on with ResumeAsync(token)");
         }
 
-        static IPEndPoint ReadAddress(string address)
+        static DnsEndPoint ReadAddress(string address)
         {
             string rest = address ?? "";
             if (rest.StartsWith("tcp://", StringComparison.Ordinal)) rest = rest.Substring(6);
@@ -235,10 +250,10 @@ namespace AnimeGamer
             string host = colon > 0 ? rest.Substring(0, colon).Trim('[', ']') : "";
             if (host == "localhost") host = "127.0.0.1";
             if (int.TryParse(rest.Substring(colon + 1), out int port) && port >= 1 && port <= 65534
-                && IPAddress.TryParse(host, out IPAddress ip))
-                return new IPEndPoint(ip, port);
+                && Uri.CheckHostName(host) != UriHostNameType.Unknown)
+                return new DnsEndPoint(host, port);
             throw new AnimeGamerException("bad_argument", "\"" + address + "\" is not the address of a server",
-                "give tcp://ADDRESS:PORT, as in tcp://127.0.0.1:5570; an address is localhost or numbers");
+                "give tcp://HOST:PORT, as in tcp://127.0.0.1:5570");
         }
     }
 }

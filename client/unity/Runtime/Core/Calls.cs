@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Threading;
 using System.Threading.Tasks;
 
 namespace AnimeGamer
@@ -105,6 +106,14 @@ namespace AnimeGamer
             Ended = true;
             _result.TrySetException(error);
             AggregateException seen = _result.Task.Exception;  // a result that nobody awaits is no fault of the program
+        }
+
+        /// <summary>End the Task without an error. What was sent is still answered, as the game may have changed by it.</summary>
+        public void Cancel(CancellationToken cancel)
+        {
+            if (Ended) return;
+            Ended = !Sent;
+            _result.TrySetCanceled(cancel);
         }
 
         void End(T value)

@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Threading;
 using System.Threading.Tasks;
 
 namespace AnimeGamer
@@ -60,10 +61,10 @@ namespace AnimeGamer
         /// server that plays ahead makes these ready, so that they start at once: those in the result, as it would play them.
         /// Replaces the earlier wish.
         /// </summary>
-        public Task<string[]> WishAsync(params string[] instructions)
+        public Task<string[]> WishAsync(string[] instructions, CancellationToken cancel = default(CancellationToken))
         {
             return Start(new Ask<string[]>(_session.Request("wish").With("instructions", instructions), "wished",
-                header => header.Fields.Texts("instructions"), _session));
+                header => header.Fields.Texts("instructions"), _session), cancel);
         }
 
         /// <summary>
@@ -88,10 +89,11 @@ namespace AnimeGamer
         }
 
         /// <summary>Stop the running turn: it ends with the error `cancelled`. False if none was running.</summary>
-        public Task<bool> CancelAsync()
+        public Task<bool> CancelAsync(CancellationToken cancel = default(CancellationToken))
         {
             lock (_client.Gate)
             {
+                if (cancel.IsCancellationRequested) return Task.FromCanceled<bool>(cancel);
                 Ask<bool> call = SendCancel();
                 foreach (TurnCall turn in _turns) WantCancel(turn);
                 return call.Result;
@@ -99,25 +101,25 @@ namespace AnimeGamer
         }
 
         /// <summary>Delete the turns after this one; 0 deletes all.</summary>
-        public Task RewindAsync(long turn)
+        public Task RewindAsync(long turn, CancellationToken cancel = default(CancellationToken))
         {
             return Start(new Ask<bool>(_session.Request("rewind").With("turn", turn), "rewound", header =>
             {
                 _session.Turns = header.Fields.Int("turns", 0);
                 _session.Character = Character.Read(header.Fields.Map("character"));
                 return true;
-            }, _session));
+            }, _session), cancel);
         }
 
         /// <summary>A second game that shares the turns up to this one. seed: of its own; null: this game's.</summary>
-        public Task<Game> BranchAsync(long turn, long? seed = null)
+        public Task<Game> BranchAsync(long turn, long? seed = null, CancellationToken cancel = default(CancellationToken))
         {
             return Start(new Ask<Game>(_session.Request("branch").With("turn", turn).With("seed", seed), "opened",
-                header => new Game(_client, SessionInfo.Read(header)), _session));
+                header => new Game(_client, SessionInfo.Read(header)), _session), cancel);
         }
 
         /// <summary>All finished turns, the newest last.</summary>
-        public async Task<List<LoggedTurn>> ListAsync()
+        public async Task<List<LoggedTurn>> ListAsync(CancellationToken cancel = default(CancellationToken))
         {
             var turns = new List<LoggedTurn>();
             bool more = true;
@@ -129,7 +131,7 @@ namespace AnimeGamer
                 {
                     LoggedTurn.ReadPage(header.Fields, page);
                     return header.Fields.Flag("more");
-                }, _session)).ConfigureAwait(false);
+                }, _session), cancel).ConfigureAwait(false);
                 turns.InsertRange(0, page);
                 more = more && page.Count > 0;
             }
@@ -138,20 +140,20 @@ namespace AnimeGamer
 
         /// <summary>Write the game to a folder on the server's machine. onProgress is called on the client's thread with
         /// turns written and turns in all; it must not wait.</summary>
-        public Task<Exported> ExportAsync(Action<int, int> onProgress = null)
+        public Task<Exported> ExportAsync(Action<int, int> onProgress = null, CancellationToken cancel = default(CancellationToken))
         {
             return Start(new Ask<Exported>(_session.Request("export"), "exported", header => new Exported
             {
                 Folder = header.Fields.Text("folder"),
                 Turns = header.Fields.Int("turns", 0),
                 Files = header.Fields.Texts("files"),
-            }, _session) { MayRepeat = false, Slow = true, OnProgress = onProgress });
+            }, _session) { MayRepeat = false, Slow = true, OnProgress = onProgress }, cancel);
         }
 
         /// <summary>End the game for good: it cannot be resumed.</summary>
-        public Task CloseAsync()
+        public Task CloseAsync(CancellationToken cancel = default(CancellationToken))
         {
-            return Start(new Ask<bool>(_session.Request("close"), "closed", _ => true, _session) { AlsoFine = "session_closed" });
+            return Start(new Ask<bool>(_session.Request("close"), "closed", _ => true, _session) { AlsoFine = "session_closed" }, cancel);
         }
 
         internal void Cancel(TurnCall turn)
@@ -164,10 +166,9 @@ namespace AnimeGamer
             }
         }
 
-        Task<T> Start<T>(Ask<T> call)
+        Task<T> Start<T>(Ask<T> call, CancellationToken cancel)
         {
-            StartInOrder(call);
-            return call.Result;
+            return _client.Start(call, () => StartInOrder(call), cancel);
         }
 
         Turn StartTurn(TurnCall call)

@@ -13,16 +13,17 @@ namespace AnimeGamer
 
         public readonly ProtocolState State;
         readonly object _gate;
-        readonly IPEndPoint _address;
+        readonly DnsEndPoint _address;
         readonly AnimeGamerClient _client;
         readonly CurveKeys _keys;
         readonly AutoResetEvent _wake = new AutoResetEvent(false);
         readonly Thread _thread;
         volatile Wire _wire;
         volatile bool _stop;
+        int _tries;
 
         /// <summary>keys: null, none.</summary>
-        public Link(AnimeGamerClient client, object gate, IPEndPoint address, CurveKeys keys, ProtocolState state, string name)
+        public Link(AnimeGamerClient client, object gate, DnsEndPoint address, CurveKeys keys, ProtocolState state, string name)
         {
             _keys = keys;
             _client = client;
@@ -71,14 +72,24 @@ namespace AnimeGamer
 
         void Step()
         {
+            bool connect;
             lock (_gate)
             {
                 if (_stop) return;
                 State.Tick();
                 _client.StartWaiting();
                 if (State.Phase == Phase.Down) DropWire();
-                if (State.WantsConnection) OpenWire();
+                connect = State.WantsConnection;
                 Flush();
+            }
+            if (connect)
+            {
+                IPEndPoint to = Resolve();  // without the lock: it may take seconds
+                lock (_gate)
+                {
+                    if (_stop) return;
+                    OpenWire(to);
+                }
             }
             Wire wire = _wire;
             if (wire == null)
@@ -163,13 +174,33 @@ namespace AnimeGamer
             }
         }
 
-        void OpenWire()
+        // Anew for each connection, as a name may have moved; its addresses in turn. null: none is known.
+        IPEndPoint Resolve()
+        {
+            try
+            {
+                IPAddress[] known = IPAddress.TryParse(_address.Host, out IPAddress number)
+                    ? new[] { number } : Dns.GetHostAddresses(_address.Host);
+                return known.Length > 0 ? new IPEndPoint(known[_tries++ % known.Length], _address.Port) : null;
+            }
+            catch (SocketException)
+            {
+                return null;
+            }
+        }
+
+        void OpenWire(IPEndPoint to)
         {
             DropWire();
             State.Connecting();
+            if (to == null)
+            {
+                State.Lost("no address is known of the host " + _address.Host, "check the name, or give its IP address");
+                return;
+            }
             try
             {
-                _wire = new Wire(_address, _client.Pool, _keys);
+                _wire = new Wire(to, _client.Pool, _keys);
             }
             catch (SocketException)
             {

@@ -27,17 +27,18 @@ namespace AnimeGamer
         /// </summary>
         public ServerLauncher(string command, string arguments = "", string options = "", string workingFolder = null)
         {
-            string line = arguments + " serve --port 0 --parent " + Process.GetCurrentProcess().Id + " " + options;
-            var start = new ProcessStartInfo(command, line.Trim())
-            {
-                UseShellExecute = false,
-                CreateNoWindow = true,
-                RedirectStandardOutput = true,
-                RedirectStandardError = true,
-                WorkingDirectory = workingFolder ?? "",
-            };
             try
             {
+                int parent;
+                using (Process self = Process.GetCurrentProcess()) parent = self.Id;  // NotSupportedException with IL2CPP
+                var start = new ProcessStartInfo(command, (arguments + " serve --port 0 --parent " + parent + " " + options).Trim())
+                {
+                    UseShellExecute = false,
+                    CreateNoWindow = true,
+                    RedirectStandardOutput = true,
+                    RedirectStandardError = true,
+                    WorkingDirectory = workingFolder ?? "",
+                };
                 if (!string.IsNullOrEmpty(workingFolder)) Directory.CreateDirectory(workingFolder);
                 _process = Process.Start(start);
             }

@@ -1,4 +1,6 @@
 using System;
+using System.Collections.Generic;
+using System.Threading;
 using System.Threading.Tasks;
 using UnityEngine;
 using UnityEngine.Events;
@@ -81,30 +83,81 @@ namespace AnimeGamer
 
         /// <summary>Connect and open the game, or go on with the saved one. A second call returns the same, unless the session's
         /// own server has died since: then it is started again.</summary>
-        public Task<Game> ConnectAsync()
+        public Task<Game> ConnectAsync(CancellationToken cancel = default(CancellationToken))
         {
             bool died = _connecting != null && _connecting.IsCompleted && server != null && !server.Running;
-            if (_connecting == null || _connecting.IsFaulted || _connecting.IsCanceled || died) _connecting = Connect();
-            return _connecting;
+            if (_connecting == null || _connecting.IsFaulted || _connecting.IsCanceled || died) _connecting = OpenGame();
+            return cancel.CanBeCanceled ? OrCancel(_connecting, cancel) : _connecting;
         }
+
+        /// <summary>Connect now. Errors come by onError.</summary>
+        public void Connect() { Report(ConnectAsync()); }
 
         /// <summary>
         /// Start a new game from a picture, in place of this one: the bytes of a PNG, JPEG or WebP file (of a texture:
         /// EncodeToPNG), and what happens in it ("gently wave"). Only where Welcome.Capabilities has `picture`. Throws
         /// AnimeGamerException; then the game is the one before.
         /// </summary>
-        public async Task<Game> StartFromPictureAsync(byte[] file, string motion)
+        public async Task<Game> StartFromPictureAsync(byte[] file, string motion,
+            CancellationToken cancel = default(CancellationToken))
         {
-            Game before = await ConnectAsync();
-            if (_turn != null && !_turn.Ended)
-                throw new AnimeGamerException("turn_running", "a turn is running", "wait for its end, or cancel it first");
-            Game = await _client.OpenFromPictureAsync(file, motion);
+            Game before = await ConnectAsync(cancel);
+            RefuseIfRunning();
+            GoOnWith(await _client.OpenFromPictureAsync(file, motion, null, cancel));
             if (before.Turns == 0) Report(before.CloseAsync());  // nobody has played it
-            _turn = null;
-            _connecting = Task.FromResult(Game);
-            Save();
-            onReady.Invoke();
             return Game;
+        }
+
+        /// <summary>Play a finished turn again. Errors come by onError.</summary>
+        public void Replay(int turn) { Report(ReplayAsync(turn)); }
+
+        /// <summary>Delete the turns after this one, and show its clip; 0 deletes all.</summary>
+        public void Rewind(int turn) { Report(RewindAsync(turn)); }
+
+        /// <summary>Delete the last turn, and show the clip of the one before.</summary>
+        public void Undo() { Report(UndoAsync()); }
+
+        /// <summary>Go on with a second game that shares the turns up to this one, and show its clip. The first one stays as it is:
+        /// keep its Game.Token.</summary>
+        public void Branch(int turn) { Report(BranchAsync(turn)); }
+
+        /// <summary>As Replay; ends when all its pictures have come. Throws AnimeGamerException.</summary>
+        public async Task<Done> ReplayAsync(long turn, CancellationToken cancel = default(CancellationToken))
+        {
+            Game game = await Free(cancel);
+            return await Completion(Follow(game.Replay(turn), true), cancel);
+        }
+
+        /// <summary>As Rewind; ends when the turns are deleted.</summary>
+        public async Task RewindAsync(long turn, CancellationToken cancel = default(CancellationToken))
+        {
+            Game game = await Free(cancel);
+            await game.RewindAsync(turn, cancel);
+            Save();
+            ShowLast();
+        }
+
+        /// <summary>As Undo; ends when the turn is deleted.</summary>
+        public async Task UndoAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            Game game = await Free(cancel);
+            if (game.Turns > 0) await RewindAsync(game.Turns - 1, cancel);
+        }
+
+        /// <summary>As Branch; ends when the session has the second game.</summary>
+        public async Task<Game> BranchAsync(long turn, CancellationToken cancel = default(CancellationToken))
+        {
+            Game game = await Free(cancel);
+            GoOnWith(await game.BranchAsync(turn, null, cancel));
+            ShowLast();
+            return Game;
+        }
+
+        /// <summary>All finished turns, the newest last.</summary>
+        public async Task<List<LoggedTurn>> ListAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            Game game = await ConnectAsync(cancel);
+            return await game.ListAsync(cancel);
         }
 
         /// <summary>Play the next turn. Errors come by onError.</summary>
@@ -113,16 +166,23 @@ namespace AnimeGamer
         /// <summary>Say this instead of what is played now: cancels the running turn, and plays this one.</summary>
         public void SayInstead(string instruction) { Report(SayInsteadAsync(instruction)); }
 
-        /// <summary>Play the next turn; ends when it is done. Its events come meanwhile. Throws AnimeGamerException.</summary>
-        public Task<Done> SayAsync(string instruction) { return Play(instruction, false); }
+        /// <summary>Play the next turn; ends when it is done. Its events come meanwhile. Throws AnimeGamerException. A cancelled
+        /// token stops the turn.</summary>
+        public Task<Done> SayAsync(string instruction, CancellationToken cancel = default(CancellationToken))
+        {
+            return Play(instruction, false, cancel);
+        }
 
         /// <summary>As SayInstead; ends when the new turn is done.</summary>
-        public Task<Done> SayInsteadAsync(string instruction) { return Play(instruction, true); }
+        public Task<Done> SayInsteadAsync(string instruction, CancellationToken cancel = default(CancellationToken))
+        {
+            return Play(instruction, true, cancel);
+        }
 
         /// <summary>Stop the running turn: it ends with the error `cancelled`.</summary>
         public void Cancel() { _turn?.Cancel(); }
 
-        async Task<Game> Connect()
+        async Task<Game> OpenGame()
         {
             string at = server != null ? await server.Address : address;
             if (this == null) throw new AnimeGamerException("closed", "the session was destroyed while its server started");
@@ -148,34 +208,86 @@ namespace AnimeGamer
             }
             Save();
             if (Game.RunningTurn != 0) Follow(Game.Replay(Game.RunningTurn), false);
-            else if (Game.Turns > 0 && _turn == null && _display.Picture == null) Follow(Game.Replay(Game.Turns), true);  // for a picture
+            else if (_turn == null && _display.Picture == null) ShowLast();
             onReady.Invoke();
             return Game;
         }
 
-        async Task<Done> Play(string instruction, bool instead)
+        async Task<Done> Play(string instruction, bool instead, CancellationToken cancel)
         {
             int asked = instead ? ++_insteads : _insteads;
-            Game game = await ConnectAsync();
+            Game game = await ConnectAsync(cancel);
             if (!instead && _turn != null && _recalling) await End(_turn);
             if (asked != _insteads)
                 throw new AnimeGamerException("cancelled", "something else was said before this was sent");
-            if (!instead && _turn != null)
-            {
-                if (_turn != null && !_turn.Ended)
-                    throw new AnimeGamerException("turn_running", "a turn is running", "wait for its end, or call SayInstead");
-                while (_turn != null && _turn.TryRead(out TurnEvent next)) Dispatch(next);
-            }
-            Turn turn = instead ? game.SayInstead(instruction) : game.Say(instruction);
-            Follow(turn, false);
-            return await turn.Completion;
+            cancel.ThrowIfCancellationRequested();
+            if (!instead) RefuseIfRunning();
+            return await Completion(Follow(instead ? game.SayInstead(instruction) : game.Say(instruction), false), cancel);
         }
 
-        void Follow(Turn turn, bool recalling)
+        Turn Follow(Turn turn, bool recalling)
         {
             _display.EndClip();
             _turn = turn;
             _recalling = recalling;
+            return turn;
+        }
+
+        // The last turn's clip, as the picture of the game.
+        void ShowLast()
+        {
+            if (Game.Turns > 0) Follow(Game.Replay(Game.Turns), true);
+            else _display.Clear();
+        }
+
+        void GoOnWith(Game game)
+        {
+            Game = game;
+            _turn = null;
+            _connecting = Task.FromResult(game);
+            Save();
+            onReady.Invoke();
+        }
+
+        // The game, when no replay runs; refused while a turn does.
+        async Task<Game> Free(CancellationToken cancel)
+        {
+            Game game = await ConnectAsync(cancel);
+            if (_turn != null && _recalling) await End(_turn);
+            cancel.ThrowIfCancellationRequested();
+            RefuseIfRunning();
+            return game;
+        }
+
+        void RefuseIfRunning()
+        {
+            if (_turn != null && !_turn.Ended)
+                throw new AnimeGamerException("turn_running", "a turn is running", "wait for its end, or call SayInstead");
+            while (_turn != null && _turn.TryRead(out TurnEvent next)) Dispatch(next);
+        }
+
+        static async Task<Done> Completion(Turn turn, CancellationToken cancel)
+        {
+            try
+            {
+                using (cancel.Register(turn.Cancel)) return await turn.Completion;
+            }
+            catch (AnimeGamerException error) when (error.Code == "cancelled" && cancel.IsCancellationRequested)
+            {
+                throw new OperationCanceledException(cancel);
+            }
+        }
+
+        // What others wait for, too, goes on.
+        static async Task<T> OrCancel<T>(Task<T> task, CancellationToken cancel)
+        {
+            if (!task.IsCompleted)
+            {
+                var cancelled = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+                using (cancel.Register(() => cancelled.TrySetResult(true))) await Task.WhenAny(task, cancelled.Task);
+                if (!task.IsCompleted) cancel.ThrowIfCancellationRequested();
+            }
+            return await task;
         }
 
         static async Task End(Turn turn)
@@ -192,7 +304,7 @@ namespace AnimeGamer
 
         void Start()
         {
-            if (connectOnStart) Report(ConnectAsync());
+            if (connectOnStart) Connect();
         }
 
         void Update()

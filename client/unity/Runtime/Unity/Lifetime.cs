@@ -1,9 +1,5 @@
 using UnityEngine;
 
-#if UNITY_WEBGL && !UNITY_EDITOR
-#error AnimeGamer does not run in WebGL: a browser has no TCP sockets. Remove com.animegamer.client or choose another platform.
-#endif
-
 namespace AnimeGamer
 {
     /// <summary>Ends threads, sockets and servers when a play mode or the program begins or ends.</summary>

@@ -20,6 +20,77 @@ namespace AnimeGamer.Driver
             Say("two plays of one game");
         }
 
+        /// <summary>What a session does with turns that were played, and what a cancelled token ends.</summary>
+        public static void Past(string address)
+        {
+            var host = new GameObject("game");
+            AnimeGamerSession session = host.AddComponent<AnimeGamerSession>();
+            session.address = address;
+            TurnView view = host.AddComponent<TurnView>();
+            view.session = session;
+            foreach (string sentence in new[] { "Mirel walks.", "Mirel waves.", "Mirel sits." }) Ended(session.SayAsync(sentence)).Get();
+            Ended(session.ReplayAsync(1)).Get();
+            Until(() => session.Display.Turn == 1, "a replayed clip is shown");
+            System.Threading.Tasks.Task<System.Collections.Generic.List<LoggedTurn>> listed = session.ListAsync();
+            Help.Check(Ended(listed).Get().Count == 3, "the turns are listed");
+            session.Undo();
+            Until(() => session.Game.Turns == 2 && session.Display.Turn == 2 && !session.Busy, "the turn before is shown");
+            byte[] second = session.Display.Picture.Data;
+            Until(() => Equal(view.Texture.Applied, second), "by the view, too");
+            string first = session.Game.Token;
+            Ended(session.BranchAsync(1)).Get();
+            Until(() => session.Display.Turn == 1 && !session.Busy, "the branch's last turn is shown");
+            Help.Check(session.Game.Turns == 1 && session.Game.Token != first, "the session goes on with the branch");
+            Help.Check(Ended(session.SayAsync("Tofi runs.")).Get().Turns == 2, "and plays on");
+            var stop = new CancellationTokenSource();
+            session.Game.ListAsync(stop.Token);
+            stop.Cancel();  // compiled now: the next one is faster than the server
+            stop = new CancellationTokenSource();
+            System.Threading.Tasks.Task rewinding = session.Game.RewindAsync(1, stop.Token);
+            stop.Cancel();
+            Until(() => rewinding.IsCompleted && session.Game.Turns == 1, "a rewind that was sent happens, and the game knows it");
+            Ended(session.RewindAsync(0)).Wait();
+            Help.Check(session.Game.Turns == 0 && session.Display.Picture == null, "nothing is left to show");
+            Help.Check(AnimeGamer.EditorTools.SessionEditor.State(session).Contains("press Play"), "the Inspector says what to do");
+
+            stop = new CancellationTokenSource();
+            System.Threading.Tasks.Task<Done> turn = session.SayAsync("Tofi flies.", stop.Token);
+            Until(() => session.Busy, "a turn runs");
+            stop.Cancel();
+            Until(() => turn.IsCompleted && !session.Busy, "a cancelled token stops it");
+            Help.Check(turn.IsCanceled && session.Game.Turns == 0, "without an error");
+            Help.Check(session.ConnectAsync(stop.Token).Get() == session.Game, "what has ended is not cancelled");
+            Help.Check(Ended(session.ListAsync(stop.Token)).IsCanceled, "nothing is asked with a cancelled token");
+            using (var unanswered = Help.Connect("tcp://127.0.0.1:1"))
+            {
+                stop = new CancellationTokenSource();
+                System.Threading.Tasks.Task<Game> open = unanswered.OpenAsync(null, null, stop.Token);
+                stop.Cancel();
+                Until(() => open.IsCompleted, "nor waited for");
+                Help.Check(open.IsCanceled, "a call without an answer");
+            }
+            using (var named = Help.Connect(address.Replace("127.0.0.1", "LOCALHOST")))
+                Help.Check(named.ConnectAsync().Get().Bundle != "", "a host's name is looked up");
+            using (var nowhere = new AnimeGamerClient(new ClientOptions { Address = "tcp://no-such-host.invalid:5570", TimeoutSeconds = 1 }))
+                try
+                {
+                    nowhere.ConnectAsync().Get();
+                }
+                catch (AnimeGamerException error)
+                {
+                    Help.Check(error.Code == "timed_out" && error.Text.Contains("no-such-host"), "a name that nobody knows");
+                }
+            UnityEngine.Object.Destroy(view);
+            UnityEngine.Object.Destroy(session);
+            Say("replayed, undone, branched, cancelled");
+        }
+
+        static T Ended<T>(T task) where T : System.Threading.Tasks.Task
+        {
+            Until(() => task.IsCompleted, "a task ends");
+            return task;
+        }
+
         /// <summary>A game that starts from a picture, and the offers for its next turn, with a server that has both.</summary>
         public static void FromPicture(string address)
         {

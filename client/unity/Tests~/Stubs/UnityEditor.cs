@@ -23,10 +23,22 @@ namespace UnityEditor
         public static CallbackFunction update;
         public static event Action quitting;
         public static event Action<PlayModeStateChange> playModeStateChanged;
+        public static bool isPlaying { get; set; }
         public static double timeSinceStartup { get { return Time.realtimeSinceStartupAsDouble; } }
     }
 
     public static class EditorUtility { public static void SetDirty(UnityEngine.Object target) { } }
+
+    public sealed class CustomEditor : Attribute { public CustomEditor(Type inspectedType) { } }
+
+    public class Editor : ScriptableObject
+    {
+        public UnityEngine.Object target { get; set; }
+        public virtual void OnInspectorGUI() { }
+        public virtual bool RequiresConstantRepaint() { return false; }
+        public bool DrawDefaultInspector() { return false; }
+        public void Repaint() { }
+    }
 
     public class EditorWindow : ScriptableObject
     {

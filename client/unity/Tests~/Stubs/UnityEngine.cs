@@ -1,4 +1,4 @@
-// The part of UnityEngine that the package uses, with its signatures as in Unity 2022.3, and just enough behaviour for
+// The part of UnityEngine that the package uses, with its signatures as in Unity 2021.3, and just enough behaviour for
 // the driver to run components. No part of Unity; where Unity would draw, nothing is drawn.
 #pragma warning disable 67, 414, 649
 using System;

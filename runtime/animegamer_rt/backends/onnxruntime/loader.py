@@ -18,7 +18,7 @@ from pathlib import Path
 import onnxruntime
 
 from animegamer_rt.backends.interface import Engines, PartCache, PictureReaderEngine, ReaderEngine, TowerEngines
-from animegamer_rt.backends.tensorrt.engine_id import ANY_RTX, GRAPH_VERSION, RTX_PLUGIN, choose
+from animegamer_rt.backends.tensorrt.engine_id import ANY_RTX, GRAPH_VERSION, choose
 from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.roles import (
     CACHE_PREFIX,
@@ -37,7 +37,7 @@ from animegamer_rt.bundle.roles import (
 from animegamer_rt.engine_config import INT8_DEVICES, EngineConfig
 from animegamer_rt.errors import BackendError
 from animegamer_rt.profiling.host import available_cores, module_version, processor
-from animegamer_rt.profiling.libraries import INSTALL_CUDA
+from animegamer_rt.profiling.libraries import INSTALL_CUDA, RTX_PLUGIN
 from animegamer_rt.profiling.nvml import open_nvml
 from animegamer_rt.state.game import HOURS, LEVELS
 

@@ -12,13 +12,14 @@ from animegamer_rt.bundle.loader import Bundle
 from animegamer_rt.bundle.manifest import Engine
 from animegamer_rt.bundle.roles import ENCODER, PLAY_ROLES, PlanParts
 from animegamer_rt.errors import AnimeGamerError, BackendError, EngineStaleError
+from animegamer_rt.profiling.libraries import RTX_PLUGIN
 
 RTX, DATA_CENTRE = "tensorrt_rtx", "tensorrt"
 """The two libraries by module name: TensorRT-RTX for consumer GPUs, TensorRT for all others."""
-RTX_PLUGIN, GRAPH_VERSION = "onnxruntime_ep_nv_tensorrt_rtx", "1"
-"""onnxruntime's plugin, which compiles graphs itself: they fit any RTX card and version, and change with this one."""
 ANY_RTX = "rtx"
-"""In place of an architecture: the typed graphs for that plugin, `PART-rtx.onnx` in the bundle's folder."""
+"""In place of an architecture: the typed graphs `PART-rtx.onnx` in the bundle's folder, for onnxruntime's plugin."""
+GRAPH_VERSION = "1"
+"""Of those graphs: the plugin compiles them itself, so they fit any RTX card and any version of the plugin."""
 RTX_ARCHES = ("sm75", "sm80", "sm86", "sm89", "sm120", "sm121")
 """GPU architectures that TensorRT-RTX 1.7 supports; Hopper is not among them."""
 

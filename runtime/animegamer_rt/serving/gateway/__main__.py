@@ -43,7 +43,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_server, daemon=True).start()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s gateway: %(message)s")
-    os.set_blocking(sys.stdout.fileno(), False)
+    if sys.platform != "win32":  # the server refuses --web there
+        os.set_blocking(sys.stdout.fileno(), False)
     server = GatewayServer(
         make_app(settings),
         ws_max_size=MAX_MESSAGE_BYTES,

@@ -127,13 +127,22 @@ class AheadTurns:
         if running is not None and running.job.session == session and running.job.instruction not in waiting.wanted:
             self.stop()
 
-    def next_job(self, connected: Mapping[str, Client], engines: str | None, now: float) -> Turn | None:
-        """The next turn to render speculatively, if it is time. Wishes come first, then sessions with the fewest begun.
+    def begin(self, connected: Mapping[str, Client], engines: str | None, now: float) -> tuple[Turn, Message] | None:
+        """The next turn to give a worker and its message, if it is time. Raises StoreError.
 
         connected: sessions with an open connection, and that connection, most recently used first.
         engines: the identity of the workers' engines.
         """
-        if self._paused or self.running is not None or now < self._not_before:
+        job = self._next_job(connected, engines, now)
+        if job is None:
+            return None
+        message = self._storage.job_message(job)
+        self.running = AheadTurn(job, job_key(message, engines), now)
+        return job, message
+
+    def _next_job(self, connected: Mapping[str, Client], engines: str | None, now: float) -> Turn | None:
+        """Wishes come first, then sessions with the fewest begun."""
+        if not self._options.ahead or self._paused or self.running is not None or now < self._not_before:
             return None
         for session in (self._sessions.keys() | self._wishes.keys()) - connected.keys():
             self._wishes.pop(session, None)
@@ -159,10 +168,6 @@ class AheadTurns:
             seed=one.seed,
             frame_options=options,
         )
-
-    def begun(self, job: Turn, message: Message, engines: str | None, now: float) -> None:
-        """Record that a worker was given a job from `next_job`."""
-        self.running = AheadTurn(job, job_key(message, engines), now)
 
     def receive(self, message: Message, now: float) -> bool:
         """Keep a worker's message about the running turn; returns whether it was the last."""

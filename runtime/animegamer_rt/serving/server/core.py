@@ -8,7 +8,7 @@ clock) and returns effects for the server to carry out. Knows no sockets and no 
   server is deleted when the store is opened: a session holds only turns that were `done`. Writing the shot takes up to
   ten times as long as confirming, so it does not wait for the last frame.
 - When a worker dies, another one, or its restarted process, gets its jobs: the one that it ran behind everybody else's,
-  as it may kill the next one too (`suspects`). Events already sent are not sent twice.
+  as it may kill the next one too (`Suspects`). Events already sent are not sent twice.
 - While there is no job, a worker renders speculative turns; the first job stops it. If a speculative turn is requested,
   the worker's recorded messages are sent at once.
 """
@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from animegamer_rt.errors import AnimeGamerError, ProtocolError, StoreError
-from animegamer_rt.serving.store import CHECKPOINT_TURNS
 from animegamer_rt.serving.wire import CODES, MAX_FILES, STAGES, Message, encode
 from animegamer_rt.serving.wire.worker_messages import (
     ExportFinished,
@@ -36,21 +35,14 @@ from animegamer_rt.serving.wire.worker_messages import (
 from . import rehearsal
 from .ahead import AheadTurn, AheadTurns
 from .clients import Client
-from .dispatch import Begun, Dispatch, Fleet, HandOver, TakeBack
+from .dispatch import Begun, Dispatch, Fleet, HandOver, Suspects, TakeBack
 from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Replace, Send, SendError, Started
 from .guesses import Guesser
 from .jobs import Export, Job, Played, Rendered, Start, Subscriber, Turn, fault, read_reply, stopped
 from .options import ServeOptions
 from .queue import JobQueue
 from .storage import Storage
-from .suspects import Suspects
 
-PREDICT_AGAIN_S = 1.0
-"""Allowed for each shot that must be predicted again, or twice the median predictor time, whichever is more."""
-MIN_SLICE = 4
-"""Fewest earlier turns predicted at a time."""
-PREDICTION_TURNS = 0.2
-"""A prediction's part of a turn's time before any turn was played; 0.14 in pocket on two CPU cores."""
 CHECK_S = 0.05
 """Interval between checks of the deadlines."""
 
@@ -62,7 +54,7 @@ class ServerCore:
         self._storage = storage
         self.queue, self.dispatch = JobQueue(options), Dispatch(Fleet(count=options.workers))
         self._suspects, self._effects = Suspects(), list[Effect]()
-        self._ahead, self._plays_ahead = AheadTurns(options, storage, guesser, self._effects), options.ahead > 0
+        self._ahead = AheadTurns(options, storage, guesser, self._effects)
         self._ready_messages: deque[tuple[Turn, Message]] = deque()
         """Messages still to be processed for jobs served from ready turns: their pictures go out first."""
         self._checked_at: float | None = None
@@ -80,12 +72,8 @@ class ServerCore:
     def subscribe(self, job: Played, subscriber: Subscriber) -> list[Effect]:
         """Another connection or request follows a job from now on, after the events it has missed."""
         self.queue.move(job, subscriber.client.holder)
-        if job.events is None or subscriber.client.frame_options != job.frame_options:
-            job.late_subscriber = subscriber
-        else:
-            job.subscriber, job.late_subscriber = subscriber, None
-            for message in job.events:
-                self._deliver(job, message)
+        for message in job.follow(subscriber):
+            self._deliver(job, message)
         return self._take_effects()
 
     def cancel(self, session: str) -> list[Effect]:
@@ -97,8 +85,7 @@ class ServerCore:
 
     def wish(self, session: str, turn: int, instructions: Sequence[str]) -> list[Effect]:
         """A client says what its session's turn of this number may be, the likeliest first."""
-        if self._plays_ahead:
-            self._ahead.wish(session, turn, instructions, self.queue.connected_sessions().keys())
+        self._ahead.wish(session, turn, instructions, self.queue.connected_sessions().keys())
         return self._take_effects()
 
     def client_gone(self, client: Client) -> list[Effect]:
@@ -147,7 +134,9 @@ class ServerCore:
         self.dispatch.fleet = fleet
         self._process_ready(now)
         if self._checked_at is None or now - self._checked_at >= CHECK_S:
-            self._stop_overdue(now)
+            self._checked_at = now
+            for job in self.queue.overdue(now):
+                self._stop(job, stopped(job, "deadline"))
             if self._storage.sweeps(now):
                 self._storage.sweep(self.queue.sessions_in_use(now) | {job.session for job in self.queue.jobs}, now)
         self._dispatch(now)
@@ -168,7 +157,7 @@ class ServerCore:
     # Admission
 
     def _admit(self, job: Job, now: float) -> None:
-        ready = self._ahead.take(job, self.dispatch.fleet.engines, self.queue.idle) if self._plays_ahead else None
+        ready = self._ahead.take(job, self.dispatch.fleet.engines, self.queue.idle)
         job.suspect = self._suspects.suspects(job, now)
         self.queue.add(job)
         if isinstance(job, Turn) and ready is not None:
@@ -190,27 +179,19 @@ class ServerCore:
 
     def _process_ready(self, now: float) -> None:
         while self._ready_messages:
-            job, message = self._ready_messages.popleft()
-            if not job.over:
-                self._receive(job, message, now)
+            self._receive(*self._ready_messages.popleft(), now)
 
     def _accepted(self, job: Played, place: int) -> Message:
         return job.accepted(place, self.dispatch.median_s("total") * self.queue.turns_until_done(job))
 
-    def cost_turns(self, predictions: int, turns: int = 1) -> float:
-        """The worker's time for rendering `turns` turns after predicting others again, in turns."""
-        return turns + predictions * self._prediction_turns
-
-    @property
-    def _prediction_turns(self) -> float:
-        """A prediction's time, in turns."""
-        seconds = self.dispatch.times.medians()
-        return seconds["predictor"] / seconds["total"] if seconds.get("total") else PREDICTION_TURNS
-
     # Messages from workers
     def _receive(self, job: Job, message: Message, now: float) -> None:
+        if job.over:  # an earlier message of a ready turn has ended it
+            return
         try:
             self._process(job, message, now)
+        except StoreError as error:
+            self._stop(job, error)
         except Exception as error:  # noqa: BLE001  a fault in one job ends only that job
             text = f"a worker's message about job {job.id} could not be handled"
             self._effects.append(Logged(logging.ERROR, text, error))
@@ -244,12 +225,10 @@ class ServerCore:
                 self._dispatch(now)
             case TurnResult() as result:
                 if isinstance(job, Turn):
-                    self._store(job, result)
+                    self._storage.store_turn(job, result)
+                    job.stored = True
             case PredictedShots(shots=shots) if isinstance(job, Rendered):
-                try:
-                    self._storage.add_shots(job, shots)
-                except StoreError as error:
-                    self._stop(job, error)
+                self._storage.add_shots(job, shots)
             case Message(type="progress") if isinstance(job, Export):
                 self._notify(job, replace(message, seq=None))
             case Message(type="understood") if isinstance(job, Played) and job.last_seq == 0:
@@ -268,25 +247,17 @@ class ServerCore:
 
     def _rehearse(self, job: Turn) -> None:
         """Play the fault that the turn's instruction names, if any."""
-        fault = rehearsal.fault_in(job.instruction)
-        if fault == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
+        asked = rehearsal.fault_in(job.instruction)
+        if asked == rehearsal.WORKER_LOST and job.worker is not None and not job.worker_deaths:
             self._effects.append(Replace(job.worker))
-        elif fault in rehearsal.ENDED:
-            self._stop(job, rehearsal.rehearsed(fault))
-
-    def _store(self, job: Turn, result: TurnResult) -> None:
-        try:
-            self._storage.store_turn(job, result)
-            job.stored = True
-        except StoreError as error:
-            self._stop(job, error)
+        elif asked in rehearsal.ENDED:
+            self._stop(job, rehearsal.rehearsed(asked))
 
     def _work_ended(self, job: Job, now: float, failed: bool = False) -> None:
         if job.worker is None:  # a job served from a ready turn has none
             return
         self._job_ended(job.worker, job, failed)
-        if self._plays_ahead:
-            self._ahead.postpone(now)
+        self._ahead.postpone(now)
         if failed and self.dispatch.failed(job.worker, job.session, len(self.queue.connected_sessions())):
             self._effects.append(Replace(job.worker))
 
@@ -324,7 +295,7 @@ class ServerCore:
             self.dispatch.finished(job.worker)
         self.queue.remove(job)
         job.end()
-        if isinstance(job, Turn) and self._plays_ahead:
+        if isinstance(job, Turn):
             self._ahead.turn_done(job.session)
         if isinstance(job, Played) and job.late_subscriber is not None:
             self._admit(job.replay_for(job.late_subscriber, now), now)
@@ -349,14 +320,10 @@ class ServerCore:
             self._notify(job, Message("restarting", fields))
 
     def _blame(self, culprit: Job, reason: str, now: float) -> None:
-        """Suspect all jobs of a session and holder that killed a worker; end those that are refused from now on."""
-        self._suspects.blame(culprit, now)
-        for job in self.queue.jobs:
-            job.suspect = self._suspects.suspects(job, now)
-        for job in list(self.queue.waiting):
-            if (refused := self._suspects.refusal(job, now)) is not None:
-                self._effects.append(Logged(logging.WARNING, f"{job.NOUN} refused: {refused}; the last: {reason}"))
-                self._stop(job, refused)
+        """A job killed a worker: end the waiting ones that are refused from now on."""
+        for job, refused in self._suspects.blame(culprit, self.queue, now):
+            self._effects.append(Logged(logging.WARNING, f"{job.NOUN} refused: {refused}; the last: {reason}"))
+            self._stop(job, refused)
 
     def _stop(self, job: Job, error: AnimeGamerError) -> None:
         self._cancel(job)
@@ -384,11 +351,6 @@ class ServerCore:
             job.stored = False
             self._storage.remove_turn(job.session)
 
-    def _stop_overdue(self, now: float) -> None:
-        self._checked_at = now
-        for job in self.queue.overdue(now):
-            self._stop(job, stopped(job, "deadline"))
-
     # Events for a job's client
     def _publish(self, job: Played, message: Message) -> None:
         """Send an event of the turn, and keep it for a client that reconnects before the turn ends."""
@@ -412,9 +374,8 @@ class ServerCore:
         if self.queue.idle:
             self._play_ahead(now)
             return
-        if self._plays_ahead:
-            self._ahead.postpone(now)
-            self._ahead.stop()
+        self._ahead.postpone(now)
+        self._ahead.stop()
         while (move := self.dispatch.next_move(self.queue, now)) is not None:
             match move:
                 case Begun(job):
@@ -434,22 +395,14 @@ class ServerCore:
     def _give(self, job: Job, worker: int, now: float) -> None:
         """Give a job to a worker; if that fails, the job ends."""
         try:
-            self._hand_over(job, worker, now)
+            if isinstance(job, Rendered) and (missing := self._storage.missing_shots(job)):
+                job.extend_deadline(self.dispatch.predict_again_s(missing))
+            self._send_job(job, self._storage.job_message(job, self.dispatch.times.slice_turns), worker, now)
         except AnimeGamerError as error:
             self._fail(job, error)
         except Exception as error:  # noqa: BLE001  a fault in one job ends only that job
             self._effects.append(Logged(logging.ERROR, f"job {job.id} could not be given to a worker", error))
             self._fail(job, fault())
-
-    def _hand_over(self, job: Job, worker: int, now: float) -> None:
-        if isinstance(job, Rendered) and (missing := self._storage.missing_shots(job)):
-            job.extend_deadline(missing * max(PREDICT_AGAIN_S, 2 * self.dispatch.median_s("predictor")))
-        self._send_job(job, self._storage.job_message(job, self._slice_turns), worker, now)
-
-    @property
-    def _slice_turns(self) -> int:
-        """Predictions after which other jobs have their turn: as many as take about the time of one."""
-        return max(MIN_SLICE, int(1 / self._prediction_turns)) if self._prediction_turns else CHECKPOINT_TURNS
 
     def _send_job(self, job: Job, message: Message, worker: int, now: float) -> None:
         self._effects.append(Give(worker, encode(message)))
@@ -457,15 +410,13 @@ class ServerCore:
         job.worker = worker
 
     def _play_ahead(self, now: float) -> None:
-        if not self._plays_ahead or not self.dispatch.fleet.serving:
+        if not self.dispatch.fleet.serving:
             return
         try:
-            engines = self.dispatch.fleet.engines
-            job = self._ahead.next_job(self.queue.connected_sessions(), engines, now)
-            if job is not None:
-                message = self._storage.job_message(job)
+            begun = self._ahead.begin(self.queue.connected_sessions(), self.dispatch.fleet.engines, now)
+            if begun is not None:
+                job, message = begun
                 self._send_job(job, message, self.dispatch.best(self.dispatch.fleet.serving, job.session), now)
-                self._ahead.begun(job, message, engines, now)
         except AnimeGamerError:  # speculative: if the real turn fails too, its client gets the error
             return
         except Exception as error:  # noqa: BLE001  an unreadable session must not end anybody's game

@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from animegamer_rt.errors import ProtocolError
+from animegamer_rt.serving.store import CHECKPOINT_TURNS
 from animegamer_rt.serving.wire import STAGES
 
 from .jobs import Export, Job
-from .queue import JobQueue
+from .queue import GONE, JobQueue
 
 MAX_FAILURES = 3
 """Workers that may die on one job; deaths in a row after which a worker counts as unable to start; turns in a row after
@@ -34,7 +35,17 @@ LATE = 2.0
 """A job running longer than this many median turns may take much longer: no job waits for its worker alone."""
 REPLACED_S = 60.0
 """How long a job under suspicion waits at most for a worker's replacement: full-size engines take most of this."""
+REFUSED_S, MAX_REFUSED_S = 60.0, 3600.0
+"""How long a turn is refused that has killed MAX_FAILURES workers. It doubles with each further death."""
+REMEMBERED_S = 600.0
+"""How long deaths are remembered after the last one, or after the end of a refusal."""
 REMEMBERED_TURNS = 100
+PREDICT_AGAIN_S = 1.0
+"""Allowed for each shot that must be predicted again, or twice the median predictor time, whichever is more."""
+MIN_SLICE = 4
+"""Fewest earlier turns predicted at a time."""
+PREDICTION_TURNS = 0.2
+"""A prediction's part of a turn's time before any turn was played; 0.14 in pocket on two CPU cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ class Dispatch:
         """Worker -> the session of its last job."""
         self._given_at: dict[int, float] = {}
         self._died_at = -math.inf
-        """When a worker died last."""
+        """When a worker last died that had been given a job."""
         self._failed: defaultdict[int, deque[str]] = defaultdict(lambda: deque(maxlen=MAX_FAILURES))
         """Worker -> the sessions whose turns it has failed since it last finished one."""
         self.failing: set[int] = set()
@@ -178,8 +189,8 @@ class Dispatch:
 
     def died(self, worker: int, now: float) -> None:
         """Record that a worker died: its warm history is lost, and its failures are the old process's."""
-        self._died_at = now
-        self._warm.pop(worker, None)
+        if self._warm.pop(worker, None) is not None:  # one that never starts must not keep suspects waiting for ever
+            self._died_at = now
         self._failed.pop(worker, None)
         self.failing.discard(worker)
 
@@ -187,8 +198,12 @@ class Dispatch:
         """Median seconds of a stage; before the first turn, those of the warm-up turn."""
         return self.times.medians().get(stage, self.fleet.warmup_s)
 
+    def predict_again_s(self, shots: int) -> float:
+        """Seconds allowed for predicting this many shots again."""
+        return shots * max(PREDICT_AGAIN_S, 2 * self.median_s("predictor"))
+
     def _may_risk_a_worker(self, queue: JobQueue, now: float) -> bool:
-        """Whether a job under suspicion may start: no other runs, and all workers serve that are soon to."""
+        """Whether a job under suspicion may start: no other runs, and all workers are back or long overdue."""
         whole = len(self.fleet.serving) == self.fleet.count or now >= self._died_at + REPLACED_S
         return whole and not any(job.suspect for job in queue.running)
 
@@ -237,3 +252,90 @@ class StageTimes:
             return {}
         half = {stage: len(ordered) // 2 for stage, ordered in self._sorted.items()}
         return {stage: (one[~half[stage]] + one[half[stage]]) / 2 for stage, one in self._sorted.items()}
+
+    def cost_turns(self, predictions: int, turns: int = 1) -> float:
+        """The worker's time for rendering `turns` turns after predicting others again, in turns."""
+        return turns + predictions * self._prediction_turns
+
+    @property
+    def slice_turns(self) -> int:
+        """Predictions after which other jobs have their turn: as many as take about the time of one."""
+        return max(MIN_SLICE, int(1 / self._prediction_turns)) if self._prediction_turns else CHECKPOINT_TURNS
+
+    @property
+    def _prediction_turns(self) -> float:
+        """A prediction's time, in turns."""
+        seconds = self.medians()
+        return seconds["predictor"] / seconds["total"] if seconds.get("total") else PREDICTION_TURNS
+
+
+@dataclass(slots=True)
+class _Record:
+    """Deaths of workers by instruction. If one instruction caused them all, only that one is refused."""
+
+    deaths: Counter[str] = field(default_factory=Counter)
+    refused_until: float = -math.inf
+    forget_at: float = math.inf
+
+    def add(self, instruction: str, now: float) -> None:
+        self.deaths[instruction] += 1
+        beyond = sum(self.deaths.values()) - MAX_FAILURES
+        if beyond >= 0:
+            self.refused_until = now + min(MAX_REFUSED_S, REFUSED_S * 2.0**beyond)
+        self.forget_at = max(now, self.refused_until) + REMEMBERED_S
+
+    def refuses(self, instruction: str, now: float) -> bool:
+        return now < self.refused_until and (len(self.deaths) > 1 or instruction in self.deaths)
+
+
+class Suspects:
+    """The sessions and holders whose jobs recently killed workers: they are refused for a while, and others play on.
+
+    Deaths are counted for the session and its holder (`shares`): neither sending a turn again nor another game helps.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[object, _Record] = {}
+
+    def blame(self, culprit: Job, queue: JobQueue, now: float) -> list[tuple[Job, ProtocolError]]:
+        """A worker died running the job: suspect all of its session and holder. Returns those to refuse, and why."""
+        self._records = {name: one for name, one in self._records.items() if now < one.forget_at}
+        session, instruction = culprit.subject
+        for name in (session, culprit.owner):
+            if name is not GONE:
+                self._records.setdefault(name, _Record()).add(instruction, now)
+        for job in queue.jobs:
+            job.suspect = self.suspects(job, now)
+        return [(job, refused) for job in queue.waiting if (refused := self.refusal(job, now)) is not None]
+
+    def acquit(self, job: Job) -> None:
+        """The job was finished, so something else killed the workers that died on it."""
+        session, instruction = job.subject
+        for name in (session, job.owner):
+            if (record := self._records.get(name)) is not None:
+                record.deaths.pop(instruction, None)
+                if not record.deaths:
+                    del self._records[name]
+
+    def suspects(self, job: Job, now: float) -> bool:
+        """Whether the job may kill a worker, as others of its session or holder did."""
+        return any(now < record.forget_at for record in self._of(job))
+
+    def refusal(self, job: Job, now: float) -> ProtocolError | None:
+        """The error of a job that is refused now; None if it may run."""
+        instruction = job.subject[1]
+        refusing = [record for record in self._of(job) if record.refuses(instruction, now)]
+        if not refusing:
+            return None
+        longest = max(refusing, key=lambda record: record.refused_until)
+        deaths, wait = sum(longest.deaths.values()), f"wait {math.ceil(longest.refused_until - now)} s"
+        if len(longest.deaths) == 1:
+            what, do = f"{deaths} workers died on this {job.NOUN}", f"send another instruction, or {wait}"
+        else:
+            what, do = f"{deaths} workers died on turns of this game or connection", wait
+        return ProtocolError(what, code="worker_failed", do=f"{do}; worker.log on the server has the reason")
+
+    def _of(self, job: Job) -> Iterator[_Record]:
+        for name in (job.subject[0], job.subscriber.client.holder):
+            if (record := self._records.get(name)) is not None:
+                yield record

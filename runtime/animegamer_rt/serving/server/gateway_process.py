@@ -1,8 +1,8 @@
 """Starts the web gateway, and restarts it when it dies. No game depends on it: it is a client of the server.
 
 The listening socket stays open across restarts: browsers wait instead of being refused. The gateway's standard input is
-a pipe that closes when the server dies, which ends the gateway. Its standard output is one into which its event loop
-writes once a second: a gateway that hangs is replaced.
+a pipe that closes when the server dies, which ends the gateway. Its event loop writes to its standard output once a
+second, so that a gateway that hangs is noticed and replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .sockets import ON_THIS_MACHINE, ServerSockets, is_loopback
 BACKOFF_S, MAX_BACKOFF_S, STEADY_S = 0.5, 30.0, 60.0
 """Wait before a restart. It doubles up to the second value each time the gateway dies sooner than the third."""
 STOP_S, SILENT_S = 3.0, 30.0
-"""How long it may take to stop, and to start or to be silent."""
+"""How long it may take to stop, and how long it may write nothing, also while it starts."""
 BIND_TRIES, BIND_WAIT_S = 20, 0.1
 """The gateway of a killed server holds its socket until it notices."""
 BACKLOG = 256
@@ -70,7 +70,7 @@ class GatewayProcess:
         self._deaths, self._start_at, self._started_at, self._heard_at = 0, 0.0, 0.0, 0.0
 
     def watch(self, now: float) -> None:
-        """Start the gateway when it is time, and notice when it dies."""
+        """Start the gateway when it is time, and end one that hangs."""
         if self._process is None:
             if now >= self._start_at:
                 self._start(now)
@@ -112,7 +112,8 @@ class GatewayProcess:
                 start_new_session=True,
             )
             assert self._process.stdin is not None and self._process.stdout is not None
-            os.set_blocking(self._process.stdout.fileno(), False)
+            if sys.platform != "win32":  # _check_installed refuses --web there
+                os.set_blocking(self._process.stdout.fileno(), False)
             self._process.stdin.write(self._settings.to_line())
             self._process.stdin.flush()
         except OSError as error:  # out of memory, or it died at once: may be temporary, and the games continue

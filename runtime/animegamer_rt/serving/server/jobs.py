@@ -62,8 +62,8 @@ class Job:
     requested_s: seconds after which its client no longer wants it. cost_turns: the worker's time for it, in turns.
     owner: the holder charged for it in the queue.
     worker: the number of the worker that has it. worker_deaths: how many workers died running it. suspect: it may kill
-    the next one too (`suspects`). stop_error: what the client is sent once the worker has stopped the job; None unless
-    it is being stopped.
+    the next one too (`dispatch.Suspects`). stop_error: what the client is sent once the worker has stopped the job;
+    None unless it is being stopped.
     """
 
     session: str
@@ -205,6 +205,14 @@ class Played(Rendered):
         return self.late_subscriber is None and (
             seq is None or seq > self.subscriber.after_seq or message.type == "done"
         )
+
+    def follow(self, subscriber: Subscriber) -> list[Message]:
+        """Another connection or request follows it. Returns the events so far; late_subscriber gets none of them."""
+        if self.events is None or subscriber.client.frame_options != self.frame_options:
+            self.late_subscriber = subscriber
+            return []
+        self.subscriber, self.late_subscriber = subscriber, None
+        return self.events
 
     def replay_for(self, subscriber: Subscriber, now: float) -> Replay:
         """A replay for a client that reconnected too late for the events; it gets as long as the turn had."""

@@ -44,6 +44,7 @@ class Requests:
         self._options, self._status, self._filter = options, status, instruction_filter
         self._storage, self._core = storage, core
         self._bundle, self._fingerprint = status.bundle, status.bundle.fingerprint
+        self._rehearses = options.engines.simulated
         self.handlers: Mapping[str, Handler] = {
             "hello": self._hello,
             "open": self._open,
@@ -173,7 +174,7 @@ class Requests:
         if finished is not None and finished.turn <= session.turns:
             return self._replay_turn(subscriber, session, finished.turn, now)
         instruction = self._filter.read(fields["instruction"])
-        if self._options.engines.simulated:
+        if self._rehearses:
             rehearsal.check(instruction.text)
         requested_s = fields.get("deadline_s", math.inf)
         frame_options = self._check_job(session, client, now)
@@ -247,7 +248,7 @@ class Requests:
             expected = f"at most {self._options.export_turns} turns"
             raise ProtocolError(what, code="too_large", found=found, expected=expected, do=do)
         self._check_job(session, client, now)
-        cost_turns = self._core.cost_turns(0, max(1, session.turns))
+        cost_turns = self._core.dispatch.times.cost_turns(0, max(1, session.turns))
         self._core.queue.count_turn(session.id, now, cost_turns)
         # Every turn of the game is rendered again, so it may take as long as all of them together.
         seconds = self._options.turn_deadline_s * max(1, session.turns)
@@ -310,7 +311,7 @@ class Requests:
         return self._admit_played(job, now)
 
     def _admit_played(self, job: Played, now: float) -> list[Effect]:
-        job.cost_turns = self._core.cost_turns(self._storage.missing_shots(job))
+        job.cost_turns = self._core.dispatch.times.cost_turns(self._storage.missing_shots(job))
         self._core.queue.count_turn(job.session, now, job.cost_turns)
         return self._core.admit(job, now)
 

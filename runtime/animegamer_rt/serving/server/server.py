@@ -12,7 +12,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 import zmq
@@ -23,7 +24,6 @@ from animegamer_rt.errors import INTERRUPTED
 from animegamer_rt.profiling.libraries import check_libraries
 
 from .clients import Clients
-from .clock import AwakeClock
 from .core import ServerCore
 from .effects import Cancel, Counted, Done, Effect, Ended, Give, Logged, Lost, Replace, Send, SendError, Started
 from .gateway_process import GatewayProcess
@@ -48,6 +48,8 @@ TICK_S = 0.02
 DRAIN_S = 60.0
 """How long turns may take to finish once the server was asked to stop."""
 METRICS_S = 1.0
+MAX_STEP_S = 1.0
+"""Only this much of a longer time between two readings of the clock counts; the loop reads it four times a second."""
 FLUSH_S = 2.0
 """At the end, how long clients have to read their queued messages."""
 
@@ -194,6 +196,25 @@ class Server:
     def _count_signal(self, number: int, frame: FrameType | None) -> None:
         # Closing a terminal sends SIGHUP, and its shell may repeat it: that is not a second request.
         self._signals = self._signals + 1 if number != getattr(signal, "SIGHUP", None) else max(self._signals, 1)
+
+
+class AwakeClock:
+    """The clock of every time-out in the server: time in which the server itself did not run does not count.
+
+    After a pause of the machine (SIGSTOP, `docker pause`, a snapshot) or a long system call, workers and clients look
+    silent although only the server was. It reads its sockets before it holds that silence against anybody. Call it for
+    seconds that never run backwards, like `time.monotonic`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._read_at = self._now = clock()
+
+    def __call__(self) -> float:
+        read_at = self._clock()
+        self._now += min(read_at - self._read_at, MAX_STEP_S)
+        self._read_at = read_at
+        return self._now
 
 
 class Upkeep:

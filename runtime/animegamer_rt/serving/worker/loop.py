@@ -80,8 +80,8 @@ class _QueuedJob:
 class Worker:
     """Runs jobs with `pipeline` until told to stop. The socket is a DEALER connected to the server.
 
-    higher: retries turns whose output is unusable. pictures: starts
-    games from pictures; None: the bundle or its engines cannot.
+    higher: retries turns whose output is unusable. pictures: starts games from pictures; None: the bundle or its
+    engines cannot.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ def test_beyond_loopback_a_password_is_asked(bundle: Path, tmp_path: Path) -> No
 
 
 def test_a_browser_that_does_not_read_costs_the_gateway_no_memory_and_can_replay(bundle: Path, tmp_path: Path) -> None:
-    limits = {"send_queue_mib": 8, "queue": 32, "turns_per_minute": 0, "web": "0"}
+    limits = {"send_queue_mib": 20, "queue": 32, "turns_per_minute": 0, "web": "0"}
     with LiveServer(bundle, tmp_path / "state", *FULL_SIZE, device="simulated:0.02", **limits) as server:
         url = web(server.ready())
         with Browser(url, max_queue=1) as sleeper, Browser(url) as reader:

@@ -114,7 +114,6 @@ def test_an_answer_that_nobody_fetches_ends_its_connection(monkeypatch: pytest.M
 NO_LIMIT_BUT_DESCRIPTORS = """
 import logging, resource, socket, sys
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from animegamer_rt.serving.gateway import http_server
 resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 logging.basicConfig()

@@ -19,11 +19,12 @@ void UAnimeGamerComponent::BeginPlay()
 	Game->OnState.AddDynamic(this, &UAnimeGamerComponent::HandleState);
 	Game->OnProgress.AddDynamic(this, &UAnimeGamerComponent::HandleProgress);
 	Game->OnFrame.AddDynamic(this, &UAnimeGamerComponent::HandleFrame);
+	Game->OnClipEnd.AddDynamic(this, &UAnimeGamerComponent::HandleClipEnd);
 	Game->OnDone.AddDynamic(this, &UAnimeGamerComponent::HandleDone);
 	Game->OnError.AddDynamic(this, &UAnimeGamerComponent::HandleError);
 	if (Game->GetTexture() != nullptr) // a view that comes late has a picture at once
 	{
-		OnFrame.Broadcast(Game->GetTexture());
+		OnFrame.Broadcast(Game->GetTexture(), Game->GetShownTurn(), Game->GetShownIndex());
 	}
 }
 
@@ -36,6 +37,7 @@ void UAnimeGamerComponent::EndPlay(const EEndPlayReason::Type EndPlayReason)
 		Game->OnState.RemoveAll(this);
 		Game->OnProgress.RemoveAll(this);
 		Game->OnFrame.RemoveAll(this);
+		Game->OnClipEnd.RemoveAll(this);
 		Game->OnDone.RemoveAll(this);
 		Game->OnError.RemoveAll(this);
 		Game = nullptr;
@@ -60,7 +62,8 @@ void UAnimeGamerComponent::HandleOffers(const TArray<FString>& Instructions) { O
 void UAnimeGamerComponent::HandleUnderstood(const FAnimeGamerUnderstood& Understood) { OnUnderstood.Broadcast(Understood); }
 void UAnimeGamerComponent::HandleState(const FAnimeGamerState& State) { OnState.Broadcast(State); }
 void UAnimeGamerComponent::HandleProgress(float Fraction, float SecondsLeft) { OnProgress.Broadcast(Fraction, SecondsLeft); }
-void UAnimeGamerComponent::HandleFrame(UTexture2D* Texture) { OnFrame.Broadcast(Texture); }
+void UAnimeGamerComponent::HandleFrame(UTexture2D* Texture, int32 Turn, int32 Index) { OnFrame.Broadcast(Texture, Turn, Index); }
+void UAnimeGamerComponent::HandleClipEnd(int32 Turn) { OnClipEnd.Broadcast(Turn); }
 void UAnimeGamerComponent::HandleDone(int32 Turns, float Seconds) { OnDone.Broadcast(Turns, Seconds); }
 void UAnimeGamerComponent::HandleError(const FString& Code, const FString& Text, const FString& WhatToDo)
 {

@@ -49,6 +49,41 @@ FAnimeGamerState ToState(const ag_state& State)
 	return Shown;
 }
 
+ag_play_mode ToPlayMode(EAnimeGamerPlayback Playback)
+{
+	switch (Playback)
+	{
+	case EAnimeGamerPlayback::Loop:
+		return AG_LOOP;
+	case EAnimeGamerPlayback::PingPong:
+		return AG_PING_PONG;
+	default:
+		return AG_HOLD;
+	}
+}
+
+// A texture of the picture's size with the picture in it, from the draws of this tick on: the one given, or a new one.
+UTexture2D* Upload(UTexture2D* Texture, const std::shared_ptr<const animegamer_unreal::Picture>& Picture)
+{
+	if (Texture == nullptr || Texture->GetSizeX() != Picture->width || Texture->GetSizeY() != Picture->height)
+	{
+		Texture = UTexture2D::CreateTransient(Picture->width, Picture->height, PF_B8G8R8A8);
+		Texture->SRGB = true;
+		Texture->UpdateResource();
+	}
+	// The resource is made by a render command before this one; it is released by one after it.
+	FTextureResource* const Resource = Texture->GetResource();
+	ENQUEUE_RENDER_COMMAND(AnimeGamerUpload)([Resource, Picture](FRHICommandListImmediate& RHICmdList)
+	{
+		if (Resource != nullptr && Resource->TextureRHI.IsValid())
+		{
+			const FUpdateTextureRegion2D Region(0, 0, 0, 0, static_cast<uint32>(Picture->width), static_cast<uint32>(Picture->height));
+			RHICmdList.UpdateTexture2D(Resource->TextureRHI, 0, Region, static_cast<uint32>(Picture->stride), Picture->pixels.get());
+		}
+	});
+	return Texture;
+}
+
 TArray<FAnimeGamerTurn> ToTurns(const ag_listed& Listed)
 {
 	TArray<FAnimeGamerTurn> Turns;
@@ -87,8 +122,11 @@ void FAnimeGamerLink::offered(const std::vector<std::string>& Instructions)
 	Owner.OnOffers.Broadcast(ToTexts(Instructions));
 }
 
+// Objects that listen may call Resume, which replaces the link: use nothing of it after a broadcast, or hold it.
 void FAnimeGamerLink::heard(const ag_event& Event)
 {
+	const TSharedPtr<FAnimeGamerLink> Now = Owner.Link;
+	const int64 Ticket = Game->ticket();
 	switch (Event.type)
 	{
 	case AG_EVENT_UNDERSTOOD:
@@ -101,8 +139,12 @@ void FAnimeGamerLink::heard(const ag_event& Event)
 		Owner.OnProgress.Broadcast(static_cast<float>(Event.of.progress.step) / static_cast<float>(Event.of.progress.steps), static_cast<float>(Event.of.progress.seconds_left));
 		break;
 	case AG_EVENT_DONE:
-		bClipRuns = true;
 		Owner.OnDone.Broadcast(static_cast<int32>(Event.of.done.turns), static_cast<float>(Event.of.done.total_s));
+		if (Owner.Link == Now && !Screen.end(Ticket)) // a clip without a picture
+		{
+			Game->hear(Ticket, Event.turn);
+			Owner.OnClipEnd.Broadcast(static_cast<int32>(Event.turn));
+		}
 		break;
 	case AG_EVENT_LISTED:
 		Owner.OnListed.Broadcast(ToTurns(Event.of.listed), Event.of.listed.more != 0);
@@ -118,10 +160,9 @@ void FAnimeGamerLink::heard(const ag_event& Event)
 	}
 }
 
-void FAnimeGamerLink::frame(animegamer_unreal::Picture Picture)
+void FAnimeGamerLink::frame(animegamer_unreal::Picture& Picture)
 {
-	Clip.fps = Connection->Core.fps();
-	Clip.add(std::move(Picture));
+	Screen.add(Connection->Core.pool(), Picture, Game->ticket(), Connection->Core.fps());
 }
 
 void FAnimeGamerLink::rewound(const ag_game_info& Info)
@@ -136,6 +177,10 @@ void FAnimeGamerLink::branched(const ag_game_info& Info)
 
 void FAnimeGamerLink::failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo)
 {
+	if (Game->ticket() != 0)
+	{
+		Screen.end(Game->ticket());
+	}
 	UE_LOG(LogAnimeGamer, Warning, TEXT("%s: %s; %s"), UTF8_TO_TCHAR(Code.c_str()), UTF8_TO_TCHAR(Text.c_str()), UTF8_TO_TCHAR(WhatToDo.c_str()));
 	Owner.OnError.Broadcast(ToText(Code), ToText(Text), ToText(WhatToDo));
 }
@@ -224,7 +269,46 @@ void UAnimeGamerGame::Resume(const FString& InToken)
 	{
 		const TSharedPtr<FAnimeGamerConnection> Connection = Link->Connection;
 		Link = MakeShared<FAnimeGamerLink>(*this, Connection, InToken);
-		Textures.Empty();
+		Link->Screen.play(ToPlayMode(Playback), RestSeconds, FadeSeconds, bClipsAtOnce);
+		Link->Screen.pause(bPaused);
+		Texture = UnderTexture = nullptr;
+		Blend = 1.0f;
+		ShownTurn = 0;
+		ShownIndex = -1;
+	}
+}
+
+void UAnimeGamerGame::Wish(const TArray<FString>& Instructions)
+{
+	if (animegamer_unreal::Game* const Game = Find())
+	{
+		std::vector<std::string> Texts;
+		for (const FString& Instruction : Instructions)
+		{
+			Texts.push_back(TCHAR_TO_UTF8(*Instruction));
+		}
+		Game->wish(Texts);
+	}
+}
+
+void UAnimeGamerGame::SetPlayback(EAnimeGamerPlayback InPlayback, float InRestSeconds, float InFadeSeconds, bool bAtOnce)
+{
+	Playback = InPlayback;
+	RestSeconds = InRestSeconds;
+	FadeSeconds = InFadeSeconds;
+	bClipsAtOnce = bAtOnce;
+	if (Link.IsValid())
+	{
+		Link->Screen.play(ToPlayMode(Playback), RestSeconds, FadeSeconds, bClipsAtOnce);
+	}
+}
+
+void UAnimeGamerGame::SetPaused(bool bInPaused)
+{
+	bPaused = bInPaused;
+	if (Link.IsValid())
+	{
+		Link->Screen.pause(bPaused);
 	}
 }
 
@@ -260,25 +344,9 @@ int64 UAnimeGamerGame::Ticket() const
 	return Link.IsValid() ? Link->Game->ticket() : 0;
 }
 
-UTexture2D* UAnimeGamerGame::GetTexture() const
+int64 UAnimeGamerGame::TurnHeard() const
 {
-	const int32 Shown = Link.IsValid() && Link->Ring.IsValid() ? Link->Ring->shown() : -1;
-	return Shown >= 0 ? Textures[Shown].Get() : nullptr;
-}
-
-void UAnimeGamerGame::MakeTextures(int32 Width, int32 Height)
-{
-	// A new ring: render commands of the old one hold it until they have run. The old textures go with the next garbage collection.
-	Link->Ring = MakeShared<animegamer_unreal::TextureRing, ESPMode::ThreadSafe>();
-	Link->Uploads = 0;
-	Textures.Empty();
-	for (int32 Number = 0; Number < animegamer_unreal::TextureRing::size; ++Number)
-	{
-		UTexture2D* const Texture = UTexture2D::CreateTransient(Width, Height, PF_B8G8R8A8);
-		Texture->SRGB = true;
-		Texture->UpdateResource();
-		Textures.Add(Texture);
-	}
+	return Link.IsValid() ? Link->Game->turn() : 0;
 }
 
 void UAnimeGamerGame::ShowPictures()
@@ -287,42 +355,32 @@ void UAnimeGamerGame::ShowPictures()
 	{
 		return;
 	}
-	// Objects that listen may call Resume, which replaces the link.
 	const TSharedPtr<FAnimeGamerLink> Now = Link;
-	if (Now->Ring.IsValid() && Now->Ring->show(GFrameCounter) >= 0)
+	const animegamer_unreal::Screen::Shown Shown = Now->Screen.advance(FPlatformTime::Seconds());
+	if (Shown.ended != 0)
 	{
-		--Now->Uploads;
-		OnFrame.Broadcast(GetTexture());
+		Now->Game->hear(Shown.ended, Shown.ended_turn);
+		OnClipEnd.Broadcast(static_cast<int32>(Shown.ended_turn));
 	}
-	if (Link == Now && Now->Clip.is_due(FPlatformTime::Seconds()))
+	if (Link != Now || Shown.picture == nullptr)
 	{
-		const std::pair<int, int> Size = Now->Clip.size();
-		if (!Now->Ring.IsValid() || Textures[0]->GetSizeX() != Size.first || Textures[0]->GetSizeY() != Size.second)
-		{
-			MakeTextures(Size.first, Size.second);
-		}
-		const int32 Slot = Now->Ring->begin_write(GFrameCounter);
-		if (Slot >= 0)
-		{
-			// The resource is made by a render command before this one; it is released by one after it.
-			FTextureResource* const Resource = Textures[Slot]->GetResource();
-			const auto Picture = MakeShared<animegamer_unreal::Picture, ESPMode::ThreadSafe>(Now->Clip.take());
-			const auto Ring = Now->Ring;
-			++Now->Uploads;
-			ENQUEUE_RENDER_COMMAND(AnimeGamerUpload)([Resource, Picture, Ring, Slot](FRHICommandListImmediate& RHICmdList)
-			{
-				if (Resource != nullptr && Resource->TextureRHI.IsValid())
-				{
-					const FUpdateTextureRegion2D Region(0, 0, 0, 0, Picture->width, Picture->height);
-					RHICmdList.UpdateTexture2D(Resource->TextureRHI, 0, Region, Picture->stride, Picture->pixels());
-				}
-				Ring->end_write(Slot);
-			});
-		}
+		return;
 	}
-	if (Link == Now && Now->bClipRuns && Now->Clip.waiting() == 0 && Now->Uploads == 0)
+	Blend = static_cast<float>(Shown.blend);
+	if (Shown.under != nullptr && Shown.under != Now->Under)
 	{
-		Now->bClipRuns = false;
-		OnClipEnd.Broadcast();
+		UnderTexture = Upload(UnderTexture, Now->Screen.hold(*Shown.under));
 	}
+	Now->Under = Shown.under;
+	if (Shown.ticket == Now->ShownTicket && Shown.picture->index == Now->ShownIndex)
+	{
+		return;
+	}
+	Now->ShownTicket = Shown.ticket;
+	Now->ShownIndex = Shown.picture->index;
+	Texture = Upload(Texture, Now->Screen.hold(*Shown.picture));
+	ShownTurn = static_cast<int32>(Shown.picture->turn);
+	ShownIndex = static_cast<int32>(Shown.picture->index);
+	Now->Game->hear(Shown.ticket, Shown.picture->turn);
+	OnFrame.Broadcast(Texture, ShownTurn, ShownIndex);
 }

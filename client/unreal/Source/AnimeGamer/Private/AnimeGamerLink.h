@@ -1,10 +1,9 @@
-// What a game has outside of Unreal's objects: its place in the connection, its clip, its ring of textures.
+// What a game has outside of Unreal's objects: its place in the connection, and what it shows.
 #pragma once
 
 #include "AnimeGamerGame.h"
-#include "Core/Clip.h"
 #include "Core/Connection.h"
-#include "Core/TextureRing.h"
+#include "Core/Screen.h"
 #include "CoreMinimal.h"
 
 DECLARE_LOG_CATEGORY_EXTERN(LogAnimeGamer, Log, All);
@@ -52,7 +51,7 @@ public:
 	void opened(const ag_game_info& Info, const ag_understood& Seen) override;
 	void offered(const std::vector<std::string>& Instructions) override;
 	void heard(const ag_event& Event) override;
-	void frame(animegamer_unreal::Picture Picture) override;
+	void frame(animegamer_unreal::Picture& Picture) override;
 	void rewound(const ag_game_info& Info) override;
 	void branched(const ag_game_info& Info) override;
 	void failed(const std::string& Code, const std::string& Text, const std::string& WhatToDo) override;
@@ -60,8 +59,8 @@ public:
 	UAnimeGamerGame& Owner;
 	TSharedPtr<FAnimeGamerConnection> Connection;
 	animegamer_unreal::Game* Game = nullptr;
-	animegamer_unreal::Clip Clip;
-	TSharedPtr<animegamer_unreal::TextureRing, ESPMode::ThreadSafe> Ring;
-	int32 Uploads = 0;
-	bool bClipRuns = false;
+	animegamer_unreal::Screen Screen;
+	/** What the textures hold. */
+	int64 ShownTicket = 0, ShownIndex = -1;
+	const void* Under = nullptr;
 };

@@ -7,21 +7,23 @@
 
 UAnimeGamerPlayTurn* UAnimeGamerPlayTurn::PlayTurn(UObject* WorldContextObject, FName GameName, const FString& Instruction)
 {
-	UAnimeGamerPlayTurn* const Turn = NewObject<UAnimeGamerPlayTurn>();
-	Turn->RegisterWithGameInstance(WorldContextObject);
-	Turn->Sentence = Instruction;
+	UAnimeGamerPlayTurn* const Node = NewObject<UAnimeGamerPlayTurn>();
+	Node->RegisterWithGameInstance(WorldContextObject);
+	Node->Sentence = Instruction;
 	UWorld* const World = GEngine->GetWorldFromContextObject(WorldContextObject, EGetWorldErrorMode::LogAndReturnNull);
 	UGameInstance* const Instance = World != nullptr ? World->GetGameInstance() : nullptr;
 	UAnimeGamerSubsystem* const Subsystem = Instance != nullptr ? Instance->GetSubsystem<UAnimeGamerSubsystem>() : nullptr;
-	Turn->Game = Subsystem != nullptr ? Subsystem->GetGame(GameName) : nullptr;
-	return Turn;
+	Node->Game = Subsystem != nullptr ? Subsystem->GetGame(GameName) : nullptr;
+	return Node;
 }
 
 void UAnimeGamerPlayTurn::Activate()
 {
 	if (Game == nullptr)
 	{
-		OnError.Broadcast(TEXT("no_game"), TEXT("there is no game instance"), TEXT("play turns in a running game"));
+		Known.ErrorCode = TEXT("no_game");
+		Known.WhatToDo = TEXT("play turns in a running game");
+		Tell(OnError, TEXT("there is no game instance"));
 		End();
 		return;
 	}
@@ -46,55 +48,91 @@ void UAnimeGamerPlayTurn::Cancel()
 	End();
 }
 
-// Several nodes may listen to one game ("say this instead"): each hears its own turn.
+// Several nodes may listen to one game: each hears its own turn.
+bool UAnimeGamerPlayTurn::IsMine()
+{
+	const bool bMine = Game != nullptr && Game->Ticket() == Ticket;
+	if (bMine && Game->TurnHeard() != 0)
+	{
+		Turn = static_cast<int32>(Game->TurnHeard());
+	}
+	return bMine;
+}
+
+void UAnimeGamerPlayTurn::Tell(const FAnimeGamerOnPlayTurn& Delegate, const FString& Text)
+{
+	Delegate.Broadcast(Picture, Turn, Shown, Text, Known);
+}
+
 void UAnimeGamerPlayTurn::HandleUnderstood(const FAnimeGamerUnderstood& Understood)
 {
-	if (Game->Ticket() == Ticket)
+	if (IsMine())
 	{
-		OnUnderstood.Broadcast(Understood);
+		Known.Understood = Understood;
+		Tell(OnUnderstood, Understood.Text);
 	}
 }
 
 void UAnimeGamerPlayTurn::HandleState(const FAnimeGamerState& State)
 {
-	if (Game->Ticket() == Ticket)
+	if (IsMine())
 	{
-		OnState.Broadcast(State);
+		Known.State = State;
+		Tell(OnState, FString());
 	}
 }
 
 void UAnimeGamerPlayTurn::HandleProgress(float Fraction, float SecondsLeft)
 {
-	if (Game->Ticket() == Ticket)
+	if (IsMine())
 	{
-		OnProgress.Broadcast(Fraction, SecondsLeft);
+		Known.Fraction = Fraction;
+		Known.SecondsLeft = SecondsLeft;
+		Tell(OnProgress, FString());
 	}
 }
 
-void UAnimeGamerPlayTurn::HandleFrame(UTexture2D* Texture) { OnFrame.Broadcast(Texture); }
+void UAnimeGamerPlayTurn::HandleFrame(UTexture2D* Texture, int32, int32 Index)
+{
+	if (IsMine())
+	{
+		Picture = Texture;
+		Shown = Index;
+		Tell(OnFrame, FString());
+	}
+}
 
 void UAnimeGamerPlayTurn::HandleDone(int32 Turns, float Seconds)
 {
-	if (Game->Ticket() != Ticket)
+	if (IsMine())
 	{
-		return;
+		Known.Turns = Turns;
+		Known.Seconds = Seconds;
+		bDone = true;
+		Tell(OnDone, FString());
+		if (bClipEnded)
+		{
+			End();
+		}
 	}
-	bDone = true;
-	OnDone.Broadcast(Turns, Seconds);
 }
 
 void UAnimeGamerPlayTurn::HandleError(const FString& Code, const FString& Text, const FString& WhatToDo)
 {
-	if (Game->Ticket() == Ticket)
+	if (IsMine())
 	{
-		OnError.Broadcast(Code, Text, WhatToDo);
+		Known.ErrorCode = Code;
+		Known.WhatToDo = WhatToDo;
+		Tell(OnError, Text);
 		End();
 	}
 }
 
-void UAnimeGamerPlayTurn::HandleClipEnd()
+void UAnimeGamerPlayTurn::HandleClipEnd(int32)
 {
-	if (bDone)
+	// A later clip's end is the end of this one, too: the display skips clips that it cannot show in time.
+	bClipEnded = bClipEnded || (Game != nullptr && Game->Ticket() >= Ticket);
+	if (bDone && bClipEnded)
 	{
 		End();
 	}

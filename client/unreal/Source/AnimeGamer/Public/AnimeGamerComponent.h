@@ -39,6 +39,8 @@ public:
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnFrame OnFrame;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
+	FAnimeGamerOnClipEnd OnClipEnd;
+	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnDone OnDone;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnError OnError;
@@ -53,7 +55,9 @@ private:
 	UFUNCTION()
 	void HandleProgress(float Fraction, float SecondsLeft);
 	UFUNCTION()
-	void HandleFrame(UTexture2D* Texture);
+	void HandleFrame(UTexture2D* Texture, int32 Turn, int32 Index);
+	UFUNCTION()
+	void HandleClipEnd(int32 Turn);
 	UFUNCTION()
 	void HandleDone(int32 Turns, float Seconds);
 	UFUNCTION()

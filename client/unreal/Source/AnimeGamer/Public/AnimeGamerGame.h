@@ -95,15 +95,24 @@ struct FAnimeGamerTurn
 	FString Instruction;
 };
 
+/** What a clip does when it was played once: stay on its last picture, begin again, go back and forth. */
+UENUM(BlueprintType)
+enum class EAnimeGamerPlayback : uint8
+{
+	Hold,
+	Loop,
+	PingPong
+};
+
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnOpened, const FString&, Token);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnOffers, const TArray<FString>&, Instructions);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnUnderstood, const FAnimeGamerUnderstood&, Understood);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnState, const FAnimeGamerState&, State);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnProgress, float, Fraction, float, SecondsLeft);
-DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnFrame, UTexture2D*, Texture);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FAnimeGamerOnFrame, UTexture2D*, Texture, int32, Turn, int32, Index);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnDone, int32, Turns, float, Seconds);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_ThreeParams(FAnimeGamerOnError, const FString&, Code, const FString&, Text, const FString&, WhatToDo);
-DECLARE_DYNAMIC_MULTICAST_DELEGATE(FAnimeGamerOnClipEnd);
+DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnClipEnd, int32, Turn);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_OneParam(FAnimeGamerOnRewound, int32, Turns);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnBranched, const FString&, Token, int32, Turns);
 DECLARE_DYNAMIC_MULTICAST_DELEGATE_TwoParams(FAnimeGamerOnListed, const TArray<FAnimeGamerTurn>&, Turns, bool, bMore);
@@ -163,13 +172,38 @@ public:
 	/** Keep it with a saved game. Empty until On Opened. */
 	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
 	FString GetToken() const { return Token; }
-	/** The picture of this moment, held between turns; none before the first. */
-	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
-	UTexture2D* GetTexture() const;
+	/** What the next turn may be, the likeliest first: a server that plays ahead makes these ready before its own guesses. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void Wish(const TArray<FString>& Instructions);
 
-	/** Each Say has a number: that of the next one, and that of the delegate that is called now (0: of none). */
+	/** The picture of this moment, held between turns; none before the first. It stays the same texture while the size does. */
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	UTexture2D* GetTexture() const { return Texture; }
+	/** The turn of that picture, from 1, and its number in the turn, from 0; 0 and -1 before the first. */
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	int32 GetShownTurn() const { return ShownTurn; }
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	int32 GetShownIndex() const { return ShownIndex; }
+	/** While a clip is faded in: what to draw its texture over, with the weight Get Blend (0 to 1). */
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	UTexture2D* GetUnderTexture() const { return UnderTexture; }
+	UFUNCTION(BlueprintPure, Category = "AnimeGamer")
+	float GetBlend() const { return Blend; }
+	/**
+	 * How clips that begin from now on are played. RestSeconds: how long the last picture stays before the clip comes again.
+	 * FadeSeconds: in which a clip is faded into the next; 0: a cut. AtOnce: a clip begins with its first picture, although the one
+	 * before was not played once.
+	 */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void SetPlayback(EAnimeGamerPlayback InPlayback, float InRestSeconds = 0.0f, float InFadeSeconds = 0.0f, bool bAtOnce = false);
+	/** Stop the clip, and go on with it. */
+	UFUNCTION(BlueprintCallable, Category = "AnimeGamer")
+	void SetPaused(bool bInPaused);
+
+	/** Each Say and Replay has a ticket: that of the next one; that of the delegate that is called now (0: of none), and its turn. */
 	int64 NextTicket() const;
 	int64 Ticket() const;
+	int64 TurnHeard() const;
 
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnOpened OnOpened;
@@ -183,7 +217,7 @@ public:
 	FAnimeGamerOnState OnState;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnProgress OnProgress;
-	/** A picture's time has come, and its texture is written. */
+	/** A picture's time has come: what is drawn in this tick has it. */
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnFrame OnFrame;
 	/** The turn is part of the game and on the server's disk. */
@@ -191,7 +225,7 @@ public:
 	FAnimeGamerOnDone OnDone;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnError OnError;
-	/** All pictures of a finished turn were shown. */
+	/** A turn's clip was played once, or was cut short by later ones. */
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
 	FAnimeGamerOnClipEnd OnClipEnd;
 	UPROPERTY(BlueprintAssignable, Category = "AnimeGamer")
@@ -211,11 +245,16 @@ private:
 	/** The game in the connection; none, with On Error, if the settings are refused or the game instance has ended. */
 	animegamer_unreal::Game* Find();
 	void ShowPictures();
-	void MakeTextures(int32 Width, int32 Height);
 
-	/** The ring. */
 	UPROPERTY(Transient)
-	TArray<TObjectPtr<UTexture2D>> Textures;
+	TObjectPtr<UTexture2D> Texture;
+	UPROPERTY(Transient)
+	TObjectPtr<UTexture2D> UnderTexture;
+	float Blend = 1.0f;
+	int32 ShownTurn = 0, ShownIndex = -1;
+	EAnimeGamerPlayback Playback = EAnimeGamerPlayback::Hold;
+	float RestSeconds = 0.0f, FadeSeconds = 0.0f;
+	bool bClipsAtOnce = false, bPaused = false;
 	FString Token;
 	FAnimeGamerUnderstood Seen;
 	TSharedPtr<FAnimeGamerLink> Link;

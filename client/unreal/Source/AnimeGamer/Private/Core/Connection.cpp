@@ -8,7 +8,7 @@ void Game::open(const std::string &token, std::int64_t seed) {
 }
 
 bool Game::open_picture(const void *picture, std::size_t bytes, const std::string &motion, std::int64_t seed) {
-    heard_ticket_ = 0;
+    hear(0, 0);
     if (busy()) {
         listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
         return false;
@@ -38,7 +38,7 @@ void Game::drop_offers() {
 }
 
 bool Game::may_play(std::int64_t ticket) {
-    heard_ticket_ = ticket;
+    hear(ticket, 0);
     if ((busy() && !cancelled_) || next_turn_ != 0) {
         listener_->failed("turn_running", "a turn is running", "wait for its end, or cancel it first");
         return false;
@@ -75,6 +75,10 @@ bool Game::say(const std::string &instruction, const std::string &turn_id) {
         }
         return true;
     }
+    return send(instruction, turn_id, ticket);
+}
+
+bool Game::send(const std::string &instruction, const std::string &turn_id, std::int64_t ticket) {
     ag_request request = 0;
     const char *const id = turn_id.empty() ? nullptr : turn_id.c_str();
     const ag_result result = ag_turn(client_, game_, instruction.c_str(), id, 0.0, &request);
@@ -103,13 +107,13 @@ void Game::cancel() {
         ag_cancel(client_, game_, nullptr);
     } else if (!waiting_.empty()) {
         waiting_.clear();
-        heard_ticket_ = waiting_ticket_;
+        hear(waiting_ticket_, 0);
         listener_->failed("cancelled", "the turn was cancelled before it was sent", "");
     }
 }
 
 bool Game::is_open() {
-    heard_ticket_ = 0;
+    hear(0, 0);
     if (game_ == 0 || opening_ != 0) {
         listener_->failed("not_open", "the game is not open yet", "wait until it is open");
         return false;
@@ -194,8 +198,12 @@ Game *Connection::add(Listener &listener) {
     game->listener_ = &listener;
     Game *const added = game.get();
     games_.emplace(added, std::move(game));
+    grow_pool();
     return added;
 }
+
+// Two clips a game: one that it shows, and keeps if it loops, while the next arrives.
+void Connection::grow_pool() { pool_->grow(client_, 2 * clip_frames_ * games_.size(), buffer_bytes_); }
 
 void Connection::leave(Game *game) { games_.erase(game); }
 
@@ -247,15 +255,16 @@ void Connection::opened(Game &game, const ag_event &event) {
     game.opening_ = 0;
     game.token_ = info.token;
     game.offers_.clear();
-    if (info.running_turn > 0) {
-        ag_replay(client_, event.game, info.running_turn, -1, &game.turn_);
+    if (info.running_turn > 0 && ag_replay(client_, event.game, info.running_turn, -1, &game.turn_) == AG_OK) {
+        game.turn_ticket_ = ++game.last_ticket_;
     }
     game.listener_->opened(info, event.of.understood);
     if (games_.count(&game) != 0 && !game.waiting_.empty()) {
         const std::string instruction = std::move(game.waiting_);
         game.waiting_.clear();
-        game.last_ticket_ = game.waiting_ticket_ - 1; // it keeps its number
-        game.say(instruction, game.waiting_id_);
+        if (game.may_play(game.waiting_ticket_)) {
+            game.send(instruction, game.waiting_id_, game.waiting_ticket_);
+        }
     }
 }
 
@@ -282,9 +291,9 @@ void Connection::counted(Game *game) {
 void Connection::hand_out(const ag_event &event) {
     if (event.type == AG_EVENT_CONNECTED) {
         fps_ = event.of.welcome.fps > 0.0 ? event.of.welcome.fps : fps_;
-        if (event.of.welcome.buffer_bytes > pool_->buffer_bytes()) { // two clips: one plays while the next arrives
-            pool_->grow(client_, 2 * static_cast<std::size_t>(event.of.welcome.frames), event.of.welcome.buffer_bytes);
-        }
+        clip_frames_ = static_cast<std::size_t>(event.of.welcome.frames);
+        buffer_bytes_ = event.of.welcome.buffer_bytes;
+        grow_pool();
         if (welcomed) {
             welcomed(event.of.welcome);
         }
@@ -298,8 +307,7 @@ void Connection::hand_out(const ag_event &event) {
         answer(event);
         return;
     }
-    // A picture that nobody takes gives its buffer back at the end of this function.
-    Picture picture = event.type == AG_EVENT_FRAME ? Picture(pool_, event) : Picture();
+    Picture *const picture = event.type == AG_EVENT_FRAME ? pool_->arrived(event) : nullptr;
     Game *const game = game_of(event);
     if (game == nullptr) {
         return;
@@ -307,10 +315,11 @@ void Connection::hand_out(const ag_event &event) {
     Listener &listener = *game->listener_;
     ag_game_info info;
     const bool ends_opening = event.request == game->opening_ && !game->waiting_.empty();
-    game->heard_ticket_ = event.request == game->turn_        ? game->turn_ticket_
-                          : event.request == game->next_turn_ ? game->next_turn_ticket_
-                          : ends_opening                      ? game->waiting_ticket_
-                                                              : 0;
+    game->hear(event.request == game->turn_        ? game->turn_ticket_
+               : event.request == game->next_turn_ ? game->next_turn_ticket_
+               : ends_opening                      ? game->waiting_ticket_
+                                                   : 0,
+               event.turn);
     if (event.type == AG_EVENT_DONE) {
         game->advance();
     }
@@ -334,7 +343,9 @@ void Connection::hand_out(const ag_event &event) {
         listener.offered(game->offers());
         break;
     case AG_EVENT_FRAME:
-        listener.frame(std::move(picture));
+        if (picture != nullptr) {
+            listener.frame(*picture);
+        }
         break;
     case AG_EVENT_DONE:
         counted(game);

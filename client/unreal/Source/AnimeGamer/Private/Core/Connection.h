@@ -22,7 +22,8 @@ public:
     virtual void opened(const ag_game_info &info, const ag_understood &seen) = 0;
     /// Instructions for the next turn that the server answers at once, in place of those before; none: they hold no longer.
     virtual void offered(const std::vector<std::string> &instructions) = 0;
-    virtual void frame(Picture picture) = 0;
+    /// Of the game's ticket(). Hold it, or it is used for another picture after the tick.
+    virtual void frame(Picture &picture) = 0;
     virtual void rewound(const ag_game_info &info) = 0;
     virtual void branched(const ag_game_info &info) = 0; // a second game: open info.token to play it
     virtual void failed(const std::string &code, const std::string &text, const std::string &what_to_do) = 0;
@@ -58,9 +59,16 @@ public:
     void export_game();
     /// End the game for good.
     void close();
-    /// Each `say` has a number, from 1, refused or not: that of the next one, and that of what the listener hears now (0: none).
+    /// Each `say` and `replay` has a ticket, from 1, refused or not: that of the next one, and that of what the listener hears now
+    /// (0: none), with its turn (0: none yet).
     std::int64_t next_ticket() const { return last_ticket_ + 1; }
     std::int64_t ticket() const { return heard_ticket_; }
+    std::int64_t turn() const { return heard_turn_; }
+    /// What the listener tells next is about this.
+    void hear(std::int64_t ticket, std::int64_t turn) {
+        heard_ticket_ = ticket;
+        heard_turn_ = turn;
+    }
     bool busy() const { return turn_ != 0 || !waiting_.empty(); }
     /// The last instructions that were offered, if they hold.
     std::vector<std::string> offers() const;
@@ -70,6 +78,7 @@ private:
     void refuse();
     void check(ag_result result);
     bool may_play(std::int64_t ticket);
+    bool send(const std::string &instruction, const std::string &turn_id, std::int64_t ticket);
     bool started(ag_result result, ag_request request, std::int64_t ticket);
     bool is_open();
     void advance();
@@ -79,7 +88,7 @@ private:
     ag_game game_ = 0;
     ag_request opening_ = 0, branching_ = 0, turn_ = 0, next_turn_ = 0;
     ag_request abandoned_ = 0; // a new game that a picture has replaced before it was open
-    std::int64_t last_ticket_ = 0, heard_ticket_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
+    std::int64_t last_ticket_ = 0, heard_ticket_ = 0, heard_turn_ = 0, waiting_ticket_ = 0, turn_ticket_ = 0, next_turn_ticket_ = 0;
     bool cancelled_ = false;
     std::string token_, waiting_, waiting_id_;
     std::vector<std::string> offers_;
@@ -114,6 +123,7 @@ public:
     /// Disconnect for good, also within `tick`; calls of its games fail with `closed`. The games stay on the server.
     void close();
     double fps() const { return fps_; }
+    const std::shared_ptr<PicturePool> &pool() const { return pool_; }
 
     /// What the server says of itself, within `tick`, each time that it is connected.
     std::function<void(const ag_welcome &)> welcomed;
@@ -123,6 +133,7 @@ private:
     void opened(Game &game, const ag_event &event);
     void lost();
     void counted(Game *game);
+    void grow_pool();
     Game *game_of(const ag_event &event) const;
     ag_client *client_ = nullptr;
     std::shared_ptr<PicturePool> pool_ = std::make_shared<PicturePool>();
@@ -130,6 +141,7 @@ private:
     std::map<ag_request, Answer> answers_;
     Refusal refusal_;
     double fps_ = 8.0;
+    std::size_t clip_frames_ = 0, buffer_bytes_ = 0; // of the server's welcome
 };
 
 } // namespace animegamer_unreal
