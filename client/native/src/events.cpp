@@ -151,9 +151,9 @@ void read_understood(Fields &fields, Slot &slot) {
     understood.unknown = strings_of(slot, unknown);
     std::size_t next = unknown.at + unknown.count; // the strings no longer move
     for (auto &answer : slot.answers) {
-        for (ag_strings *list : {&answer.people, &answer.words}) {
-            *list = strings_of(slot, {next, list->count});
-            next += list->count;
+        for (ag_strings *strings : {&answer.people, &answer.words}) {
+            *strings = strings_of(slot, {next, strings->count});
+            next += strings->count;
         }
     }
     understood.answers = slot.answers.data();
