@@ -18,7 +18,7 @@ POISON, WEDGE = "poison", "wedge"
 prepare_turn, wedged = vars(loop)["prepare_turn"], list[bool]()
 
 
-def prepare(retry: Any, message: Message, **options: Any) -> Any:
+def prepare(pipeline: Any, message: Message, *given: Any, **options: Any) -> Any:
     """Prepares a turn, dies of it, or fails."""
     if POISON in message.fields["instruction"]:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -26,7 +26,7 @@ def prepare(retry: Any, message: Message, **options: Any) -> Any:
         wedged.append(True)
     if wedged:
         raise RuntimeError("can't start new thread")
-    return prepare_turn(retry, message, **options)
+    return prepare_turn(pipeline, message, *given, **options)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ OWN: Mapping[str, str] = MappingProxyType(
         "info": "animegamer_rt.diagnose.command:add_info",
         "serve": "animegamer_rt.serving.server.command:add_serve",
         "keys": "animegamer_rt.serving.server.command:add_keys",
-        "sessions": "animegamer_rt.serving.server.command:add_sessions",
     }
 )
 HELP: Mapping[str, str] = MappingProxyType(
@@ -41,7 +40,6 @@ HELP: Mapping[str, str] = MappingProxyType(
         "info": "describe a bundle and its contents",
         "serve": "serve games to other programs over a socket",
         "keys": "make key pairs for serving to other machines",
-        "sessions": "back up a server's sessions, even while it runs",
         "build-engines": "build TensorRT engines for a bundle",
         "distill": "train a student and a light decoder for a bundle, and add them as the plan turbo",
         "export": "make a bundle from checkpoints",

@@ -183,8 +183,8 @@ class UnusableOutputError(BackendError):
         self.stage, self.precision = stage, precision
         where = f"{stage} ({precision})" if precision else stage
         do = (
-            "the turn does not count; play it in a higher precision (--device cpu-fp32, or --precision bf16 with "
-            "--device torch), or send another instruction; animegamer-rt selftest checks the engines"
+            "the turn does not count; play in a higher precision (--device cpu-fp32, or --precision bf16 or fp32 "
+            "with --device torch), or send another instruction; animegamer-rt selftest checks the engines"
         )
         super().__init__(what, where=where, found=found, expected=expected, do=do)
 

@@ -57,7 +57,6 @@ VERBS = {
     "info": "--list",
     "serve": "--print-config",
     "keys new": "--keys",
-    "sessions backup": "NEW_DIR",
     "kiosk watch": "--config",
     "build-engines": "--gpu",
     "distill": "--student-steps",
@@ -109,7 +108,6 @@ TYPED = {
     "serve --device onnxruntime": "error: unknown device; found 'onnxruntime'; expected cpu,",
     "info --json --list": "argument --list: not allowed with argument --json",
     "keys": "keys: error: the following arguments are required: {new}",
-    "sessions backup": "sessions backup: error: the following arguments are required: NEW_DIR",
     "export --out x": "one of the arguments --checkpoints --random-weights is required",
 }
 

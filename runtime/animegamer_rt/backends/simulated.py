@@ -44,7 +44,6 @@ def load(
         _Denoiser(seconds * DENOISER_SHARE / rows),
         _Vae(geometry, seconds * VAE_SHARE / (FIRST_FRAMES + NEXT_FRAMES)),
         device=f"none: {seconds:g} s per turn",
-        concurrent_prediction=config.simulated_overlapping,
     )
 
 

@@ -1,33 +1,25 @@
-"""The server's log on stderr: lines for people, or one JSON object per line for log collectors.
-
-`extra=about(...)` adds what a line is about.
-"""
+"""The server's log on stderr: `12:00:01 INFO turn done (session 5f0c, turn 3, seconds 0.61)`."""
 
 from __future__ import annotations
 
-import json
 import logging
 import select
 import sys
-from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
-from typing import Any, TextIO
-
-FORMATS = ("text", "json")
-_ABOUT = "about"
+from collections.abc import Callable
+from typing import TextIO
 
 
-def about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> dict[str, Any]:
-    """The `extra` of a line about a session's turn; seconds: its duration; worker: which of several played it."""
+def about(session: str, turn: int | None, seconds: float | None = None, worker: int | None = None) -> str:
+    """What a line is about. seconds: a turn's duration; worker: which of several played it."""
     taken = None if seconds is None else round(seconds, 3)
     fields = {"session": session, "turn": turn, "seconds": taken, "worker": worker}
-    return {_ABOUT: {name: value for name, value in fields.items() if value is not None}}
+    return ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
 
 
-def log_to_stderr(log_format: str) -> None:
-    """Send this package's log to stderr, in one of FORMATS."""
+def log_to_stderr() -> None:
+    """Send this package's log to stderr."""
     handler = LinesWithoutWaiting(sys.stderr)
-    handler.setFormatter(JsonLines() if log_format == "json" else TextLines("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logger = logging.getLogger(__package__)
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.INFO)
@@ -58,35 +50,3 @@ class LinesWithoutWaiting(logging.StreamHandler):  # type: ignore[type-arg]  # t
             record.msg += f" [{self._left_out} earlier lines were dropped because nobody read them]"
             self._left_out = 0
         super().emit(record)
-
-
-class TextLines(logging.Formatter):
-    """`12:00:01 INFO turn done (session 5f0c, turn 3, seconds 0.61)`."""
-
-    default_time_format = "%H:%M:%S"
-    default_msec_format = ""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, followed by what it is about."""
-        known = ", ".join(f"{name} {value}" for name, value in _about(record).items())
-        return super().formatMessage(record) + (f" ({known})" if known else "")
-
-
-class JsonLines(logging.Formatter):
-    """One object per line: `time` (ISO 8601, UTC), `level`, `event`; for a turn `session`, `turn`, `seconds`, `worker`.
-
-    `traceback` is added for a caught fault. No object contains a line break.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The object as one line."""
-        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds")
-        line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage(), **_about(record)}
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
-
-
-def _about(record: logging.LogRecord) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = getattr(record, _ABOUT, {})
-    return found

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from animegamer_rt import untrusted
-from animegamer_rt.bundle.config import check_choice
 from animegamer_rt.engine_config import BUNDLE, DEFAULT_CONFIG, EngineConfig
 from animegamer_rt.errors import ConfigError
 from animegamer_rt.serving.wire import MAX_OFFERED
-
-from .log_lines import FORMATS
 
 PORT = 5570
 """Port for turns. Control is the next port, metrics the one after it."""
@@ -26,7 +23,7 @@ MAX_WORKERS = 64
 
 
 def _setting(default: Any, meaning: str, low: float | None = None, high: float | None = None, **more: Any) -> Any:
-    """A field and its meaning. low, high: the range of a number. more: choices of a text, metavar of an option."""
+    """A field and its meaning. low, high: the range of a number. more: metavar of an option."""
     limits = None if low is None or high is None else (low, high)
     return dataclasses.field(default=default, metadata={"meaning": meaning, "range": limits, **more})
 
@@ -81,7 +78,6 @@ class ServeOptions:
     metrics_port: int | None = _setting(
         None, "Prometheus text on http://127.0.0.1:PORT/metrics; 0: none; unset: port + 2", 0, 65535
     )
-    log_format: str = _setting("text", "of the log on stderr: text, or json with one object per line", choices=FORMATS)
     engines: EngineConfig = _setting(DEFAULT_CONFIG, "where and how the bundle's parts run")
 
 
@@ -96,8 +92,6 @@ def check_values(options: ServeOptions, names: Iterable[str], where: Callable[[s
             low, high = about["range"]
             if not low <= value <= high:
                 raise ConfigError("out of range", where=where(name), found=value, expected=f"{low:g} to {high:g}")
-        if "choices" in about:
-            check_choice(value, about["choices"], where(name))
 
 
 def check(options: ServeOptions) -> None:

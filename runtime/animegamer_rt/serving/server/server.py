@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 def serve(options: ServeOptions) -> int:
     """Serve until a signal comes; returns the exit code. Raises AnimeGamerError if the server cannot start."""
     check(options)
-    log_to_stderr(options.log_format)
+    log_to_stderr()
     bundle = open_bundle(options.bundle, options.engines.width_height)
     bundle.plan(options.plan)
     if options.ray is None:  # a cluster's nodes have their own libraries
@@ -259,11 +259,11 @@ class Upkeep:
             case Done(noun, session, turn, seconds, worker):
                 self.metrics.turn_done(seconds, worker)
                 named = worker if len(self._workers.all) > 1 else None
-                log.info("%s done", noun, extra=about(session, turn, seconds.get("total"), named))
+                log.info("%s done (%s)", noun, about(session, turn, seconds.get("total"), named))
             case Lost(noun, code, session, turn, worker):
                 if worker is not None:
                     self.metrics.count_of_worker("worker_failed_turns", worker)
-                log.warning("%s failed: %s", noun, code, extra=about(session, turn))
+                log.warning("%s failed: %s (%s)", noun, code, about(session, turn))
             case Logged(level, text, error):
                 log.log(level, "%s", text, exc_info=error)
 

@@ -6,11 +6,10 @@ import os
 import signal
 from pathlib import Path
 
-from live_server import LiveServer, RawClient, error_code, frames, refusal
+from live_server import LiveServer, error_code, frames, refusal
 
 import fakes
 from animegamer_rt.bundle.writer import write_manifest
-from animegamer_rt.cli import main
 
 
 def test_a_worker_of_another_bundle_plays_nobodys_game(tmp_path: Path) -> None:
@@ -60,19 +59,6 @@ def test_a_state_folder_whose_name_is_not_utf8_is_refused(bundle: Path, tmp_path
     state = tmp_path / os.fsdecode(b"caf\xe9")
     code, said = refusal(bundle, state)
     assert code == 2 and "state_dir" in said and "UTF-8" in said and "Traceback" not in said
-
-
-def test_a_backup_of_a_running_server_is_played_on_by_another(
-    bundle: Path, server: LiveServer, player: RawClient, tmp_path: Path
-) -> None:
-    game = player.open(seed=9)
-    first = frames(player.play(game, "Mia waves."))
-    assert main(["sessions", "backup", str(tmp_path / "copy"), "--state-dir", str(server.state)]) == 0
-    second = frames(player.play(game, "Tobo runs."))
-    with LiveServer(bundle, tmp_path / "copy") as restored, restored.ready().client() as other:
-        assert other.open(token=game.token).opened.fields["turns"] == 1
-        assert frames(other.rest(other.send("replay", {"token": game.token}, session=game.session, turn=1))) == first
-        assert frames(other.play(game, "Tobo runs.")) == second
 
 
 ALLOWED = {"continue_on_other_engines": True}
