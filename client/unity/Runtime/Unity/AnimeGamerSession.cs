@@ -283,7 +283,7 @@ namespace AnimeGamer
         {
             if (!task.IsCompleted)
             {
-                var cancelled = new TaskCompletionSource<bool>(TaskCreationOptions.RunContinuationsAsynchronously);
+                var cancelled = new TaskCompletionSource<bool>();
                 using (cancel.Register(() => cancelled.TrySetResult(true))) await Task.WhenAny(task, cancelled.Task);
                 if (!task.IsCompleted) cancel.ThrowIfCancellationRequested();
             }
@@ -309,6 +309,7 @@ namespace AnimeGamer
 
         void Update()
         {
+            _client?.Update();
             Turn turn = _turn;
             while (turn != null && turn == _turn && turn.TryRead(out TurnEvent next)) Dispatch(next);
             ShowOffers();
