@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +23,7 @@ from typing import Any
 import pytest
 import zmq
 import zmq.auth
+from browser_socket import gateway_pid, web
 from client.conformance.fake_server import FakeServer
 from client.conformance.fake_turns import PNG
 from client.conformance.suite import Process
@@ -45,9 +48,9 @@ class MonoBuild:
         done = subprocess.run(build, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert done.returncode == 0, done.stdout
 
-    def run(self, *arguments: str, says: str = "") -> list[str]:
+    def run(self, *arguments: str, says: str = "", folder: str = "") -> list[str]:
         """The lines that the driver prints; says: its standard input. Fails unless it is content."""
-        command = ["mono", DRIVER, *arguments]
+        command = ["mono", folder + DRIVER, *arguments]
         done = subprocess.run(
             command, cwd=self.folder, input=says, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
         )
@@ -73,6 +76,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> MonoBuild:
 @pytest.fixture(scope="module")
 def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     with LiveServer(bundle, tmp_path_factory.mktemp("state"), device="simulated:0.2", turns_per_minute=0) as running:
+        yield running.ready()
+
+
+@pytest.fixture(scope="module")
+def web_server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    state = tmp_path_factory.mktemp("web")
+    with LiveServer(bundle, state, "--web", "0", device="simulated:0.2", turns_per_minute=0) as running:
         yield running.ready()
 
 
@@ -133,6 +143,42 @@ def test_the_program_of_the_manual_plays_a_turn_without_unity(build: MonoBuild, 
         ["mono", "turn.exe", stories.address_of(server)], cwd=build.folder, stdout=subprocess.PIPE, text=True
     )
     assert re.fullmatch(r"stamina \d+\nturn 1 took [\d.]+ s\n", said.stdout)
+
+
+def test_a_gateway_is_reached_by_websocket_too(build: MonoBuild, web_server: LiveServer) -> None:
+    at = web(web_server).replace("http", "ws")
+    play = ["mono", "turn.exe"]
+    said = subprocess.run([*play, f"{at}ws"], cwd=build.folder, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    assert "turn 1 took" in said.stdout
+    with stories.started(["mono", DRIVER, "conform"], build.folder) as driver:
+        assert driver.ask(f"new {at}ws 60") == "ok"
+        assert driver.ask("open 3") == "ok 0"
+        assert driver.ask("turn a Mirel waves.").startswith("done turns=1 seq=0-22 pictures=1.0,")
+        assert driver.ask(f"new {at}nowhere 0.5") == "ok"
+        assert driver.ask("connect").startswith("error timed_out ")
+
+
+def test_a_webgl_build_calls_nothing_that_a_browser_lacks(build: MonoBuild) -> None:
+    assert build.run("calls", folder="web/") == [f"AnimeGamer.{name}: ok" for name in ("Core", "Unity", "Samples")]
+
+
+def test_a_webgl_build_plays_through_a_pages_websocket(build: MonoBuild, web_server: LiveServer) -> None:
+    """C# without threads calls the package's JavaScript in node; the gateway is killed in a turn."""
+    option = "--experimental-websocket"
+    if subprocess.run(["node", option, "-e", ""], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("node 20 or later is needed, which has WebSockets")
+    page = f"{option} --no-warnings {PACKAGE / 'Tests~/Browser/page.js'} {PACKAGE / 'Runtime/Core/AnimeGamer.jslib'}"
+    address = web(web_server).replace("http", "ws") + "ws"
+    command = ["mono", f"web/{DRIVER}", address, "ws://127.0.0.1:1/ws", "node", page]
+    with subprocess.Popen(command, cwd=build.folder, stdout=subprocess.PIPE, text=True) as playing:
+        assert playing.stdout is not None
+        said = []
+        for line in playing.stdout:
+            said.append(line)
+            if line == "in a turn\n":
+                time.sleep(0.3)
+                os.kill(gateway_pid(web_server), signal.SIGKILL)
+    assert (said[0], said[-1]) == ("in a turn\n", "played in a browser\n"), said
 
 
 def test_the_code_of_the_readme_compiles(build: MonoBuild) -> None:

@@ -28,7 +28,10 @@ ASSEMBLIES: dict[str, tuple[str, tuple[str, ...]]] = {
     f"web/{CORE}": ("Runtime/Core/*.cs", ("web/Browser.dll",)),
     f"web/{UNITY}": ("Runtime/Unity/*.cs", (f"web/{CORE}", STUBS)),
     f"web/{SAMPLES}": ("Samples~/*/*.cs", (f"web/{CORE}", f"web/{UNITY}", STUBS)),
-    "web/AnimeGamer.Driver.exe": ("Tests~/Browser/Program.cs", ("web/Browser.dll", f"web/{CORE}", f"web/{UNITY}", f"web/{SAMPLES}", STUBS)),
+    "web/AnimeGamer.Driver.exe": (
+        "Tests~/Browser/Program.cs",
+        ("web/Browser.dll", f"web/{CORE}", f"web/{UNITY}", f"web/{SAMPLES}", STUBS),
+    ),
 }
 """Each assembly's sources and the assemblies that it refers to, in the order to build."""
 

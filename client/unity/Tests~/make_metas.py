@@ -18,6 +18,25 @@ IMPORTERS = {
     ".unity": "DefaultImporter",
     ".prefab": "PrefabImporter",
 }
+FOR_WEBGL = """\
+  serializedVersion: 2
+  iconMap: {}
+  executionOrder: {}
+  defineConstraints: []
+  isPreloaded: 0
+  isOverridable: 0
+  platformData:
+  - first:
+      Any: \n\
+    second:
+      enabled: 0
+      settings: {}
+  - first:
+      WebGL: WebGL
+    second:
+      enabled: 1
+      settings: {}
+"""
 
 
 def assets() -> list[Path]:
@@ -36,12 +55,8 @@ def meta(path: Path) -> str:
     if importer == "MonoImporter":
         script = "  serializedVersion: 2\n  defaultReferences: []\n  executionOrder: 0\n  icon: {instanceID: 0}\n"
         lines = lines.replace("  userData", script + "  userData")
-    if importer == "PluginImporter":  # for WebGL alone
-        platforms = ("Any: |0", "Editor: Editor|0", "WebGL: WebGL|1")
-        names = ((name, enabled) for name, _, enabled in (each.partition("|") for each in platforms))
-        data = "".join(f"  - first:\n      {name}\n    second:\n      enabled: {enabled}\n      settings: {{}}\n" for name, enabled in names)
-        head = "  serializedVersion: 2\n  iconMap: {}\n  executionOrder: {}\n  defineConstraints: []\n"
-        lines = lines.replace("  userData", f"{head}  isPreloaded: 0\n  isOverridable: 0\n  platformData:\n{data}  userData")
+    if importer == "PluginImporter":
+        lines = lines.replace("  userData", FOR_WEBGL + "  userData")
     return f"fileFormatVersion: 2\nguid: {guid}\n{folder}{importer}:\n{lines}"
 
 

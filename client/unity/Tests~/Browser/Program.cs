@@ -109,7 +109,7 @@ namespace AnimeGamer.Driver
 
             var other = host.AddComponent<AnimeGamerSession>();
             other.address = silent;
-            other.timeoutSeconds = 1;
+            other.timeoutSeconds = 4;
             stop = new CancellationTokenSource();
             Task<Game> open = other.ConnectAsync(stop.Token);
             stop.Cancel();

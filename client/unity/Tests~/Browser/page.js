@@ -22,8 +22,16 @@ const text = [
   ...names.map((name) => `var _${name} = ${library[name]};`),
   `return { grow: (heap) => { HEAPU8 = heap; }, ${names.map((name) => `${name}: _${name}`)} };`,
 ].join("\n");
+// Node's, which does not say `close` where nothing listens, as browsers do.
+class BrowserWebSocket extends WebSocket {
+  constructor(address, subprotocol) {
+    super(address, subprotocol);
+    this.addEventListener("error", () => this.onclose?.({ code: 1006 }));
+  }
+}
+
 const UTF8ToString = (at) => Buffer.from(heap.subarray(at, heap.indexOf(0, at))).toString();
-const page = new Function("UTF8ToString", text)(UTF8ToString);
+const page = new Function("UTF8ToString", "WebSocket", text)(UTF8ToString, BrowserWebSocket);
 
 function call(line) {
   const [name, ...words] = line.split(" ");
