@@ -20,6 +20,8 @@ from animegamer_rt.bundle.roles import CACHE_PREFIX
 from animegamer_rt.errors import BackendError, DeviceLostError
 from animegamer_rt.noise import AnyNoise, as_array
 
+from .denormals import flushed_denormals
+
 GPU_FAILURE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS) (failure|error)\b|illegal memory access|devices? .*unavailable", re.IGNORECASE
 )
@@ -72,7 +74,7 @@ class Part:
         return binding
 
     def run(self, binding: onnxruntime.IOBinding) -> dict[str, onnxruntime.OrtValue]:
-        with translate_errors("a part failed to run"):
+        with translate_errors("a part failed to run"), flushed_denormals():
             self.session.run_with_iobinding(binding)
         return dict(zip(self.output_names, binding.get_outputs(), strict=True))
 
@@ -109,7 +111,8 @@ class Predictor:
         shared = int(apart.argmax())
         past = self._run(tokens.span(1, 0, shared), past).cache if shared else past
         state = self._run(tokens.span(1, shared, count), past)
-        return Prefill(self._run(tokens.span(0, shared, count), past).shot, state.logits, state.cache)
+        read = int(tokens.readout.max()) + 1  # no query attends to what follows them
+        return Prefill(self._run(tokens.span(0, shared, read), past).shot, state.logits, state.cache)
 
     def _read_history(self, tokens: TokenBatch) -> Prefill:
         """Runs a history in blocks, without those that the history before began with, as in a game's first turns.

@@ -41,6 +41,7 @@ from animegamer_rt.profiling.libraries import INSTALL_CUDA, RTX_PLUGIN
 from animegamer_rt.profiling.nvml import open_nvml
 from animegamer_rt.state.game import HOURS, LEVELS
 
+from .denormals import flushed_denormals
 from .engines import (
     PICTURE_OUTPUTS,
     READER_OUTPUTS,
@@ -254,8 +255,10 @@ def open_session(path: Path, device: str, threads: int | None) -> onnxruntime.In
         _share_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
         options.enable_mem_pattern = False
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
     try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=[wanted])
+        with flushed_denormals():  # a process's first session would leave this thread so
+            session = onnxruntime.InferenceSession(str(path), options, providers=[wanted])
     except Exception as error:
         do = "free memory, or update onnxruntime"
         raise BackendError("the part cannot be loaded", where=path, found=str(error), do=do) from error
