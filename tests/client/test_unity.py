@@ -30,6 +30,7 @@ from client.conformance.suite import Process
 from live_server import LiveServer
 
 import animegamer_rt
+from animegamer_rt.cli import command_parser
 from animegamer_rt.serving.server import curve_keys
 from client import driver_stories as stories
 
@@ -65,6 +66,15 @@ def program(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def scripts_of(text: str) -> list[str]:
+    """Names of the package's scripts that a scene or prefab refers to by their GUIDs."""
+    scripts = [path for path in program("make_metas").assets() if path.suffix == ".cs"]
+    guids = {
+        path.with_name(f"{path.name}.meta").read_text().split("guid: ")[1].split()[0]: path.stem for path in scripts
+    }
+    return [guids[guid] for guid in re.findall(r"m_Script: \{fileID: 11500000, guid: (\w+), type: 3\}", text)]
 
 
 @pytest.fixture(scope="module")
@@ -265,31 +275,30 @@ def test_the_assemblies_hold_nothing_that_il2cpp_cannot_build(build: MonoBuild) 
 
 def test_the_scene_and_the_prefab_hold_what_is_there() -> None:
     """They are as generated; each reference leads to an object of the file, or to a script of the package by GUID."""
-    scripts = {path.with_name(f"{path.name}.meta") for path in program("make_metas").assets() if path.suffix == ".cs"}
-    guids = {re.findall(r"^guid: (\w+)$", meta.read_text(), re.MULTILINE)[0]: meta for meta in scripts}
     for path, text in program("make_scenes").files().items():
         assert path.read_text(encoding="utf-8") == text, "run client/unity/Tests~/make_scenes.py"
         objects = re.findall(r"^--- !u!\d+ &(\d+)$", text, re.MULTILINE)
         assert len(set(objects)) == len(objects)
         assert set(re.findall(r"\{fileID: (\d+)\}", text)) <= {"0", *objects}
-        named = [guids[guid].name for guid in re.findall(r"m_Script: \{fileID: 11500000, guid: (\w+), type: 3\}", text)]
-        assert named == ["AnimeGamerSession.cs.meta", f"{path.stem}.cs.meta"]
+        assert scripts_of(text) == ["AnimeGamerSession", path.stem]
 
 
-def test_the_readmes_steps_name_what_is_there() -> None:
+def test_the_readmes_four_steps_lead_to_a_picture(build: MonoBuild, server: LiveServer) -> None:
     readme = (PACKAGE / "README.md").read_text(encoding="utf-8")
-    steps = readme.split("## From nothing to a turn")[1].split("\n\n")[1]
-    assert 1 < len(re.findall(r"^\d+\. ", steps, re.MULTILINE)) <= 10
-    window = (PACKAGE / "Editor" / "AnimeGamerWindow.cs").read_text(encoding="utf-8")
-    assert "Window > AnimeGamer" in steps and '[MenuItem("Window/AnimeGamer")]' in window
-    for button in ("Connect", "Say", "Doctor"):
-        assert button in steps and f'"{button}"' in window
     manifest = json.loads((PACKAGE / "package.json").read_text(encoding="utf-8"))
-    (sample,) = re.findall(r'sample "([^"]+)"', steps)
+    assert f"Unity {manifest['unity']}" in readme
+    listed = readme.split("## From nothing to a turn")[1].split("\n\n")[1]
+    start, add, window, scene = re.findall(r"^\d\. (.*(?:\n   .*)*)", listed, re.MULTILINE)
+    (command,) = re.findall(r"animegamer-rt (serve --device\s+\S+)`", start)
+    command_parser("serve").parse_args(command.split())
+    for version in (f"?path=/client/unity#v{manifest['version']}`", f"#upm/{manifest['version']}`"):
+        assert version in add
+    assert re.findall(r"(\w+ > \w+): (\w+), then (\w+)", window) == [("Window > AnimeGamer", "Connect", "Say")]
+    ((sample, name, said),) = re.findall(r'sample "([^"]+)".* scene `([^`]+)`.* type "([^"]+)"', scene)
     (folder,) = [each["path"] for each in manifest["samples"] if each["displayName"] == sample]
-    (scene,) = re.findall(r"scene `([^`]+)`", steps)
-    assert (PACKAGE / folder / f"{scene}.unity").is_file()
-    assert f"Unity {manifest['unity']}" in readme and f"#v{manifest['version']}" in readme
+    scripts = scripts_of((PACKAGE / folder / f"{name}.unity").read_text(encoding="utf-8"))
+    played = build.run("first-steps", stories.address_of(server), "Window/AnimeGamer", said, *scripts)
+    assert played[-1] == "a picture in the window, and one in the scene"
 
 
 def test_the_package_is_whole() -> None:
