@@ -16,8 +16,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from animegamer_bench.presets import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.records import FEWEST, TENTH, Record, read_records
+from animegamer_bench.suites import ONE_GAME, SUITE_GAMES, TIMED
 from animegamer_bench.table import place, rows, tail
 from benchmarks.records import cited, device_label, newest, processor
 
@@ -203,7 +203,7 @@ def quality_table(quality: Mapping[str, Any]) -> str:
 
 def timed_box() -> str:
     """What is timed, as a block quote."""
-    texts = (f"**What is timed.** {TIMED}", f"**Suite.** {SUITE_GAMES}", f"**Presets.** {ONE_GAME}")
+    texts = (f"**What is timed.** {TIMED}", f"**Suite.** {SUITE_GAMES}", f"**Without a suite.** {ONE_GAME}")
     return "\n>\n".join(f"> {text}" for text in texts)
 
 

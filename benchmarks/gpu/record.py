@@ -214,7 +214,6 @@ def _peer_turn(mode: str, parts: Mapping[str, Entry]) -> Entry:
         **{name: last[name] for name in about},
         "date": max(entry["date"] for entry in parts.values()),
         "runs_on": ", ".join(f"{part} {entry['library']} {entry['mode']}" for part, entry in parts.items()),
-        "preset": None,
         "fingerprint": None,
         "origin": "random weights",
         "plan": "exact",

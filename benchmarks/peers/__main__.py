@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from animegamer_bench.presets import results_folder
 from animegamer_bench.records import write_record
+from animegamer_bench.suites import results_folder
 from animegamer_rt.bundle.files import make_folder
 from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import AnimeGamerError

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from animegamer_bench.machine import Watch, describe, machine_facts, reader
-from animegamer_bench.presets import TIMED
 from animegamer_bench.records import percentiles, unsteady
+from animegamer_bench.suites import TIMED
 from animegamer_rt.backends.interface import Engines, FloatArray, Frames
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle

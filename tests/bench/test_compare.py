@@ -133,7 +133,7 @@ def test_a_file_that_is_no_record_is_one_line(tmp_path: Path, capsys: pytest.Cap
 
 def test_bytes_that_are_no_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "utf-16.json").write_bytes(json.dumps(PLAIN).encode("utf-16"))
-    assert main(["bench", "show", str(tmp_path / "utf-16.json")]) == 2
+    assert main(["bench", "compare", *[str(tmp_path / "utf-16.json")] * 2]) == 2
     assert "utf-16.json: the record cannot be read; found it is not utf-8 text; pass" in capsys.readouterr().err
 
 

@@ -51,7 +51,6 @@ VERBS = {
     "bench run": "--suite",
     "bench serve": "[--turns TURNS]",
     "bench compare": "--json",
-    "bench show": "--format",
     "selftest": "--record",
     "doctor": "--json",
     "info": "--list",
@@ -92,15 +91,12 @@ def test_every_command_has_a_line_of_help_and_is_tried_here(capsys: pytest.Captu
 
 TYPED = {
     # By strangers: options of another verb, slips, options before and after the words.
-    "bench": "bench: error: the following arguments are required: {run,serve,compare,show}",
-    "bench --preset quick": "invalid choice: 'quick'",
-    "bench serve --preset quick": "bench serve: error: unrecognized arguments: --preset quick",
+    "bench": "bench: error: the following arguments are required: {run,serve,compare}",
+    "bench serve --suite 1": "bench serve: error: unrecognized arguments: --suite 1",
     "bench compare a.json": "bench compare: error: the following arguments are required: RECORD",
     "bench compare --json no.json no.json": "no.json: the record cannot be read",
-    "bench show no.json --format csv": "no.json: the record cannot be read",
     "bench run --suite 1 --turns 3": "a suite has its own turns",
     "bench run --suite 9": "no such suite; found 9; expected 1",
-    "bench show no.json --format yaml": "argument --format: invalid choice: 'yaml'",
     "exrta": "invalid choice: 'exrta' (choose from 'play',",
     "play --sed 3": "play: error: unrecognized arguments: --sed 3; did you mean '--seed'?",
     "serve --ahead 17": "error: --ahead: out of range; found 17; expected 0 to 16",

@@ -27,7 +27,7 @@ COHORT = (
 )
 """Settings that must be equal in both records, unless a record is too old to have them."""
 SETTINGS = (
-    *("gpu", "runs_on", "preset", "attention", "variant", "memory_source", "threads"),
+    *("gpu", "runs_on", "attention", "variant", "memory_source", "threads"),
     *("kernel", "libc", "governor", "packages", "software", "commit", "date"),
 )
 """Settings whose differences are listed."""

@@ -33,8 +33,8 @@ from animegamer_rt.profiling.child_process import child_command
 from animegamer_rt.session import Session
 from animegamer_rt.state.instruction import Instruction
 
-from .presets import Suite
 from .records import STAGES
+from .suites import Suite
 
 KEPT_CHARACTERS = 500
 """Of what a process that failed has printed."""
