@@ -134,7 +134,8 @@ def wire_table(records: Sequence[Record]) -> str:
     if not records:
         return "Nothing was measured yet.\n"
     record = max(records, key=_date)
-    head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}; "
+    workers = f", {record['workers']} workers" if record.get("workers", 1) > 1 else ""
+    head = f"On {processor(record)}; bundle {record['size']}, plan {record['plan']}{workers}; "
     head += f"commit `{record['commit']}`, {record['date'][:10]}{_busy(record)}:"
     single = [
         [row.what, row.where, row.median, row.p95, row.samples, row.goal + MISSED * (row.reached is False)]

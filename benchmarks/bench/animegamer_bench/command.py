@@ -41,13 +41,13 @@ def add_bench(bench: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--turns", type=whole(1, 10_000), default=25, help="turns per measurement (default: %(default)s)"
     )
+    serve.add_argument("--workers", type=whole(1, 64), default=1, help="of each server (default: %(default)s)")
     _add_results(serve)
 
     two = verbs.add_parser("compare", help="compare two records")
-    two.set_defaults(run=lambda options: compare(options.first, options.second, options.json))
+    two.set_defaults(run=lambda options: compare(options.first, options.second))
     two.add_argument("first", type=Path, metavar="RECORD", help="record of `bench run`")
     two.add_argument("second", type=Path, metavar="RECORD", help="another record")
-    two.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_results(verb: argparse.ArgumentParser) -> None:
@@ -72,4 +72,5 @@ def _run(options: argparse.Namespace) -> int:
 def _serve(options: argparse.Namespace) -> int:
     from .serve import bench_serve
 
-    return bench_serve(options.bundle, options.plan, options.turns, options.results or results_folder())
+    results = options.results or results_folder()
+    return bench_serve(options.bundle, options.plan, options.turns, results, workers=options.workers)

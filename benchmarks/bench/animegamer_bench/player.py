@@ -38,15 +38,14 @@ ENGINES = ("reader", "predictor", "denoiser", "vae")
 
 
 class ServerProcess:
-    """A server with the state folder `state`, ready inside `with`. start_s: start timeout."""
+    """A server with the state folder `state`, ready inside `with`."""
 
-    def __init__(
-        self, bundle: Path, device: str, state: Path, plan: str | None = None, start_s: float = START_S
-    ) -> None:
+    def __init__(self, bundle: Path, device: str, state: Path, plan: str | None = None, workers: int = 1) -> None:
         state.mkdir(parents=True)
-        self.device, self._start_s = device, start_s
+        self.device = device
         self._outputs = state / "stdout.txt", state / "stderr.txt"
-        options = replace(LIMITS, bundle=str(bundle), plan=plan, engines=EngineConfig(device), port=0, state_dir=state)
+        options = replace(LIMITS, bundle=str(bundle), plan=plan, engines=EngineConfig(device), workers=workers)
+        options = replace(options, port=0, state_dir=state)
         settings = state / "serve.toml"
         settings.write_text(print_config(options), encoding="utf-8")
         command = child_command("animegamer_rt", "serve", "--config", str(settings))
@@ -94,7 +93,7 @@ class ServerProcess:
         return {"processor_share": round(used / over, 5), "seconds": round(over, 1)}
 
     def _await(self, stream: int, text: str) -> str:
-        until = time.monotonic() + self._start_s
+        until = time.monotonic() + START_S
         while time.monotonic() < until:
             lines = self._outputs[stream].read_text(encoding="utf-8", errors="replace").split("\n")
             found = [line for line in lines[:-1] if text in line]

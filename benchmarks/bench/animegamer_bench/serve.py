@@ -58,11 +58,13 @@ FULL_SIZE = Geometry(height=480, width=720, latent_height=60, latent_width=90, s
 Figures = dict[str, Any]
 
 
-def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s: float = 0.2) -> int:
+def bench_serve(
+    model: str, plan: str | None, turns: int, results: Path, *, workers: int = 1, turn_s: float = 0.2
+) -> int:
     """Measures, prints, and writes a record under `results`. Raises AnimeGamerError.
 
-    model: a bundle's name or folder. plan: None for its default. turns: samples per figure. turn_s: seconds of a
-    simulated turn.
+    model: a bundle's name or folder. plan: None for its default. turns: samples per figure. workers: of
+    each server. turn_s: seconds of a simulated turn.
     """
     make_folder(results)
     bundle = open_bundle(model)
@@ -72,7 +74,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
     print(f"{name}, plan {plan}, on {describe_host()}")
     before = watch_alone(read_machine)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = _measure(bundle, plan, turns, turn_s, Path(folder))
+        found = _measure(bundle, plan, turns, workers, turn_s, Path(folder))
     record = {
         **environment("pyzmq", "msgpack", "onnxruntime", "av"),
         "kind": "wire",
@@ -81,6 +83,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
         **machine_facts(),
         "plan": plan,
         "turns": turns,
+        "workers": workers,
         "turn_s": turn_s,
         "goals": GOALS,
         "activity": {"before": before, "after": watch_alone(read_machine)},
@@ -92,7 +95,7 @@ def bench_serve(model: str, plan: str | None, turns: int, results: Path, turn_s:
     return 0
 
 
-def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path) -> Figures:
+def _measure(bundle: Bundle, plan: str, turns: int, workers: int, turn_s: float, folder: Path) -> Figures:
     """Record fields: all figures, with one server per pair of bundle and engines."""
     idle_s, simulated = turns * IDLE_S_PER_TURN, f"simulated:{turn_s:g}"
     geometry, full = bundle.manifest.geometry, write_full_size(folder / "bundle", bundle)
@@ -102,7 +105,7 @@ def _measure(bundle: Bundle, plan: str, turns: int, turn_s: float, folder: Path)
     def serve(bundle: Bundle, device: str, plan: str = plan) -> ServerProcess:
         print(f"  measuring {bundle.manifest.name}, device {device}, plan {plan} ...", flush=True)
         state = Path(tempfile.mkdtemp(dir=folder)) / bundle.manifest.name
-        return ServerProcess(bundle.folder, device, state, plan)
+        return ServerProcess(bundle.folder, device, state, plan, workers)
 
     def note(kind: str, bundle: Bundle, device: str, figures: Figures) -> None:
         size = bundle.manifest.geometry
