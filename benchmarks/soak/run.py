@@ -160,6 +160,7 @@ def soak(options: argparse.Namespace, bundle: Bundle, folder: Path) -> dict[str,
         "store_mib_max": max((sample["store_mib"] + sample["wal_mib"] for sample in watch.samples), default=0.0),
         "mib_per_1000_turns": growth(watch.samples, "server"),
         "worker_mib_per_1000_turns": growth(watch.samples, "worker"),
+        "gateway_mib_per_1000_turns": growth(watch.samples, "gateway"),
         "struck": struck,
         "samples": columns(watch.samples),
     }
