@@ -29,8 +29,8 @@ def parsed(*words: str) -> ServeOptions:
 
 EVERYTHING = ServeOptions(
     "tiny", "fast", "0.0.0.0", 7000, Path("s\u00e9"), Path("k"), Path("a"), 2, "head:6379", "0.0.0.0:8080", Path("p"),
-    ("https://example.org",), True, 4, 9.25, 4711, 2, 3, 4, 5, 6, 6.5, 7.5, 8.5, 9.5, Path('b"'), Path("c"), 2.5, 3.5,
-    9000, EngineConfig("torch", "fp8", "wgmma"),
+    ("https://example.org",), ("10.0.0.0/8",), True, 4, 9.25, 4711, 2, 3, 4, 5, 6, 6.5, 7.5, 8.5, 9.5, Path('b"'),
+    Path("c"), 2.5, 3.5, 9000, EngineConfig("torch", "fp8", "wgmma"),
 )  # fmt: skip
 """A value for each setting; none is the default."""
 
@@ -116,9 +116,11 @@ def test_an_origin_that_no_browser_sends_is_refused(origin: str, do: str) -> Non
     assert do in str(refused.value)
 
 
-def test_origins_are_taken_where_there_is_a_page() -> None:
+def test_origins_and_proxies_are_taken_where_there_is_a_page() -> None:
     origins = ("https://x.org", "http://x_1:8080", "http://[::1]:81")
     check(replace(ServeOptions(), web="8080", origins=origins))
+    with pytest.raises(ConfigError, match="trusted_proxies: not a proxy's address; found"):
+        check(replace(ServeOptions(), web="8080", trusted_proxies=("10.0.0.0/8", "*")))
     with pytest.raises(ConfigError, match="origins: the setting needs web"):
         check(replace(ServeOptions(), origins=origins))
 

@@ -17,6 +17,7 @@ class GatewaySettings:
     keys: the server's public key, then the gateway's public and secret keys (Z85); empty without CURVE.
     visitor_prefix: tells the server that a routing id ends with a visitor's address. password: required to open the
     page or the WebSocket; None: not required. origins: of other sites' pages that may connect, `https://host[:port]`.
+    trusted_proxies: addresses and networks of proxies that pass on a visitor's address.
     connections: WebSockets that may be open.
     """
 
@@ -27,6 +28,7 @@ class GatewaySettings:
     visitor_prefix: str
     password: str | None
     origins: tuple[str, ...]
+    trusted_proxies: tuple[str, ...]
     connections: int
 
     def to_line(self) -> bytes:
@@ -37,4 +39,4 @@ class GatewaySettings:
     def from_line(cls, line: bytes) -> GatewaySettings:
         """The inverse of `to_line`."""
         fields = json.loads(line)
-        return cls(**fields | {"keys": tuple(fields["keys"]), "origins": tuple(fields["origins"])})
+        return cls(**{name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()})

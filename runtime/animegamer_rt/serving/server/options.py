@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,9 @@ class ServeOptions:
         None, "file with the page's password in its first line; needed beyond loopback", metavar="FILE"
     )
     origins: tuple[str, ...] = _setting((), "https://HOST[:PORT] of other sites whose pages may connect")
+    trusted_proxies: tuple[str, ...] = _setting(
+        (), "addresses or networks of proxies before the page whose X-Forwarded-For is believed"
+    )
     continue_on_other_engines: bool = _setting(
         False,
         "allow sessions that were started with another device, library or precision; their earlier turns will look "
@@ -107,9 +111,15 @@ def check(options: ServeOptions) -> None:
         if not meant or origin != meant:
             do = f"give {meant or 'https://HOST or https://HOST:PORT'}, as browsers send it: without a path"
             raise ConfigError("not the origin of a web page", where="origins", found=origin, do=do)
-    if options.web is None and (options.origins or options.web_password):
-        name = "origins" if options.origins else "web_password"
-        raise ConfigError("the setting needs web", where=name, do="set web too, or leave it out")
+    for proxy in options.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy)
+        except ValueError as error:
+            what, expected = "not a proxy's address", "an IP address or a network, such as 127.0.0.1 or 10.0.0.0/8"
+            raise ConfigError(what, where="trusted_proxies", found=proxy, expected=expected) from error
+    for name in ("origins", "trusted_proxies", "web_password") if options.web is None else ():
+        if getattr(options, name):
+            raise ConfigError("the setting needs web", where=name, do="set web too, or leave it out")
     _check_ports(options)
 
 
