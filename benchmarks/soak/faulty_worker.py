@@ -41,6 +41,6 @@ def read_once(reader: Reader, features: Any, scene: Any) -> Any:
 
 
 if __name__ == "__main__":
-    Reader.read = read_once  # type: ignore[method-assign]
+    Reader.read = read_once  # type: ignore[method-assign, assignment]
     vars(loop)["prepare_turn"] = prepare
     sys.exit(worker.main(sys.argv[1:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +39,5 @@ class GatewaySettings:
     @classmethod
     def from_line(cls, line: bytes) -> GatewaySettings:
         """The inverse of `to_line`."""
-        fields = json.loads(line)
-        return cls(**{name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()})
+        fields: dict[str, Any] = json.loads(line)
+        return cls(**fields | {name: tuple(one) for name, one in fields.items() if isinstance(one, list)})
