@@ -26,13 +26,12 @@ from animegamer_rt.serving.wire import SERVER_LIMITS, Message, decode, encode
 from .turns import describe_failure
 
 START_S, END_S, LOOK_S = 300.0, 30.0, 0.05
-MEMORY, DROPPED = "animegamer_process_resident_memory_bytes", "animegamer_frames_dropped_total"
+MEMORY = "animegamer_process_resident_memory_bytes"
 LIMITS = ServeOptions(turns_per_minute=0, sessions=100_000, connections=1000, queue=1000)
 """Settings that never refuse a turn."""
 TIMEOUT_S = 120.0
 """Timeout for a message. A turn sends progress more often, even on a slow machine."""
 INSTRUCTION = "One waits."
-STALLED_BYTES = 65_536
 ENGINES = ("reader", "predictor", "denoiser", "vae")
 """Stages that run a network."""
 
@@ -166,12 +165,10 @@ class TurnTiming:
 
 
 class Player:
-    """One connection with one session at a time. stalled: its socket buffers as little as possible."""
+    """One connection with one session at a time."""
 
-    def __init__(self, port: int, *, stalled: bool = False, **hello: Any) -> None:
+    def __init__(self, port: int, **hello: Any) -> None:
         self.socket = _socket()
-        if stalled:
-            self.socket.rcvhwm, self.socket.rcvbuf = 1, STALLED_BYTES
         self.socket.connect(f"tcp://127.0.0.1:{port}")
         self._control_port, self._session, self._token = port + 1, "", ""
         self._turn: TurnTiming | None = None
@@ -255,11 +252,8 @@ def _socket() -> zmq.Socket[bytes]:
 
 
 def play_together(turns: Mapping[Player, int]) -> list[TurnTiming]:
-    """All players concurrently, each with a number of sequential turns; returns the turns in the order of completion.
-
-    A player of 0 turns with a pending turn is not read.
-    """
-    poller, played, left = zmq.Poller(), list[TurnTiming](), {player: count for player, count in turns.items() if count}
+    """All players concurrently, each with a number of sequential turns; returns the turns in order of completion."""
+    poller, played, left = zmq.Poller(), list[TurnTiming](), dict(turns)
     of_socket = {player.socket: player for player in left}
     for player in turns:
         player.begin()

@@ -95,11 +95,6 @@ def rows(record: Record) -> Iterator[Row]:
             loss, goal, count = entry["lost"], goals["lost"], str(entry["interval_s"]["n"])
             what = f"- throughput lost by {entry['sessions']} sessions against one"
             yield Row(what, place(entry), f"{loss:.1%}", "", count, f"< {goal:.0%}", loss < goal)
-    entry, goal = record["stalled"], goals["stalled_ratio"]
-    yield _timed("turn behind a player who reads", entry, "beside_reader_s")
-    yield _timed("turn behind a player who stopped reading", entry, "beside_stalled_s")
-    what = f"- slower by (frames dropped: {entry['frames_dropped']})"
-    yield Row(what, place(entry), f"{entry['ratio'] - 1:.1%}", "", "", f"< {goal - 1:.0%}", entry["ratio"] < goal)
     for entry in record["idle"]:
         share, goal = entry["processor_share"], goals["processor_share"]
         what = f"idle server, share of a core; a player {entry['player']}"
