@@ -1,7 +1,7 @@
 """The worker, but a turn with the word POISON kills it, and after one with the word WEDGE it fails every turn.
 
-`python faulty_worker.py --server ...`, with the worker's arguments. It reads each sentence once: the games repeat few
-scripts, and reading takes most of a simulated turn's CPU time. Everything else is the real worker.
+`python faulty_worker.py --server ...`, with the worker's arguments. It reads a word once: readings take most of a
+simulated turn's CPU time. Everything else is the real worker.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from animegamer_rt.serving.worker import loop
 POISON, WEDGE = "poison", "wedge"
 prepare_turn, wedged = vars(loop)["prepare_turn"], list[bool]()
 read, readings = Reader.read, dict[tuple[bytes, ...], Any]()
+REMEMBERED = 256
+"""Readings kept; all words of the soak's instructions and some whole ones, from soon after the start."""
 
 
 def prepare(pipeline: Any, message: Message, *given: Any, **options: Any) -> Any:
@@ -35,8 +37,9 @@ def prepare(pipeline: Any, message: Message, *given: Any, **options: Any) -> Any
 def read_once(reader: Reader, features: Any, scene: Any) -> Any:
     """What the reader made of the same input before, or makes of it now."""
     key = features.tobytes(), scene.tobytes()
-    if key not in readings:
-        readings[key] = read(reader, features, scene)
+    readings[key] = readings.pop(key) if key in readings else read(reader, features, scene)
+    if len(readings) > REMEMBERED:
+        del readings[next(iter(readings))]  # the longest unused
     return readings[key]
 
 
