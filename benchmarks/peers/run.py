@@ -25,8 +25,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.instructions_file import example_script
 from animegamer_rt.profiling.host import environment
 from animegamer_rt.session import Session
-from animegamer_rt.state.game import GameState
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import GameState, Instruction
 
 from .engines import open_library_engines
 

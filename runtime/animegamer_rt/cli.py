@@ -35,7 +35,7 @@ HELP: Mapping[str, str] = MappingProxyType(
     {
         "play": "play a game in the terminal, or from lines of text",
         "bench": "measure turns or the server on this machine, and read the records",
-        "selftest": "compare each part with recorded outputs, play, write a report",
+        "selftest": "compare each part with onnxruntime's on the CPU, play, write a report",
         "doctor": "check whether this machine can play, and suggest what to change",
         "info": "describe a bundle and its contents",
         "serve": "serve games to other programs over a socket",

@@ -1,7 +1,7 @@
 """All errors for users, in one tree; each says what happened, where, what was found and expected, and what to do.
 
 AnimeGamerError
-|-- InstructionError            an instruction that is empty, too long, not plain text, or has an unknown tag
+|-- InstructionError            an instruction that is empty, too long, or not plain text
 |-- PictureError                a start picture that is missing, not a picture, or too large
 |-- ConfigError                 a setting of the wrong name, type or value
 |-- BundleError

@@ -27,7 +27,7 @@ from animegamer_rt.bundle.writer import write_manifest
 from animegamer_rt.events import Event, StatePredicted
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 STEPS, FRAMES = 6, 17
 NUMBERS = list(range(1, 20))

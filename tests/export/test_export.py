@@ -22,8 +22,6 @@ from animegamer_export.build.command import add_command
 from animegamer_export.build.sizes import FULL
 from animegamer_export.build.steps import ExportRequest, export
 from animegamer_export.build.weight_source import TOWER_PARTS, ExportSource, from_seed
-from animegamer_rt.backends.interface import PartCache
-from animegamer_rt.backends.onnxruntime import loader as onnxruntime
 from animegamer_rt.backends.registry import open_engines
 from animegamer_rt.bundle.loader import Bundle, load
 from animegamer_rt.engine_config import EngineConfig
@@ -31,7 +29,7 @@ from animegamer_rt.errors import ConfigError, OutputError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 RANDOM = ["--random-weights", "0", "--size", "tiny"]
 
@@ -47,25 +45,6 @@ def test_random_weights_become_a_bundle_that_plays(whole: Bundle) -> None:
         if isinstance(event, FrameReady)
     ]
     assert np.stack(frames).shape == (17, 32, 48, 3)
-
-
-def test_a_second_bundle_loads_only_what_differs(
-    tmp_path: Path, whole: Bundle, source: ExportSource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = export(source, ExportRequest({**FP16, "encoder": "fp32"}, tmp_path / "other"), Watching())
-    opened, plain = list[str](), onnxruntime.open_session
-
-    def counted(path: Path, device: str, threads: int | None) -> object:
-        opened.append(path.name)
-        return plain(path, device, threads)
-
-    monkeypatch.setattr(onnxruntime, "open_session", counted)
-    loaded: PartCache = {}
-    onnxruntime.load(whole, EngineConfig(threads=1), loaded)
-    assert len(opened) == len(loaded) == 5
-    opened.clear()
-    onnxruntime.load(other, EngineConfig(threads=1), loaded)
-    assert opened == ["encoder.onnx"] and len(loaded) == 5
 
 
 def test_a_disk_that_fills_up_is_told_and_nothing_is_left(tmp_path: Path, source: ExportSource) -> None:

@@ -42,7 +42,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.image import prepare
 from animegamer_rt.stages.image_start import encode_image_start, motion_ids, read_image_start
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 from animegamer_rt.video import write_png
 
 SAT = "AnimeGamer/VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"

@@ -34,7 +34,7 @@ from animegamer_rt import (
     pipeline,
 )
 from animegamer_rt.bundle.loader import Bundle
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 WAVE = "Mia waves."
 

@@ -51,7 +51,7 @@ VERBS = {
     "bench run": "--suite",
     "bench serve": "[--turns TURNS]",
     "bench compare": "RECORD RECORD",
-    "selftest": "--record",
+    "selftest": "--out",
     "doctor": "--json",
     "info": "--list",
     "serve": "--print-config",

@@ -19,8 +19,7 @@ from animegamer_rt.bundle.loader import open_bundle
 from animegamer_rt.errors import PictureError
 from animegamer_rt.events import Understood
 from animegamer_rt.stages.reader import InstructionReader
-from animegamer_rt.state.game import Scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction, Scene
 
 LANGUAGE = Path(__file__).parents[2] / "benchmarks" / "language"
 

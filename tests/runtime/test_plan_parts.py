@@ -31,7 +31,7 @@ from animegamer_rt.errors import BackendError, BundleFormatError, PlanError
 from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 POCKET = Path(open_bundle("pocket").folder)
 

@@ -21,8 +21,7 @@ from animegamer_rt.bundle.manifest import ReaderWords
 from animegamer_rt.errors import BackendError
 from animegamer_rt.language.rules import Language, filled
 from animegamer_rt.language.words import GRAMS, MAX_WORDS, Vocabulary, is_word, split_words, word_features
-from animegamer_rt.state.game import HOURS, LEVELS, Scene, left_last
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import HOURS, LEVELS, Instruction, Scene, left_last
 
 from .image import Picture, prepare
 

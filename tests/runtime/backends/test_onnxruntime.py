@@ -24,8 +24,7 @@ from animegamer_rt.events import FrameReady
 from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.session import Session
 from animegamer_rt.stages.prompt import HistoryTurn, PromptBuilder
-from animegamer_rt.state.game import NEUTRAL
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import NEUTRAL, Instruction
 
 RANDOM = np.random.default_rng(5)
 SHOT = RANDOM.normal(size=(226, 8)).astype(np.float32)

@@ -204,7 +204,6 @@ def test_a_line_is_a_turn_and_blanks_and_comments_are_not(tmp_path: Path) -> Non
         ("Mia waves.\n" + "x" * 10_000, "line 2: the instruction is too long"),
         ("Mia waves.\nMia \x07 rings.\n", "line 2: .*control character"),
         ("\u202eMia waves.\n", r"line 1: .*an invisible mark; found U\+202E.*type the words again"),
-        ("<S>Mia</S><XX>?</XX>\n", "line 1: unknown story tag"),
         (b"Mia \xff waves.\n", "not UTF-8"),
     ],
 )

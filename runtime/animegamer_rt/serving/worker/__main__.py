@@ -27,7 +27,7 @@ from animegamer_rt.profiling.process_memory import resident_mib
 from animegamer_rt.serving.wire import WORKER_SECRET, WORKER_SERVER_KEY, Message, encode
 from animegamer_rt.serving.wire.worker_messages import LOADING, READY, WorkerReady
 from animegamer_rt.session import Session
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 from .game_start import PictureStart
 from .loop import Worker
@@ -74,10 +74,8 @@ def work(options: argparse.Namespace, secret: str, server_key: str = "") -> None
         bundle = open_bundle(options.bundle, config.width_height)
         engines = open_engines(bundle, config, plan=options.plan)
         pipeline = Pipeline.open(bundle, engines, options.plan)
-        # With sequential offload a turn takes minutes to hours, and a warm-up would not make the first one faster.
-        warmup_s = 0.0 if engines.one_at_a_time else warm_up(pipeline)
         opened = bundle.fingerprint, bundle.steps_hash(options.plan), pipeline.engines
-        ready = WorkerReady(secret, warmup_s, resident_mib(), *opened)
+        ready = WorkerReady(secret, warm_up(pipeline), resident_mib(), *opened)
         socket.send_multipart(encode(Message(READY, ready.to_fields())))
         encoder = engines.encoder
         pictures = None if encoder is None else PictureStart(encoder, lambda: open_towers(bundle, config))

@@ -16,7 +16,7 @@ from animegamer_rt.pipeline import Pipeline
 from animegamer_rt.play.game_folder import GameFolder
 from animegamer_rt.serving.wire import Message
 from animegamer_rt.serving.wire.worker_messages import ExportFinished, ExportJob, PartFinished, PredictedShots
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import Instruction
 
 from .replies import ReplyBuilder
 from .turn import new_shots, prepare_turn

@@ -30,8 +30,7 @@ from animegamer_rt.serving.wire.worker_messages import (
 from animegamer_rt.session import Session
 from animegamer_rt.stages.predictor import Prediction
 from animegamer_rt.stages.prompt import HistoryTurn
-from animegamer_rt.state.game import NEUTRAL, Scene
-from animegamer_rt.state.instruction import Instruction
+from animegamer_rt.state.game import NEUTRAL, Instruction, Scene
 from animegamer_rt.video import ClipWriter
 
 from .replies import ReplyBuilder
