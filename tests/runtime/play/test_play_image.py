@@ -59,7 +59,8 @@ def test_what_was_seen_in_the_picture_is_told_before_the_first_turn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drawing = tmp_path / "drawing.png"
-    Image.open(Path(__file__).parents[3] / "docs" / "game.gif").save(drawing)
+    with Image.open(Path(__file__).parents[3] / "docs" / "game.gif") as turns:
+        turns.save(drawing)
     options = ["--plan", "fast", "--image", str(drawing), "--motion", "gently wave"]
     code, _ = play(Path("pocket"), tmp_path / "out", *options)
     said = capsys.readouterr().out

@@ -13,7 +13,7 @@ GIB = 2**30
 
 
 def test_a_machine_that_is_too_small_is_told_what_plays_there(full: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_memory, "machine_bytes", lambda: (8 * GIB, 8 * GIB))
+    monkeypatch.setattr(host_memory, "machine_bytes", lambda: (16 * GIB, 16 * GIB))
     host_memory.check(full, "torch-cpu", "bf16")
     for device in ("cpu", "torch-cpu"):
         with pytest.raises(BackendError, match="--device torch-cpu --precision bf16"):
