@@ -148,7 +148,7 @@ def test_what_is_asked_of_pytorch_reaches_its_engines(
     (tmp_path / "turns.txt").write_text("Mia waves.")
     arguments, module = COMMANDS[name]
 
-    def opened(bundle: Bundle, config: EngineConfig, cache: object = None, plan: str | None = None) -> Engines:
+    def opened(bundle: Bundle, config: EngineConfig, plan: str | None = None) -> Engines:
         raise BackendError(f"opened {config}")
 
     monkeypatch.setattr(f"{module}.open_engines", opened)
