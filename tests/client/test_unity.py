@@ -172,6 +172,16 @@ def test_a_webgl_build_calls_nothing_that_a_browser_lacks(build: MonoBuild) -> N
     assert build.run("calls", folder="web/") == [f"AnimeGamer.{name}: ok" for name in ("Core", "Unity", "Samples")]
 
 
+def test_a_webgl_build_calls_the_pages_functions() -> None:
+    library = (PACKAGE / "Runtime/Core/AnimeGamer.jslib").read_text(encoding="utf-8")
+    there = re.findall(r"^  (AnimeGamer\w+): function \((.*)\)", library, re.MULTILINE)
+    declared = re.compile(r"static (?:extern )?\w+ (AnimeGamer\w+)\((.*?)\)")
+    called = declared.findall((PACKAGE / "Runtime/Core/BrowserSocket.cs").read_text(encoding="utf-8"))
+    assert [(name, each.count(",")) for name, each in called] == [(name, each.count(",")) for name, each in there]
+    played = declared.findall((PACKAGE / "Tests~/Browser/BrowserSocket.cs").read_text(encoding="utf-8"))
+    assert played == called, "the tests' class stands for the one of a build"
+
+
 def test_a_webgl_build_plays_through_a_pages_websocket(build: MonoBuild, web_server: LiveServer) -> None:
     """C# without threads calls the package's JavaScript in node; the gateway is killed in a turn."""
     option = "--experimental-websocket"

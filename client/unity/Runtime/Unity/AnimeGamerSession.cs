@@ -21,7 +21,7 @@ namespace AnimeGamer
     [AddComponentMenu("AnimeGamer/Session")]
     public sealed class AnimeGamerSession : MonoBehaviour
     {
-        [Tooltip("As animegamer-rt serve printed it. Not used with Server.")]
+        [Tooltip("As animegamer-rt serve printed it; for WebGL ws://HOST:PORT/ws of serve --web PORT. Not used with Server.")]
         public string address = "tcp://127.0.0.1:5570";
 
         [Tooltip("Of a server with keys, as one on another machine has: its public key, 40 characters of Z85. No secret. Not used with Server.")]
