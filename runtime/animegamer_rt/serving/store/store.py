@@ -166,10 +166,6 @@ class Store:
             if earlier:
                 turns.write_predicted(self.database, key, earlier, session.history_turns)
 
-    def start_of(self, session_id: str) -> StoredStart | None:
-        """Turn 0 of a session that starts from a picture; None of others."""
-        return turns.read_start(self.database, self._get(session_id).key)
-
     def find_turn(self, session_id: str, turn_id: str) -> StoredTurn | None:
         """The finished turn with this id, if any."""
         return turns.find_turn(self.database, self._get(session_id).key, turn_id)
