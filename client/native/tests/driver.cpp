@@ -83,7 +83,7 @@ private:
             while (turns_[request].seqs.empty() && !turns_[request].ended) {
                 tick();
             }
-            return turns_[request].ended ? end(request) : "ok";
+            return turns_[request].ended ? turns_[request].line() : "ok";
         }
         if (verb == "rest") {
             return end(begun_);
@@ -144,7 +144,9 @@ private:
         while (!turns_[request].ended) {
             tick();
         }
-        return turns_[request].line();
+        const std::string line = turns_[request].line();
+        turns_.erase(request);
+        return line;
     }
 
     void tick() {
