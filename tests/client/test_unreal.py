@@ -208,7 +208,9 @@ def test_the_modules_compile_with_unreals_warnings(build: Path) -> None:
             files = [whole]
         folders = (PLUGIN / "tests" / "stubs", build / "headers", source / "AnimeGamerNative" / "Public")
         includes = [f"-I{folder}" for folder in (*folders, source / module / "Public", source / module / "Private")]
-        run("clang++", *MSVC_FLAGS, *(["/EHsc"] if throws else []), *includes, *files)
+        run(
+            "clang++", *MSVC_FLAGS, *(["/EHsc"] if throws else []), *includes, "--", *files
+        )  # a path may look like one of its options
 
 
 def test_the_readmes_steps_name_what_is_there() -> None:
