@@ -111,8 +111,7 @@ class Predictor:
         shared = int(apart.argmax())
         past = self._run(tokens.span(1, 0, shared), past).cache if shared else past
         state = self._run(tokens.span(1, shared, count), past)
-        read = int(tokens.readout.max()) + 1  # no query attends to what follows them
-        return Prefill(self._run(tokens.span(0, shared, read), past).shot, state.logits, state.cache)
+        return Prefill(self._run(tokens.span(0, shared, count), past).shot, state.logits, state.cache)
 
     def _read_history(self, tokens: TokenBatch) -> Prefill:
         """Runs a history in blocks, without those that the history before began with, as in a game's first turns.
