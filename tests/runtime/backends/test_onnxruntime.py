@@ -70,7 +70,7 @@ def test_shared_tokens_and_history_in_blocks_give_the_same_numbers_as_one_run() 
     assert (numbers(kept) == numbers(blocks)).all(), "a replay has the same bits, whatever was read before"
 
 
-@pytest.mark.skipif(_libm() is None, reason="Linux on x86-64 only")
+@pytest.mark.skipif(_libm() is None, reason="glibc on x86-64 only")
 def test_denormals_are_flushed_only_while_a_part_runs(bundle: Bundle) -> None:
     denormal = np.full(1, 1e-40, np.float32)
     engines = open_engines(bundle)

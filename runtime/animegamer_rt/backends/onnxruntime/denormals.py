@@ -14,12 +14,12 @@ import sys
 from collections.abc import Iterator
 
 MXCSR_WORD, FLUSH = 7, 0x8040
-"""Place of the control register of SSE and AVX in a `fenv_t` of Linux on x86-64, 32 bytes; its bits FTZ and DAZ."""
+"""Place of the control register of SSE and AVX in glibc's `fenv_t` on x86-64, 32 bytes; its bits FTZ and DAZ."""
 
 
 @contextlib.contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Flushes denormals in this thread; on exit the thread's modes are as before. Does nothing but on Linux, x86-64."""
+    """Flushes denormals in this thread; on exit the thread's modes are as before. Only with glibc on x86-64."""
     libm = _libm()
     if libm is None:
         yield
@@ -37,5 +37,5 @@ def flushed_denormals() -> Iterator[None]:
 
 @functools.cache
 def _libm() -> ctypes.CDLL | None:
-    on_x86_linux = sys.platform == "linux" and platform.machine() == "x86_64"
-    return ctypes.CDLL("libm.so.6") if on_x86_linux else None
+    has_glibc = sys.platform == "linux" and platform.machine() == "x86_64" and platform.libc_ver()[0] == "glibc"
+    return ctypes.CDLL("libm.so.6") if has_glibc else None
