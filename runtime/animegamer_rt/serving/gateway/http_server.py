@@ -138,11 +138,17 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         holder = _connected_from(self) or self
         try:
             while (most := self.unfinished.giver(holder, self.unfinished_bytes)) is not None:
-                self.unfinished.drop(most)
-                most.transport.abort()
+                most.discard()
             self.unfinished.set(self, holder, self.unfinished_bytes)
         except FullError:
-            self.transport.abort()
+            self.discard()
+
+    def discard(self) -> None:
+        """Close, and free what has arrived now: in reference cycles it would stay until the collector runs."""
+        self.unfinished.drop(self)
+        self.transport.abort()
+        self.conn.reader.discard()
+        self.frames.clear()
 
     def send_receive_event_to_app(self) -> None:
         """A message has arrived whole."""
@@ -151,7 +157,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free its part."""
-        self.unfinished.drop(self)
+        self.discard()
         super().connection_lost(exc)
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
